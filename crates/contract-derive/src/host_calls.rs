@@ -1,0 +1,85 @@
+//! The attribute on the trait of host calls.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{FnArg, GenericArgument, ItemTrait, Pat, PathArguments, Result, ReturnType, TraitItem, Type};
+
+use crate::{docs, names};
+
+pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
+    let mut forwards = Vec::new();
+    let mut rows = Vec::new();
+    for entry in &mut item.items {
+        let TraitItem::Fn(method) = entry else { continue };
+        let inner = method.attrs.iter().any(|attribute| attribute.path().is_ident("inner"));
+        method.attrs.retain(|attribute| !attribute.path().is_ident("inner"));
+        let signature = &method.sig;
+        let ident = &signature.ident;
+        let mut arguments = Vec::new();
+        for input in signature.inputs.iter().skip(2) {
+            let FnArg::Typed(argument) = input else { continue };
+            let Pat::Ident(name) = &*argument.pat else {
+                return Err(syn::Error::new_spanned(&argument.pat, "name the argument"));
+            };
+            arguments.push((name.ident.clone(), (*argument.ty).clone()));
+        }
+        let (answer, now) = answer(&signature.output)?;
+        let output = &signature.output;
+        let attributes: Vec<_> = method.attrs.iter().filter(|a| a.path().is_ident("doc")).collect();
+        let (idents, types): (Vec<_>, Vec<_>) = arguments.iter().cloned().unzip();
+        forwards.push(quote! {
+            #(#attributes)*
+            pub fn #ident(&self, #(#idents: #types),*) #output {
+                self.calls().#ident(self.caller(), #(#idents),*)
+            }
+        });
+        if inner {
+            continue;
+        }
+        let (key, text) = (names::camel(&ident.to_string()), docs::text(&method.attrs));
+        let params: Vec<String> = idents.iter().map(|ident| names::camel(&ident.to_string())).collect();
+        let wrapper = if now { format_ident!("Func") } else { format_ident!("Call") };
+        rows.push(quote! {
+            crate::host::HostCall {
+                name: #key,
+                docs: #text,
+                params: &[#(#params),*],
+                shape: || <crate::call::#wrapper<fn(#(#types),*) -> #answer> as crate::cross::Cross>::shape(),
+                live: |host| {
+                    let host = host.clone();
+                    crate::cross::Cross::into_live(crate::call::#wrapper::<fn(#(#types),*) -> #answer>::new(
+                        move |(#(#idents,)*)| host.#ident(#(#idents),*),
+                    ))
+                },
+            }
+        });
+    }
+    Ok(quote! {
+        #item
+
+        impl crate::host::PluginHost {
+            #(#forwards)*
+        }
+
+        /// Every call a plugin makes on its host, in the order they are declared.
+        pub const HOST_CALLS: &[crate::host::HostCall] = &[#(#rows),*];
+    })
+}
+
+/// What a method answers, and whether at once.
+fn answer(output: &ReturnType) -> Result<(Type, bool)> {
+    let wrong = || syn::Error::new_spanned(output, "a host call answers Pending<T> or Result<T, Thrown>");
+    let ReturnType::Type(_, ty) = output else { return Err(wrong()) };
+    let Type::Path(path) = &**ty else { return Err(wrong()) };
+    let Some(last) = path.path.segments.last() else { return Err(wrong()) };
+    let now = match last.ident.to_string().as_str() {
+        "Pending" => false,
+        "Result" => true,
+        _ => return Err(wrong()),
+    };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return Err(wrong()) };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(inner)) => Ok((inner.clone(), now)),
+        _ => Err(wrong()),
+    }
+}

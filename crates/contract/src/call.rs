@@ -1,0 +1,304 @@
+//! Typed functions across the boundary. A native function called by native code never turns into JSON; one
+//! from the other side converts by the same signature.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures::future::BoxFuture;
+
+use crate::cross::{Cross, Mismatch};
+use crate::live::{Callable, Function, Live, Pending, ready};
+use crate::shape::{FunctionShape, Shape};
+use crate::thrown::Thrown;
+
+/// A `fn(…) -> …` type, read as parameters and answer.
+pub trait Signature: 'static {
+    /// The parameters, as a tuple.
+    type Arguments: Arguments;
+    /// The answer.
+    type Answer: Cross;
+}
+
+/// A tuple of parameters.
+pub trait Arguments: Sized + Send + 'static {
+    /// What each looks like.
+    fn shapes() -> Vec<Shape>;
+    /// For the other side.
+    fn into_live(self) -> Vec<Live>;
+    /// From the other side. Ones left out are `undefined`; ones too many are dropped.
+    fn from_live(arguments: Vec<Live>) -> Result<Self, (usize, Mismatch)>;
+}
+
+macro_rules! signatures {
+    ($(($($name:ident $at:tt),*))+) => {$(
+        impl<$($name: Cross,)* R: Cross> Signature for fn($($name),*) -> R {
+            type Arguments = ($($name,)*);
+            type Answer = R;
+        }
+
+        impl<$($name: Cross),*> Arguments for ($($name,)*) {
+            fn shapes() -> Vec<Shape> {
+                vec![$($name::shape()),*]
+            }
+
+            fn into_live(self) -> Vec<Live> {
+                vec![$(self.$at.into_live()),*]
+            }
+
+            #[allow(unused_mut, unused_variables)]
+            fn from_live(arguments: Vec<Live>) -> Result<Self, (usize, Mismatch)> {
+                let mut arguments = arguments.into_iter();
+                Ok(($($name::from_live(arguments.next().unwrap_or_default()).map_err(|wrong| ($at, wrong))?,)*))
+            }
+        }
+    )+};
+}
+
+signatures! {
+    ()
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}
+
+/// One shape per signature, made once: generic functions cannot hold their own statics.
+fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
+    static SHAPES: OnceLock<Mutex<HashMap<(TypeId, bool), &'static FunctionShape>>> = OnceLock::new();
+    let mut shapes = SHAPES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(shape) = shapes.get(&(TypeId::of::<S>(), NOW)) {
+        return shape;
+    }
+    drop(shapes);
+    // Made outside the lock: a signature may name another one.
+    let shape: &'static FunctionShape = Box::leak(Box::new(FunctionShape {
+        params: S::Arguments::shapes(),
+        returns: S::Answer::shape(),
+        now: NOW,
+    }));
+    shapes = SHAPES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    shapes.entry((TypeId::of::<S>(), NOW)).or_insert(shape)
+}
+
+type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Pending<<S as Signature>::Answer> + Send + Sync;
+
+/// A function whose answer comes later: a promise on the other side.
+///
+/// ```
+/// use ostler_contract::Call;
+///
+/// # tokio_test(async {
+/// let double = Call::<fn(n: i64) -> i64>::new(|(n,)| async move { Ok(n * 2) });
+/// assert_eq!(double.call((21,)).await, Ok(42));
+/// # });
+/// # fn tokio_test(future: impl Future<Output = ()>) { futures::executor::block_on(future) }
+/// ```
+pub struct Call<S: Signature> {
+    native: Option<Arc<Later<S>>>,
+    /// Where it came from the other side: kept, so that a batch crosses once.
+    foreign: Option<Function>,
+}
+
+impl<S: Signature> Call<S> {
+    /// A native function. Its arguments come as a tuple.
+    pub fn new<F, O>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> O + Send + Sync + 'static,
+        O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
+    {
+        Self { native: Some(Arc::new(move |arguments| Box::pin(function(arguments)))), foreign: None }
+    }
+
+    /// A native function that answers at once all the same.
+    pub fn now<F>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
+    {
+        Self { native: Some(Arc::new(move |arguments| ready(function(arguments)))), foreign: None }
+    }
+
+    /// Stands for a required function nobody gave; the check refuses it.
+    pub fn missing() -> Self {
+        Self { native: None, foreign: None }
+    }
+
+    /// Calls it. The call takes its place in order now; the answer comes later.
+    pub fn call(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+        match (&self.native, &self.foreign) {
+            (Some(native), _) => native(arguments),
+            (None, Some(foreign)) => call_foreign(foreign, arguments),
+            (None, None) => ready(Err(Thrown::new("this function was not given"))),
+        }
+    }
+
+    /// Calls it once per row, crossing the boundary once.
+    pub fn call_each(&self, rows: Vec<S::Arguments>) -> BoxFuture<'static, Vec<Result<S::Answer, Thrown>>> {
+        if let (None, Some(foreign)) = (&self.native, &self.foreign) {
+            let answers = foreign.call_each(rows.into_iter().map(Arguments::into_live).collect());
+            return Box::pin(async move { answers.await.into_iter().map(read_answer).collect() });
+        }
+        let calls: Vec<_> = rows.into_iter().map(|row| self.call(row)).collect();
+        Box::pin(futures::future::join_all(calls))
+    }
+}
+
+fn call_foreign<A: Arguments, R: Cross>(foreign: &Function, arguments: A) -> Pending<R> {
+    let answer = foreign.call(arguments.into_live());
+    Box::pin(async move { read_answer(answer.await) })
+}
+
+fn read_answer<R: Cross>(answer: Result<Live, Thrown>) -> Result<R, Thrown> {
+    R::from_live(answer?).map_err(|wrong| Thrown::new(format_args!("its answer needs {wrong}")))
+}
+
+impl<S: Signature> Clone for Call<S> {
+    fn clone(&self) -> Self {
+        Self { native: self.native.clone(), foreign: self.foreign.clone() }
+    }
+}
+
+impl<S: Signature> Default for Call<S> {
+    fn default() -> Self {
+        Self::missing()
+    }
+}
+
+impl<S: Signature> fmt::Debug for Call<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Call")
+    }
+}
+
+impl<S: Signature> Cross for Call<S> {
+    fn shape() -> Shape {
+        Shape::Function(function_shape::<S, false>)
+    }
+
+    fn into_live(self) -> Live {
+        match (self.native, self.foreign) {
+            (Some(native), _) => {
+                Live::Function(Function::new(Native::<S, Arc<Later<S>>>(native, PhantomData)))
+            }
+            (None, Some(foreign)) => Live::Function(foreign),
+            (None, None) => Live::Undefined,
+        }
+    }
+
+    fn from_live(live: Live) -> Result<Self, Mismatch> {
+        match live {
+            Live::Function(function) => Ok(Self { native: None, foreign: Some(function) }),
+            _ => Err(Mismatch::of::<Self>()),
+        }
+    }
+
+    fn check(&self) -> Result<(), Mismatch> {
+        match (&self.native, &self.foreign) {
+            (None, None) => Err(Mismatch::of::<Self>()),
+            _ => Ok(()),
+        }
+    }
+}
+
+type AtOnce<S> =
+    dyn Fn(<S as Signature>::Arguments) -> Result<<S as Signature>::Answer, Thrown> + Send + Sync;
+
+/// A native function that answers at once, handed to a plugin. Nothing a plugin hands over is one: it may
+/// live on another thread.
+pub struct Func<S: Signature>(Arc<AtOnce<S>>);
+
+impl<S: Signature> Func<S> {
+    /// Wraps a native function. Its arguments come as a tuple.
+    pub fn new<F>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
+    {
+        Self(Arc::new(function))
+    }
+
+    /// Calls it.
+    pub fn call(&self, arguments: S::Arguments) -> Result<S::Answer, Thrown> {
+        (self.0)(arguments)
+    }
+}
+
+impl<S: Signature> Clone for Func<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Signature> fmt::Debug for Func<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Func")
+    }
+}
+
+impl<S: Signature> Cross for Func<S> {
+    fn shape() -> Shape {
+        Shape::Function(function_shape::<S, true>)
+    }
+
+    fn into_live(self) -> Live {
+        Live::Function(Function::new(Native::<S, Arc<AtOnce<S>>>(self.0, PhantomData)))
+    }
+
+    fn from_live(live: Live) -> Result<Self, Mismatch> {
+        // A host's own function on its way back, as in a context handed on.
+        match live {
+            Live::Function(function) if function.shape().now => {
+                Ok(Self(Arc::new(move |arguments| read_answer(function.call_now(arguments.into_live())))))
+            }
+            _ => Err(Mismatch::of::<Self>()),
+        }
+    }
+}
+
+/// A native function as the other side sees it.
+struct Native<S, F>(F, PhantomData<fn() -> S>);
+
+fn read_arguments<A: Arguments>(arguments: Vec<Live>) -> Result<A, Thrown> {
+    A::from_live(arguments).map_err(|(at, wrong)| Thrown {
+        name: "TypeError".to_owned(),
+        ..Thrown::new(format_args!("argument {} needs {wrong}", at + 1))
+    })
+}
+
+impl<S: Signature> Callable for Native<S, Arc<Later<S>>> {
+    fn shape(&self) -> &'static FunctionShape {
+        function_shape::<S, false>()
+    }
+
+    fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
+        match read_arguments(arguments) {
+            Ok(arguments) => {
+                let answer = (self.0)(arguments);
+                Box::pin(async move { answer.await.map(Cross::into_live) })
+            }
+            Err(thrown) => ready(Err(thrown)),
+        }
+    }
+
+    fn call_now(&self, _: Vec<Live>) -> Result<Live, Thrown> {
+        Err(Thrown::new("this function answers later"))
+    }
+}
+
+impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
+    fn shape(&self) -> &'static FunctionShape {
+        function_shape::<S, true>()
+    }
+
+    fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
+        ready(self.call_now(arguments))
+    }
+
+    fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
+        (self.0)(read_arguments(arguments)?).map(Cross::into_live)
+    }
+}

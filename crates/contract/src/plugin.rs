@@ -1,0 +1,104 @@
+//! A plugin before it is loaded: a module that can be asked its name and applied.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use ostler_protocol::JsonObject;
+use serde_json::Value;
+
+use crate::host::PluginHost;
+use crate::live::Pending;
+use crate::thrown::Thrown;
+
+type Apply = dyn Fn(PluginHost, JsonObject) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync;
+
+/// What a module exports. Spec: *Plugin module*.
+#[derive(Clone)]
+pub struct Module {
+    /// The plugin's id, if the module names itself.
+    pub name: Option<Value>,
+    /// What a listing prints.
+    pub title: Option<String>,
+    /// Option values merged under the configured ones.
+    pub defaults: Option<Value>,
+    /// What the merged options are checked against.
+    pub options_schema: Option<Value>,
+    /// `None` where the module exports no such function.
+    pub apply: Option<Arc<Apply>>,
+    /// Keeps whatever runs the module; dropped when the plugin is.
+    pub keep: Option<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
+impl Module {
+    /// Runs `apply`.
+    pub fn apply(&self, host: PluginHost, options: JsonObject) -> Pending<()> {
+        match &self.apply {
+            Some(apply) => apply(host, options),
+            None => crate::live::ready(Err(Thrown::new("the module exports no apply function"))),
+        }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Module").field("name", &self.name).field("title", &self.title).finish()
+    }
+}
+
+/// A native plugin: what stands behind a bundled spec such as `@ostler/webhook`.
+#[derive(Debug, Clone)]
+pub struct Plugin {
+    /// The spec a configuration names it by; its id is the part behind the scope.
+    pub spec: &'static str,
+    /// What it exports.
+    pub module: Module,
+}
+
+impl Plugin {
+    /// A plugin from its `apply`. Its id is the package name without the scope.
+    pub fn new<F>(spec: &'static str, apply: F) -> Self
+    where
+        F: Fn(PluginHost, JsonObject) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync + 'static,
+    {
+        let name = spec.rsplit('/').next().unwrap_or(spec);
+        Self {
+            spec,
+            module: Module {
+                name: Some(name.into()),
+                title: None,
+                defaults: None,
+                options_schema: None,
+                apply: Some(Arc::new(apply)),
+                keep: None,
+            },
+        }
+    }
+
+    /// What a listing prints.
+    #[must_use]
+    pub fn title(mut self, title: &str) -> Self {
+        self.module.title = Some(title.to_owned());
+        self
+    }
+
+    /// Option values merged under the configured ones.
+    #[must_use]
+    pub fn defaults(mut self, defaults: Value) -> Self {
+        self.module.defaults = Some(defaults);
+        self
+    }
+
+    /// What the merged options are checked against.
+    #[must_use]
+    pub fn options_schema(mut self, schema: Value) -> Self {
+        self.module.options_schema = Some(schema);
+        self
+    }
+}
+
+/// Whatever turns a file into a [`Module`]: the JavaScript engine, in the daemon.
+pub trait PluginSource: Send + Sync {
+    /// Imports a module from an absolute path. `label` names the plugin in log lines until its id is known.
+    fn import(&self, path: &std::path::Path, label: &str) -> Pending<Module>;
+}

@@ -1,0 +1,270 @@
+//! The registration points: what a plugin may give the host.
+//!
+//! One file per point, one line in the table below. From the line and the structs it names come the method on
+//! [`PluginHost`], the JavaScript method, the check and its sentence, the TypeScript declaration and the row
+//! in the reference.
+
+mod agent;
+mod automations;
+mod channel;
+mod close;
+mod listener;
+mod port;
+mod records;
+mod resource_provider;
+mod route;
+mod sessions;
+mod tool;
+mod trigger_type;
+mod usage;
+mod vault;
+
+use std::any::Any;
+use std::sync::Arc;
+
+pub use agent::*;
+pub use automations::*;
+pub use channel::*;
+pub use close::*;
+pub use listener::*;
+pub use port::*;
+pub use records::*;
+pub use resource_provider::*;
+pub use route::*;
+pub use sessions::*;
+pub use tool::*;
+pub use trigger_type::*;
+pub use usage::*;
+pub use vault::*;
+
+use crate::call::Arguments;
+use crate::cross::{Cross, Mismatch};
+use crate::host::PluginHost;
+use crate::live::{Callable, Function, Live, Pending, ready};
+use crate::recorder::{Entry, Key};
+use crate::registry::{Fold, Owner};
+use crate::shape::{FunctionShape, Shape};
+use crate::thrown::Thrown;
+
+/// How contributions of one kind come together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    /// One more in a list.
+    Append,
+    /// Fills a singleton.
+    Port,
+    /// One entry under a name.
+    Keyed,
+}
+
+/// What the table says of a point. Generated; see [`Contribution`] for what a point file writes.
+pub trait Point: Contribution {
+    /// The JavaScript method.
+    const METHOD: &'static str;
+    /// Its row.
+    fn declaration() -> &'static PointDeclaration;
+    /// Whether the values hold to their shapes.
+    fn check_values(&self) -> Result<(), Mismatch>;
+}
+
+/// What a point file writes beside the struct.
+pub trait Contribution: Any + Send + Sync {
+    /// How contributions come together.
+    const SLOT: Slot;
+    /// The port's name, for a port.
+    const PORT: &'static str = "";
+
+    /// The name this contribution takes, if it takes one.
+    fn key(&self) -> Option<Key> {
+        None
+    }
+
+    /// What the shapes cannot say.
+    fn refuse(&self) -> Result<(), Mismatch> {
+        Ok(())
+    }
+
+    /// Whether it takes a held port over.
+    fn replaces(&self) -> bool {
+        false
+    }
+
+    /// The line when another plugin took the name first.
+    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
+        let name = self.key().map(|key| key.name).unwrap_or_default();
+        format!("{owner} registers {name}, which {holder} already registered")
+    }
+}
+
+/// What a registration answers.
+pub trait Answer<P: Point>: Cross {
+    /// Made once the value is recorded.
+    fn answer(value: &Arc<P>, host: &PluginHost) -> Self;
+}
+
+impl<P: Point> Answer<P> for () {
+    fn answer(_: &Arc<P>, _: &PluginHost) {}
+}
+
+/// One row of the table.
+pub struct PointDeclaration {
+    /// The JavaScript method.
+    pub method: &'static str,
+    /// What it becomes.
+    pub docs: &'static str,
+    /// How contributions come together.
+    pub slot: Slot,
+    /// The parameters' names.
+    pub params: &'static [&'static str],
+    /// The parameters' and the answer's shapes.
+    pub shape: fn() -> &'static FunctionShape,
+    register: fn(&PluginHost, Vec<Live>) -> Result<Live, Thrown>,
+    pub(crate) fold: fn(&mut Fold, Owner, Entry),
+}
+
+impl std::fmt::Debug for PointDeclaration {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.method)
+    }
+}
+
+impl PointDeclaration {
+    /// The registration method as JavaScript sees it.
+    pub(crate) fn live(&'static self, host: &PluginHost) -> Live {
+        Live::Function(Function::new(Registration { point: self, host: host.clone() }))
+    }
+}
+
+struct Registration {
+    point: &'static PointDeclaration,
+    host: PluginHost,
+}
+
+impl Callable for Registration {
+    fn shape(&self) -> &'static FunctionShape {
+        (self.point.shape)()
+    }
+
+    fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
+        ready(self.call_now(arguments))
+    }
+
+    fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
+        (self.point.register)(&self.host, arguments)
+    }
+}
+
+macro_rules! points {
+    ($(
+        $(#[doc = $docs:literal])+
+        $point:ty: $method:literal $function:ident($($param:ident: $param_name:literal $ty:ty),+)
+            $(-> $answer:ty)? = $build:expr;
+    )+) => {
+        /// Every registration method, in the order of the reference.
+        pub const POINTS: &[PointDeclaration] = &[$(PointDeclaration {
+            method: $method,
+            docs: concat!($($docs, "\n"),+),
+            slot: <$point as Contribution>::SLOT,
+            params: &[$($param_name),+],
+            shape: || {
+                static SHAPE: std::sync::OnceLock<FunctionShape> = std::sync::OnceLock::new();
+                SHAPE.get_or_init(|| FunctionShape {
+                    params: vec![$(<$ty as Cross>::shape()),+],
+                    returns: points!(@answer $($answer)?),
+                    now: true,
+                })
+            },
+            register: |host, arguments| {
+                let names: &[&str] = &[$($param_name),+];
+                let ($($param,)+) = <($($ty,)+) as Arguments>::from_live(arguments).map_err(|(at, wrong)| {
+                    // A point with one object speaks of its members; one with several of its parameters.
+                    let wrong = if names.len() > 1 || wrong.path.is_empty() { wrong.within(names[at]) } else { wrong };
+                    Thrown::new(format_args!("plugin {}: {} needs {wrong}", host.id(), $method))
+                })?;
+                host.$function($($param),+).map(Cross::into_live)
+            },
+            fold: crate::registry::fold::<$point>,
+        }),+];
+
+        $(
+            impl Point for $point {
+                const METHOD: &'static str = $method;
+
+                fn declaration() -> &'static PointDeclaration {
+                    static AT: std::sync::OnceLock<&'static PointDeclaration> = std::sync::OnceLock::new();
+                    AT.get_or_init(|| {
+                        let at = POINTS.iter().position(|point| point.method == $method);
+                        &POINTS[at.unwrap_or_default()]
+                    })
+                }
+
+                fn check_values(&self) -> Result<(), Mismatch> {
+                    Checked::holds(self)
+                }
+            }
+        )+
+
+        impl PluginHost {
+            $(
+                $(#[doc = $docs])+
+                pub fn $function(&self, $($param: $ty),+) -> Result<points!(@type $($answer)?), Thrown> {
+                    #[allow(clippy::redundant_closure_call)]
+                    let value: $point = ($build)($($param),+);
+                    let value = self.recorder().record(value)?;
+                    Ok(Answer::<$point>::answer(&value, self))
+                }
+            )+
+        }
+    };
+    (@answer) => { Shape::Nothing };
+    (@answer $answer:ty) => { <$answer as Cross>::shape() };
+    (@type) => { () };
+    (@type $answer:ty) => { $answer };
+}
+
+/// How a contribution checks the values it holds.
+pub(crate) trait Checked {
+    fn holds(&self) -> Result<(), Mismatch>;
+}
+
+/// A contribution that is one value crossing whole checks itself as it crosses.
+impl<T: Cross> Checked for T {
+    fn holds(&self) -> Result<(), Mismatch> {
+        Cross::check(self)
+    }
+}
+
+points! {
+    /// A backend a client names in `createSession`.
+    Agent: "registerAgent" register_agent(agent: "agent" Agent) = |agent| agent;
+    /// A server tool offered to every session's model.
+    Tool: "registerTool" register_tool(tool: "tool" Tool) = |tool| tool;
+    /// One host-owned URI scheme, routed beside the `file:` store.
+    SchemeProvider: "registerResourceProvider"
+        register_resource_provider(scheme: "scheme" crate::Text, provider: "provider" ResourceProvider)
+        = |scheme, provider| SchemeProvider { scheme, provider };
+    /// The automation store.
+    Port<AutomationStore>: "registerAutomations"
+        register_automations(store: "store" AutomationStore, when: "when" Option<When>) = Port::new;
+    /// The session store: flags, config, artifacts, pull requests, chat titles, a session's chats, the
+    /// sessions it holds.
+    Port<SessionStore>: "registerSessions"
+        register_sessions(store: "store" SessionStore, when: "when" Option<When>) = Port::new;
+    /// Where secrets are kept.
+    Port<Vault>: "registerVault" register_vault(vault: "vault" Vault, when: "when" Option<When>) = Port::new;
+    /// Where records are kept.
+    Port<RecordStore>: "registerRecords"
+        register_records(store: "store" RecordStore, when: "when" Option<When>) = Port::new;
+    /// One HTTP route on the host's own listener, under `/plugins/<id>/`.
+    Route: "registerRoute" register_route(handler: "handler" RouteHandler) = |handler| Route { handler };
+    /// One event trigger type an automation may be saved with.
+    TriggerType: "registerTriggerType" register_trigger_type(definition: "definition" TriggerType) = |definition| definition;
+    /// A function run when the host closes, after its sessions and before its stores.
+    Close: "registerClose" register_close(close: "close" Closer) = |close| Close { close };
+    /// A listener to one kind of event. It contributes nothing to the host.
+    Listener: "on"
+        on(event: "event" crate::events::EventName, handler: "handler" crate::events::Handler)
+        = |event, handler| Listener { event, handler };
+    /// One item the plugin dropped, printed at the start as `skipped: <line>`. Costs the item, not the plugin.
+    ProblemLine: "problem" problem(line: "line" String) = |line| ProblemLine { line };
+}

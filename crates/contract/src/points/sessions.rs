@@ -1,0 +1,161 @@
+//! The session store: what the host keeps of a session beside what its backend keeps.
+
+use ostler_contract_derive::Cross;
+use ostler_protocol::JsonObject;
+use ostler_protocol::wire::state::Turn;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::PortValue;
+use crate::call::Call;
+
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
+#[derive(Debug, Clone, Default, Cross)]
+pub struct SessionStore {
+    /// Read and archived marks.
+    pub flags: Call<fn(id: String) -> Option<SessionFlags>>,
+    /// Keeps the marks.
+    pub set_flags: Call<fn(id: String, flags: SessionFlags)>,
+    /// Who the session is and how it is set up, or nothing.
+    pub config: Call<fn(id: String) -> Option<KeptSession>>,
+    /// Keeps that.
+    pub set_config: Call<fn(id: String, session: KeptSession)>,
+    /// Artifacts and references of the session.
+    pub artifacts: Call<fn(id: String) -> Vec<Value>>,
+    /// Keeps them.
+    pub set_artifacts: Call<fn(id: String, artifacts: Vec<Value>)>,
+    /// Pull requests of the session, by working directory.
+    pub pull_requests: Call<fn(id: String) -> JsonObject>,
+    /// Keeps them.
+    pub set_pull_requests: Call<fn(id: String, pull_requests: JsonObject)>,
+    /// A chat's title, if a person or agent gave it one.
+    pub chat_title: Call<fn(id: String, chat: String) -> Option<String>>,
+    /// Keeps it; nothing takes it back.
+    pub set_chat_title: Call<fn(id: String, chat: String, title: Option<String>)>,
+    /// The session's chats.
+    pub chats: Call<fn(id: String) -> Vec<KeptChat>>,
+    /// Keeps them.
+    pub set_chats: Call<fn(id: String, chats: Vec<KeptChat>)>,
+    /// The ids of the sessions held.
+    pub sessions: Call<fn() -> Vec<String>>,
+    /// Forgets everything about a session.
+    pub forget: Call<fn(id: String)>,
+    /// Every session with its marks, at once; the host asks one by one where it is left out.
+    pub all: Option<Call<fn() -> Vec<StoredSession>>>,
+    /// The turns of a chat, oldest first. Where these three are left out the host keeps turns itself.
+    pub turns: Option<Call<fn(id: String, chat: String) -> Vec<Turn>>>,
+    /// Keeps a turn at its place, replacing what the place held.
+    pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
+    /// Forgets the turns of a chat from a place on.
+    pub drop_turns: Option<Call<fn(id: String, chat: String, from: u64)>>,
+}
+
+impl PortValue for SessionStore {
+    const NAME: &'static str = "sessions";
+}
+
+/// Marks of a session, shared by all clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct SessionFlags {
+    /// Somebody has seen what it said last.
+    #[serde(default)]
+    pub is_read: bool,
+    /// It was put away.
+    #[serde(default)]
+    pub is_archived: bool,
+}
+
+/// Who a session is and how it is set up.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptSession {
+    /// Its URI, as the host lists it.
+    pub uri: String,
+    /// Its backend.
+    pub provider: String,
+    /// `user:<id>`, `plugin:<id>`, …; absent without a users directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Its title.
+    pub title: String,
+    /// ISO 8601; never moves.
+    pub created_at: String,
+    /// ISO 8601.
+    pub modified_at: String,
+    /// Settings chosen.
+    #[serde(default)]
+    pub values: JsonObject,
+    /// `file://` URIs.
+    #[serde(default)]
+    pub working_directories: Vec<String>,
+    /// What made it, where that was no person: `{ kind: "automation", automation, run }`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Value>,
+    /// The backend's own id to continue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_id: Option<String>,
+    /// `{ team, project }` the work is charged to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Value>,
+}
+
+/// A session with its marks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct StoredSession {
+    /// Its id.
+    pub id: String,
+    /// Who it is.
+    pub session: KeptSession,
+    /// Its marks.
+    #[serde(default)]
+    pub flags: SessionFlags,
+}
+
+/// One chat of a session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptChat {
+    /// Its URI.
+    pub uri: String,
+    /// The name its conversation is kept under at the backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_id: Option<String>,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Value>,
+    /// Whether it is the session's default chat.
+    #[serde(default)]
+    pub default: bool,
+    /// Whether it was closed: its conversation stays claimed and is not listed.
+    #[serde(default)]
+    pub closed: bool,
+    /// What waits to be said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queued: Vec<Value>,
+    /// What somebody is writing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<Value>,
+}
+
+/// A turn as it is kept: a finished one, or a running one as far as it has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptTurn {
+    /// The turn. One still running is kept as if it had failed, which is what a crash makes of it.
+    pub turn: Turn,
+    /// Who sent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// The backend's own name for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript_id: Option<String>,
+}

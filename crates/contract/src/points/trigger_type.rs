@@ -1,0 +1,100 @@
+//! Event trigger types. Spec: *Trigger type definition*.
+
+use ostler_contract_derive::Cross;
+use ostler_protocol::JsonObject;
+use serde::{Deserialize, Serialize};
+
+use super::{Contribution, Slot};
+use crate::cross::{Mismatch, Text};
+use crate::recorder::{Key, Space};
+use crate::registry::Owner;
+use crate::reserved;
+
+/// An event trigger type an automation may be saved with. The plugin fires it with `fireTrigger`.
+///
+/// ```
+/// use ostler_contract::points::{TriggerEvent, TriggerType};
+///
+/// let build = TriggerType {
+///     r#type: "build".into(),
+///     title: "A build".into(),
+///     events: vec![TriggerEvent { id: "failed".into(), title: "A build failed".into(), description: None }],
+///     ..TriggerType::default()
+/// };
+/// # assert!(ostler_contract::Cross::check(&build).is_ok());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct TriggerType {
+    /// Its name. `session` and `watch` are the host's own.
+    pub r#type: Text,
+    /// What it is called.
+    pub title: Text,
+    /// More words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// At least one, with ids unique within the type.
+    pub events: Vec<TriggerEvent>,
+    /// JSON Schema a client draws the trigger's settings from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_schema: Option<JsonObject>,
+}
+
+/// One event of a type.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct TriggerEvent {
+    /// What `fireTrigger` and an automation's trigger name.
+    pub id: Text,
+    /// What it is called.
+    pub title: Text,
+    /// More words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+impl Contribution for TriggerType {
+    const SLOT: Slot = Slot::Keyed;
+
+    fn key(&self) -> Option<Key> {
+        Some(Key {
+            space: Space::TriggerType,
+            name: self.r#type.to_string(),
+            member: "type",
+            unique: "a type name no other type in this plugin uses",
+            across: true,
+        })
+    }
+
+    fn refuse(&self) -> Result<(), Mismatch> {
+        for (member, text) in [("type", &self.r#type), ("title", &self.title)] {
+            if text.trim().is_empty() {
+                return Err(Mismatch::of::<Text>().within(member));
+            }
+        }
+        if reserved::TRIGGER_TYPES.contains(&self.r#type.to_ascii_lowercase().as_str()) {
+            let own = format!("a name of its own, not {}, which is the host's", self.r#type);
+            return Err(Mismatch::expected(own).within("type"));
+        }
+        if self.events.is_empty() {
+            return Err(Mismatch::expected("a list with at least one event").within("events"));
+        }
+        for (at, event) in self.events.iter().enumerate() {
+            let wrong = |wrong: Mismatch, member: &str| wrong.within(member).at(at).within("events");
+            for (member, text) in [("id", &event.id), ("title", &event.title)] {
+                if text.trim().is_empty() {
+                    return Err(wrong(Mismatch::of::<Text>(), member));
+                }
+            }
+            if self.events[..at].iter().any(|other| other.id == event.id) {
+                return Err(wrong(Mismatch::expected("an event id no other event of this type uses"), "id"));
+            }
+        }
+        Ok(())
+    }
+
+    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
+        format!("{owner} registers trigger type {}, which {holder} already registered", self.r#type)
+    }
+}

@@ -1,0 +1,36 @@
+//! The vault: secrets by name. Spec: *Policies, vault, usage stores*.
+
+use ostler_contract_derive::Cross;
+
+use super::PortValue;
+use crate::call::Call;
+
+/// Where secrets are kept. A plugin that provides one must be listed first in the configuration, and its own
+/// options cannot name a secret.
+///
+/// ```
+/// use ostler_contract::{Call, points::Vault};
+///
+/// let empty = Vault {
+///     get: Call::new(|(_name,)| async { Ok(None) }),
+///     set: Call::new(|(_name, _value)| async { Err("this vault is read-only".into()) }),
+///     delete: Call::new(|(_name,)| async { Ok(false) }),
+///     list: Call::new(|()| async { Ok(vec![]) }),
+/// };
+/// # assert!(ostler_contract::Cross::check(&empty).is_ok());
+/// ```
+#[derive(Debug, Clone, Default, Cross)]
+pub struct Vault {
+    /// The value under `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`, or nothing.
+    pub get: Call<fn(name: String) -> Option<String>>,
+    /// Keeps a value under a name.
+    pub set: Call<fn(name: String, value: String)>,
+    /// Forgets a name; `true` when there was one.
+    pub delete: Call<fn(name: String) -> bool>,
+    /// The names, never the values.
+    pub list: Call<fn() -> Vec<String>>,
+}
+
+impl PortValue for Vault {
+    const NAME: &'static str = "vault";
+}

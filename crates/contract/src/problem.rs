@@ -1,0 +1,221 @@
+//! Every sentence the contract fixes about loading plugins, each in one place. Spec: *Plugin loading messages*.
+
+/// One line about a plugin: printed, logged, shown as `skipped: <line>`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The module has no `apply`.
+    #[error("{url} does not export an apply function")]
+    NoApply {
+        /// The module that ran.
+        url: String,
+    },
+    /// A name that is no slug: the module's own, or what stands in for it.
+    #[error("plugin {name} skipped: its name is not a slug")]
+    NotASlug {
+        /// The name.
+        name: String,
+    },
+    /// Two entries of one id.
+    #[error("plugin {id} is named by {first} and by {second}; only {first} is loaded")]
+    SameId {
+        /// The id.
+        id: String,
+        /// The spec that loads.
+        first: String,
+        /// The spec that does not.
+        second: String,
+    },
+    /// A bare name that is not installed.
+    #[error("Plugin {name} is not installed in {dir}; run npm install there, or name a path.")]
+    NotInstalled {
+        /// The spec.
+        name: String,
+        /// The configuration folder.
+        dir: String,
+    },
+    /// A path that leads nowhere.
+    #[error("Plugin {name} is not there: tried {tried}.")]
+    NotThere {
+        /// The spec.
+        name: String,
+        /// The paths, joined by `and`.
+        tried: String,
+    },
+    /// A folder with no module in it.
+    #[error("{dir} has no plugin entry: looked for {looked}")]
+    NoEntry {
+        /// The folder.
+        dir: String,
+        /// The files.
+        looked: String,
+    },
+    /// A spec with a scheme this host does not import.
+    #[error(
+        "plugin {spec} cannot be imported: {scheme}: modules are not served here; name a package or a path"
+    )]
+    Scheme {
+        /// The spec.
+        spec: String,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// A manifest that does not hold.
+    #[error("{0}")]
+    Manifest(String),
+    /// The SDK's version is out of the plugin's range.
+    #[error("plugin {name} needs @ostler/sdk {range}, this is {version}{why}")]
+    Range {
+        /// The plugin.
+        name: String,
+        /// What its manifest asks.
+        range: String,
+        /// What runs.
+        version: String,
+        /// `""`, or why the range could not be read, in brackets.
+        why: String,
+    },
+    /// The module could not be imported.
+    #[error("plugin {id} could not be imported from {target} in {ms} ms: {why}")]
+    Import {
+        /// The spec: the id is not known yet.
+        id: String,
+        /// The file.
+        target: String,
+        /// How long it took.
+        ms: u128,
+        /// The exception.
+        why: String,
+    },
+    /// `optionsSchema` is there and is no schema.
+    #[error("plugin {id} skipped: its optionsSchema {why}")]
+    Schema {
+        /// The plugin.
+        id: String,
+        /// `is not an object`, or what is wrong inside.
+        why: String,
+    },
+    /// An option does not fit the schema.
+    #[error("plugin {id} skipped: plugins.{id}.options{path} must {expected}")]
+    Option {
+        /// The plugin.
+        id: String,
+        /// `.<key>…`
+        path: String,
+        /// `be text`
+        expected: String,
+    },
+    /// An option the schema does not name.
+    #[error("plugin {id}: plugins.{id}.options.{key} is not an option {id} knows; passed through")]
+    UnknownOption {
+        /// The plugin.
+        id: String,
+        /// The option.
+        key: String,
+    },
+    /// A secret reference that cannot be read.
+    #[error("plugin {id} skipped: plugins.{id}.options{path} names {name}: {reason}")]
+    Secret {
+        /// The plugin.
+        id: String,
+        /// `.<key>…`
+        path: String,
+        /// The vault name, as written.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A vault plugin that needs a vault.
+    #[error("plugin {id} skipped: a vault plugin's own options cannot name a secret")]
+    VaultNamesSecret {
+        /// The plugin.
+        id: String,
+    },
+    /// A vault that comes after secrets were read.
+    #[error(
+        "plugin {id} sets vault, but plugin {earlier} already named a secret; list {id} first in the configuration"
+    )]
+    VaultTooLate {
+        /// The vault plugin.
+        id: String,
+        /// The plugin that named one.
+        earlier: String,
+    },
+    /// `apply` threw, or registered something that does not hold.
+    #[error("plugin {id} failed in {ms} ms: {why}")]
+    Failed {
+        /// The plugin.
+        id: String,
+        /// How long it took.
+        ms: u128,
+        /// The exception.
+        why: String,
+    },
+    /// Two plugins claim one name; the later loses that item.
+    #[error("{0}")]
+    Clash(String),
+    /// A port that is held.
+    #[error("plugin {id} sets {port}, which {holder} already set; pass 'replace' to take it over")]
+    PortHeld {
+        /// The plugin.
+        id: String,
+        /// The port.
+        port: &'static str,
+        /// `the daemon`, or `plugin <a>`.
+        holder: String,
+    },
+    /// A grant word that is none.
+    #[error("plugin {id}: grants: {grant} is not <subject>:<operation>; dropped")]
+    Grant {
+        /// The plugin.
+        id: String,
+        /// The word.
+        grant: String,
+    },
+    /// A line a plugin said with `problem(line)`.
+    #[error("plugin {id}: {line}")]
+    Said {
+        /// The plugin.
+        id: String,
+        /// The line.
+        line: String,
+    },
+}
+
+/// A sentence thrown at a plugin that registers too late.
+pub fn sealed(id: &str) -> String {
+    format!("{id}: nothing may be registered after apply returned")
+}
+
+/// A sentence about a secret the vault lacks.
+pub fn no_secret(name: &str) -> String {
+    format!("the vault holds no {name}")
+}
+
+/// A sentence about a secret on a host with no vault.
+pub fn no_vault(name: &str) -> String {
+    format!("{name} cannot be read: this host has no vault")
+}
+
+/// A sentence about a collection on a host with no record store.
+pub fn no_record_store(name: &str) -> String {
+    format!("records {name} cannot be read: this host has no record store")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_the_spec_fixes() {
+        let id = || "notes".to_owned();
+        insta::assert_snapshot!(Problem::NoApply { url: "file:///p/index.js".into() }, @"file:///p/index.js does not export an apply function");
+        insta::assert_snapshot!(Problem::NotASlug { name: "@a/b".into() }, @"plugin @a/b skipped: its name is not a slug");
+        insta::assert_snapshot!(Problem::Option { id: id(), path: ".key".into(), expected: "be text".into() }, @"plugin notes skipped: plugins.notes.options.key must be text");
+        insta::assert_snapshot!(Problem::UnknownOption { id: id(), key: "kee".into() }, @"plugin notes: plugins.notes.options.kee is not an option notes knows; passed through");
+        insta::assert_snapshot!(Problem::Secret { id: id(), path: ".key".into(), name: "host:k".into(), reason: no_secret("host:k") }, @"plugin notes skipped: plugins.notes.options.key names host:k: the vault holds no host:k");
+        insta::assert_snapshot!(sealed("notes"), @"notes: nothing may be registered after apply returned");
+        insta::assert_snapshot!(no_vault("host:k"), @"host:k cannot be read: this host has no vault");
+        insta::assert_snapshot!(no_record_store("todo"), @"records todo cannot be read: this host has no record store");
+        insta::assert_snapshot!(Problem::VaultNamesSecret { id: id() }, @"plugin notes skipped: a vault plugin's own options cannot name a secret");
+    }
+}

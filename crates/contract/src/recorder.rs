@@ -1,0 +1,134 @@
+//! What one plugin registered, before it is merged with the others.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::id::PluginId;
+use crate::points::{Point, PointDeclaration, Slot};
+use crate::problem;
+use crate::thrown::Thrown;
+
+/// One plugin's contributions, in the order they were registered.
+#[derive(Debug)]
+pub struct Recorder {
+    plugin: PluginId,
+    entries: Vec<Entry>,
+    sealed: bool,
+}
+
+/// One contribution.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) point: &'static PointDeclaration,
+    pub(crate) value: Arc<dyn Any + Send + Sync>,
+    pub(crate) key: Option<Key>,
+}
+
+/// A name a contribution takes for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Names in one space are unique.
+    pub space: Space,
+    /// Compared in lowercase.
+    pub name: String,
+    /// The member that holds it, for the sentence.
+    pub member: &'static str,
+    /// The words when a plugin takes it twice: *needs `member` to be* …
+    pub unique: &'static str,
+    /// Whether two plugins may not share it either.
+    pub across: bool,
+}
+
+/// Where names must differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// Harness names and URI schemes.
+    Scheme,
+    /// Commands.
+    Command,
+    /// Tools.
+    Tool,
+    /// Session settings.
+    Setting,
+    /// Trigger types.
+    TriggerType,
+    /// A singleton port, or the one route of a plugin.
+    Single,
+}
+
+impl Recorder {
+    /// An empty one.
+    pub fn new(plugin: PluginId) -> Self {
+        Self { plugin, entries: Vec::new(), sealed: false }
+    }
+
+    /// Whose contributions these are.
+    pub fn plugin(&self) -> &PluginId {
+        &self.plugin
+    }
+
+    /// Whether the plugin registered a `P`.
+    pub fn has<P: Point>(&self) -> bool {
+        self.entries.iter().any(|entry| entry.value.is::<P>())
+    }
+
+    /// Every `P` the plugin registered.
+    pub fn all<P: Point>(&self) -> impl Iterator<Item = &P> {
+        self.entries.iter().filter_map(|entry| entry.value.downcast_ref())
+    }
+
+    /// The methods called, in order: what `plugin check` prints.
+    pub fn methods(&self) -> impl Iterator<Item = (&'static str, Option<&str>)> {
+        self.entries.iter().map(|entry| (entry.point.method, entry.key.as_ref().map(|key| key.name.as_str())))
+    }
+
+    pub(crate) fn record<P: Point>(&mut self, value: P) -> Result<Arc<P>, Thrown> {
+        if self.sealed {
+            return Err(Thrown::new(problem::sealed(&self.plugin)));
+        }
+        let needs = |wrong: crate::cross::Mismatch| {
+            Thrown::new(format_args!("plugin {}: {} needs {wrong}", self.plugin, P::METHOD))
+        };
+        value.check_values().map_err(needs)?;
+        value.refuse().map_err(needs)?;
+        let key = value.key();
+        if let Some(key) = &key
+            && self
+                .entries
+                .iter()
+                .filter_map(|entry| entry.key.as_ref())
+                .any(|other| other.space == key.space && other.name.eq_ignore_ascii_case(&key.name))
+        {
+            let wrong = crate::cross::Mismatch::expected(key.unique).within(key.member);
+            return Err(needs(wrong));
+        }
+        let value = Arc::new(value);
+        self.entries.push(Entry { point: P::declaration(), value: value.clone(), key });
+        Ok(value)
+    }
+
+    pub(crate) fn seal(&mut self) -> Recorder {
+        let sealed = Recorder {
+            plugin: self.plugin.clone(),
+            entries: std::mem::take(&mut self.entries),
+            sealed: true,
+        };
+        self.sealed = true;
+        sealed
+    }
+
+    pub(crate) fn into_entries(self) -> (PluginId, Vec<Entry>) {
+        (self.plugin, self.entries)
+    }
+}
+
+impl Slot {
+    /// The word the docs use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::Port => "set",
+            Self::Keyed => "register, open key",
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The table of client commands: one row each, with the grant beside the name.
+//!
+//! From a row come the decoded [`Command`], the grant it asks and the channel it must name. The engine matches
+//! [`Command`] exhaustively, so a command without a handler does not compile.
+
+use ahp_types::commands as c;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::grants::Grant;
+use crate::message::Params;
+use crate::{RpcError, uri};
+
+/// What a caller must hold before a command runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: the command is open, or asks by channel, action or claim as it goes.
+    Nothing,
+    /// This grant.
+    Grant(Grant),
+    /// This operation on the scheme of the URI named.
+    OnScheme {
+        /// `get`, `put`, …
+        operation: &'static str,
+        /// The URI in the parameters.
+        uri: String,
+    },
+}
+
+/// The `channel` a command must carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum On {
+    /// Any channel, or none.
+    Any,
+    /// This one; an absent `channel` is taken for it.
+    Literal(&'static str),
+}
+
+/// `dispatchAction`: the action stays JSON until its channel is known, so that what a client leaves out can
+/// be filled in before it is typed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DispatchAction {
+    /// Where to.
+    pub channel: String,
+    /// The client's own count; a peer that keeps none is taken at 0.
+    #[serde(default)]
+    pub client_seq: i64,
+    /// `{ type, … }`
+    pub action: Value,
+}
+
+macro_rules! commands {
+    ($(
+        $(#[$doc:meta])*
+        $name:literal $variant:ident($params:ty) $on:expr, $needs:expr;
+    )+) => {
+        /// A client's request, decoded.
+        #[derive(Debug)]
+        #[allow(clippy::large_enum_variant)]
+        pub enum Command {
+            $($(#[$doc])* $variant($params),)+
+        }
+
+        /// Every command's name, in table order.
+        pub const NAMES: &[&str] = &[$($name),+];
+
+        impl Command {
+            /// Decodes a request. A method no row names is `-32601`; a wrong literal channel `-32602`.
+            pub fn decode(method: &str, params: &Params) -> Result<Self, RpcError> {
+                match method {
+                    $($name => {
+                        check_channel(method, params, $on)?;
+                        Ok(Self::$variant(decode_on(method, params, $on)?))
+                    })+
+                    _ => Err(RpcError::method_not_found(format!("{method} is not a command this host serves"))),
+                }
+            }
+
+            /// What the caller must hold.
+            #[allow(unused_variables)]
+            pub fn needs(&self) -> Needs {
+                match self {
+                    $(Self::$variant(params) => {
+                        let needs: fn(&$params) -> Needs = $needs;
+                        needs(params)
+                    })+
+                }
+            }
+
+            /// The command's name on the wire.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)+
+                }
+            }
+        }
+    };
+}
+
+macro_rules! grant {
+    ($subject:literal, $operation:literal) => {
+        |_| Needs::Grant(Grant::of($subject, $operation))
+    };
+}
+
+macro_rules! on_scheme {
+    ($operation:literal, $field:ident) => {
+        |params| Needs::OnScheme { operation: $operation, uri: params.$field.clone() }
+    };
+}
+
+const ROOT: On = On::Literal(uri::ROOT);
+const AUTOMATIONS: On = On::Literal(uri::AUTOMATIONS);
+
+commands! {
+    /// Opens the protocol; must come first.
+    "initialize" Initialize(c::InitializeParams) ROOT, |_| Needs::Nothing;
+    /// Answered at any time.
+    "ping" Ping(Ignored) On::Any, |_| Needs::Nothing;
+    /// Takes up where a lost connection was.
+    "reconnect" Reconnect(c::ReconnectParams) ROOT, |_| Needs::Nothing;
+    /// Says who the connection is.
+    "authenticate" Authenticate(c::AuthenticateParams) ROOT, |_| Needs::Nothing;
+    /// Asks by channel.
+    "subscribe" Subscribe(c::SubscribeParams) On::Any, |_| Needs::Nothing;
+    /// The catalogue, newest first.
+    "listSessions" ListSessions(c::ListSessionsParams) ROOT, grant!("session", "list");
+    /// Makes a session under a URI the client chose.
+    "createSession" CreateSession(c::CreateSessionParams) On::Any, grant!("session", "create");
+    /// Ends a session and forgets it.
+    "disposeSession" DisposeSession(c::DisposeSessionParams) On::Any, grant!("session", "dispose");
+    /// Opens one more chat in a session.
+    "createChat" CreateChat(c::CreateChatParams) On::Any, |params| Needs::Grant(match &params.source {
+        Some(c::ChatSource::Fork(_)) => Grant::of("chat", "fork"),
+        _ => Grant::of("chat", "create"),
+    });
+    /// Closes a chat.
+    "disposeChat" DisposeChat(c::DisposeChatParams) On::Any, grant!("chat", "dispose");
+    /// Moves a chat to another session (1.0.0).
+    "moveChat" MoveChat(c::MoveChatParams) On::Any, grant!("chat", "move");
+    /// Loads older turns into a chat's state.
+    "fetchTurns" FetchTurns(c::FetchTurnsParams) On::Any, grant!("chat", "turns");
+    /// What may follow what a person typed.
+    "completions" Completions(c::CompletionsParams) On::Any, grant!("file", "list");
+    /// The settings of a session that is about to be made.
+    "resolveSessionConfig" ResolveSessionConfig(c::ResolveSessionConfigParams) ROOT, |_| Needs::Nothing;
+    /// Rows for one setting's picker.
+    "sessionConfigCompletions" SessionConfigCompletions(c::SessionConfigCompletionsParams) ROOT, |_| Needs::Nothing;
+    /// Reads what a URI names.
+    "resourceRead" ResourceRead(c::ResourceReadParams) ROOT, on_scheme!("get", uri);
+    /// Lists a directory or a scheme's root.
+    "resourceList" ResourceList(c::ResourceListParams) ROOT, on_scheme!("list", uri);
+    /// Facts about what a URI names.
+    "resourceResolve" ResourceResolve(c::ResourceResolveParams) ROOT, on_scheme!("resolve", uri);
+    /// Writes what a URI names.
+    "resourceWrite" ResourceWrite(c::ResourceWriteParams) ROOT, on_scheme!("put", uri);
+    /// Makes a directory and its parents.
+    "resourceMkdir" ResourceMkdir(c::ResourceMkdirParams) ROOT, on_scheme!("mkdir", uri);
+    /// Removes what a URI names.
+    "resourceDelete" ResourceDelete(c::ResourceDeleteParams) ROOT, on_scheme!("delete", uri);
+    /// Moves within one scheme.
+    "resourceMove" ResourceMove(c::ResourceMoveParams) ROOT, on_scheme!("move", source);
+    /// Copies within one scheme.
+    "resourceCopy" ResourceCopy(c::ResourceCopyParams) ROOT, on_scheme!("copy", source);
+    /// Asks for access to what a URI names.
+    "resourceRequest" ResourceRequest(c::ResourceRequestParams) ROOT, on_scheme!("request", uri);
+    /// Opens a channel of changes under a URI.
+    "createResourceWatch" CreateResourceWatch(c::CreateResourceWatchParams) ROOT, on_scheme!("watch", uri);
+    /// Opens a shell.
+    "createTerminal" CreateTerminal(c::CreateTerminalParams) On::Any, grant!("terminal", "create");
+    /// Ends a shell.
+    "disposeTerminal" DisposeTerminal(c::DisposeTerminalParams) On::Any, grant!("terminal", "dispose");
+    /// Runs an operation of a changeset.
+    "invokeChangesetOperation" InvokeChangesetOperation(c::InvokeChangesetOperationParams) On::Any, grant!("session", "changes");
+    /// The event types an automation may wait for.
+    "listAutomationTriggerDefinitions" ListAutomationTriggerDefinitions(c::ListAutomationTriggerDefinitionsParams)
+        ROOT, grant!("automation", "list");
+    /// Starts a run by hand.
+    "runAutomation" RunAutomation(c::RunAutomationParams) AUTOMATIONS, grant!("automation", "run");
+    /// Loads older runs into an automation's entry.
+    "fetchAutomationRuns" FetchAutomationRuns(c::FetchAutomationRunsParams) AUTOMATIONS, grant!("automation", "list");
+}
+
+/// A client's notification, decoded.
+#[derive(Debug)]
+pub enum Notification {
+    /// Changes state, or is refused to its sender.
+    DispatchAction(DispatchAction),
+    /// Ends a subscription of this connection.
+    Unsubscribe(c::UnsubscribeParams),
+}
+
+impl Notification {
+    /// Decodes a notification; one no row names is `None`, as JSON-RPC leaves it unanswered.
+    pub fn decode(method: &str, params: &Params) -> Option<Result<Self, RpcError>> {
+        match method {
+            "dispatchAction" => Some(params.decode(method).map(Self::DispatchAction)),
+            "unsubscribe" => Some(params.decode(method).map(Self::Unsubscribe)),
+            _ => None,
+        }
+    }
+}
+
+/// Parameters nothing is read from.
+#[derive(Debug)]
+pub struct Ignored;
+
+impl<'de> Deserialize<'de> for Ignored {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+#[derive(Deserialize)]
+struct ChannelOf<'a> {
+    #[serde(borrow, default)]
+    channel: Option<std::borrow::Cow<'a, str>>,
+}
+
+fn check_channel(method: &str, params: &Params, on: On) -> Result<(), RpcError> {
+    let On::Literal(wanted) = on else { return Ok(()) };
+    let named: ChannelOf<'_> = params.decode(method)?;
+    match named.channel.as_deref() {
+        None => Ok(()),
+        Some(channel) if channel == wanted => Ok(()),
+        Some(uri::AUTOMATIONS_CATALOG) if wanted == uri::AUTOMATIONS => Ok(()),
+        Some(channel) => Err(RpcError::invalid_params(format!(
+            "{method} is a command of {wanted}; its channel said {channel}"
+        ))),
+    }
+}
+
+/// Decodes parameters, putting in the literal channel a client left out.
+fn decode_on<T: for<'a> Deserialize<'a>>(method: &str, params: &Params, on: On) -> Result<T, RpcError> {
+    if let On::Literal(wanted) = on {
+        let named: ChannelOf<'_> = params.decode(method)?;
+        if named.channel.is_none() {
+            let mut value: Value = params.decode(method)?;
+            if let Value::Object(fields) = &mut value {
+                fields.insert("channel".to_owned(), wanted.into());
+            }
+            return serde_json::from_value(value).map_err(|error| {
+                RpcError::invalid_params(format!("{method}: {}", crate::message::tidy(&error)))
+            });
+        }
+    }
+    params.decode(method)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::code;
+
+    fn decode(method: &str, params: Value) -> Result<Command, RpcError> {
+        Command::decode(method, &Params::from_value(&params).expect("params"))
+    }
+
+    #[test]
+    fn a_literal_channel_may_be_left_out_but_not_wrong() {
+        assert!(decode("listSessions", json!({})).is_ok());
+        assert!(decode("listSessions", json!({ "channel": "ahp-root://" })).is_ok());
+        let error = decode("listSessions", json!({ "channel": "ahp-automations://" })).expect_err("refused");
+        assert_eq!(error.code, code::INVALID_PARAMS);
+        assert!(error.message.contains("ahp-root://"), "{}", error.message);
+        let run = json!({ "channel": "ahp-automations://catalog", "automation": "ahp-automation:/a", "requestId": "1" });
+        assert!(decode("runAutomation", run).is_ok());
+    }
+
+    #[test]
+    fn unknown_and_malformed_commands_differ() {
+        assert_eq!(
+            decode("shutdownEverything", json!({})).expect_err("unknown").code,
+            code::METHOD_NOT_FOUND
+        );
+        let error = decode("subscribe", json!({})).expect_err("malformed");
+        assert_eq!(error.code, code::INVALID_PARAMS);
+        assert_eq!(error.message, "subscribe: missing field `channel`");
+    }
+
+    #[test]
+    fn a_fork_asks_for_its_own_grant() {
+        let plain = json!({ "channel": "echo:/1", "chat": "ahp-chat:/2" });
+        let fork = json!({ "channel": "echo:/1", "chat": "ahp-chat:/2",
+            "source": { "kind": "fork", "chat": "ahp-chat:/1", "turnId": "t" } });
+        let needs = |params| decode("createChat", params).expect("decoded").needs();
+        assert_eq!(needs(plain), Needs::Grant(Grant::of("chat", "create")));
+        assert_eq!(needs(fork), Needs::Grant(Grant::of("chat", "fork")));
+    }
+
+    #[test]
+    fn a_dispatch_may_leave_out_its_count() {
+        let params =
+            Params::from_value(&json!({ "channel": "echo:/1", "action": { "type": "x" } })).expect("params");
+        let Some(Ok(Notification::DispatchAction(dispatch))) =
+            Notification::decode("dispatchAction", &params)
+        else {
+            panic!("not decoded")
+        };
+        assert_eq!(dispatch.client_seq, 0);
+    }
+}

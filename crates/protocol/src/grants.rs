@@ -1,0 +1,187 @@
+//! The vocabulary of grants: subjects, their operations, the two groups, and what matches what.
+//!
+//! A grant is `<subject>:<operation>`, `<subject>:read`, `<subject>:write`, with `*` allowed on either side.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// One thing a person may be allowed to do something with.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// For a person.
+    pub title: &'static str,
+    /// For a person.
+    pub description: &'static str,
+    /// Operations in the group `<subject>:read`.
+    pub read: &'static [&'static str],
+    /// Operations in the group `<subject>:write`.
+    pub write: &'static [&'static str],
+}
+
+/// Read operations of `file:` and of every scheme a provider serves.
+pub const SCHEME_READ: &[&str] = &["get", "list", "resolve", "watch"];
+/// Write operations of `file:` and of every scheme a provider serves.
+pub const SCHEME_WRITE: &[&str] = &["put", "delete", "mkdir", "move", "copy", "request"];
+
+macro_rules! subjects {
+    ($($name:literal $title:literal $description:literal $read:expr, $write:expr;)+) => {
+        /// Every subject the host itself decides, in the order they are advertised.
+        pub const SUBJECTS: &[Subject] = &[$(Subject {
+            name: $name, title: $title, description: $description, read: $read, write: $write,
+        }),+];
+    };
+}
+
+subjects! {
+    "session" "Sessions" "Agent sessions: see them, make them, change them."
+        &["list", "state"],
+        &["create", "dispose", "rename", "configure", "folders", "attach", "mark", "review", "changes", "worktree", "artifacts"];
+    "chat" "Chats" "The chats of a session; a session grant covers them."
+        &["turns"],
+        &["create", "fork", "dispose", "move", "send", "cancel", "answer", "tool", "draft", "folders", "mark", "truncate"];
+    "terminal" "Terminals" "Shells on this host."
+        &["output"], &["create", "dispose", "input", "resize", "claim", "rename", "clear"];
+    "automation" "Automations" "Work that starts by itself."
+        &["list"], &["create", "update", "remove", "run", "cancel"];
+    "file" "Files" "The files of this host."
+        SCHEME_READ, SCHEME_WRITE;
+    "config" "Configuration" "The settings of this host."
+        &["settings"], &["change"];
+    "diagnostics" "Diagnostics" "Logs, network facts, endpoint checks."
+        &["logs", "network", "fetch"], &[];
+    "container" "Dev containers" "Dev containers on this host."
+        &[], &["connect", "disconnect", "relay"];
+    "proxy" "Model proxy" "Model calls through this host."
+        &["models"], &["call"];
+    "trust" "Trusted folders" "Which folders agents may act in unasked."
+        &[], &["push"];
+    "user" "People" "The people this host knows." SCHEME_READ, SCHEME_WRITE;
+    "team" "Teams" "The teams this host knows." SCHEME_READ, SCHEME_WRITE;
+    "project" "Projects" "The projects this host knows." SCHEME_READ, SCHEME_WRITE;
+    "role" "Roles" "Named lists of grants." SCHEME_READ, SCHEME_WRITE;
+    "policy" "Policies" "Which agents, models and machines may be used." SCHEME_READ, SCHEME_WRITE;
+    "usage" "Usage" "What work cost." &["get", "list", "resolve"], &[];
+}
+
+/// The subject of that name, if the host decides it.
+pub fn subject(name: &str) -> Option<&'static Subject> {
+    SUBJECTS.iter().find(|subject| subject.name == name)
+}
+
+/// One `<subject>:<operation>`: held by somebody, or asked by a command.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The word before the colon, or `*`.
+    pub subject: Cow<'static, str>,
+    /// An operation, `read`, `write` or `*`.
+    pub operation: Cow<'static, str>,
+}
+
+impl Grant {
+    /// A grant from two words known here.
+    pub const fn of(subject: &'static str, operation: &'static str) -> Self {
+        Self { subject: Cow::Borrowed(subject), operation: Cow::Borrowed(operation) }
+    }
+
+    /// A grant on a scheme only known at run time.
+    pub fn on(subject: &str, operation: &'static str) -> Self {
+        Self { subject: Cow::Owned(subject.to_ascii_lowercase()), operation: Cow::Borrowed(operation) }
+    }
+
+    /// Reads `<subject>:<operation>`; anything else is `None`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (subject, operation) = text.split_once(':')?;
+        let word = |text: &str| {
+            text == "*"
+                || (text.starts_with(|first: char| first.is_ascii_alphabetic())
+                    && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+')))
+        };
+        (word(subject) && word(operation)).then(|| Self {
+            subject: Cow::Owned(subject.to_ascii_lowercase()),
+            operation: Cow::Owned(operation.to_owned()),
+        })
+    }
+
+    /// Whether holding `self` allows `asked`.
+    pub fn covers(&self, asked: &Grant) -> bool {
+        self.covers_subject(asked, &asked.subject)
+            // What is done to a session covers its chats.
+            || (asked.subject == "chat" && self.subject == "session" && self.covers_subject(asked, "session"))
+    }
+
+    fn covers_subject(&self, asked: &Grant, subject: &str) -> bool {
+        if self.subject != "*" && self.subject != subject {
+            return false;
+        }
+        match self.operation.as_ref() {
+            "*" => true,
+            "read" => in_group(&asked.subject, &asked.operation, false),
+            "write" => in_group(&asked.subject, &asked.operation, true),
+            operation => operation == asked.operation && self.subject_is(&asked.subject),
+        }
+    }
+
+    /// A single operation of `session` is not the chat operation of the same word.
+    fn subject_is(&self, asked: &str) -> bool {
+        self.subject == "*" || self.subject == asked
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.subject, self.operation)
+    }
+}
+
+/// Whether `operation` belongs to the read or the write group of `subject`. A plugin's own operation outside
+/// the common ten is a write: a group that reads must not do more than it says.
+fn in_group(subject_name: &str, operation: &str, write: bool) -> bool {
+    match subject(subject_name) {
+        Some(subject) => (if write { subject.write } else { subject.read }).contains(&operation),
+        None => SCHEME_READ.contains(&operation) != write,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(held: &str, asked: &str) -> bool {
+        Grant::parse(held).expect("held").covers(&Grant::parse(asked).expect("asked"))
+    }
+
+    #[test]
+    fn groups_and_wildcards() {
+        assert!(covers("*:*", "bot:chat"));
+        assert!(covers("session:read", "session:state"));
+        assert!(covers("session:read", "chat:turns"));
+        assert!(covers("session:write", "chat:send"));
+        assert!(covers("session:*", "chat:send"));
+        assert!(!covers("session:read", "chat:send"));
+        assert!(!covers("session:create", "chat:create"));
+        assert!(covers("notes:read", "notes:get"));
+        assert!(covers("notes:write", "notes:put"));
+        assert!(covers("bot:write", "bot:chat"));
+        assert!(!covers("bot:read", "bot:chat"));
+        assert!(covers("*:get", "notes:get"));
+        assert!(!covers("notes:*", "bot:get"));
+    }
+
+    #[test]
+    fn words_that_are_no_grant() {
+        for text in ["", "session", ":", "session:", ":read", "a b:get", "session:read:more"] {
+            assert_eq!(Grant::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_operation_is_called_like_a_group() {
+        for subject in SUBJECTS {
+            for operation in subject.read.iter().chain(subject.write) {
+                assert!(!["read", "write", "*"].contains(operation), "{}:{operation}", subject.name);
+            }
+        }
+    }
+}

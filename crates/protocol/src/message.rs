@@ -1,0 +1,291 @@
+//! JSON-RPC 2.0 messages: parsed once at a transport, with parameters kept as raw JSON until the command
+//! table decodes them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Number, Value};
+
+use crate::RpcError;
+
+/// The largest frame taken from a peer, in bytes. A larger one closes the connection.
+pub const MAX_FRAME: usize = 32 * 1024 * 1024;
+
+/// A request's id, echoed as it came.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Id {
+    /// The usual form.
+    Number(Number),
+    /// Allowed by JSON-RPC.
+    Text(String),
+}
+
+impl From<u64> for Id {
+    fn from(id: u64) -> Self {
+        Self::Number(id.into())
+    }
+}
+
+/// One message of a peer.
+#[derive(Debug)]
+pub enum Message {
+    /// Wants exactly one answer.
+    Request {
+        /// Echoed in the answer.
+        id: Id,
+        /// The command's name.
+        method: String,
+        /// `{}` where the peer sent none.
+        params: Params,
+    },
+    /// Never answered.
+    Notification {
+        /// The notification's name.
+        method: String,
+        /// `{}` where the peer sent none.
+        params: Params,
+    },
+    /// The answer to a request the host sent.
+    Response {
+        /// The id the host chose.
+        id: Id,
+        /// What came back.
+        outcome: Result<Value, RpcError>,
+    },
+}
+
+/// Parameters not yet decoded.
+#[derive(Debug, Clone)]
+pub struct Params(Option<Box<RawValue>>);
+
+impl Params {
+    /// Parameters from JSON text already known to be an object.
+    pub fn raw(raw: Box<RawValue>) -> Self {
+        Self(Some(raw))
+    }
+
+    /// Parameters from a value.
+    pub fn from_value(value: &Value) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(|raw| Self(Some(raw)))
+    }
+
+    /// The JSON text; `{}` where there was none.
+    pub fn text(&self) -> &str {
+        self.0.as_deref().map_or("{}", RawValue::get)
+    }
+
+    /// Decodes into a command's parameters. The message names the field that does not fit.
+    pub fn decode<'a, T: Deserialize<'a>>(&'a self, method: &str) -> Result<T, RpcError> {
+        serde_json::from_str(self.text())
+            .map_err(|error| RpcError::invalid_params(format!("{method}: {}", tidy(&error))))
+    }
+}
+
+/// A decoding error without serde's position, which counts columns of a text the peer did not see as such.
+pub fn tidy(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    jsonrpc: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    id: Option<Value>,
+    method: Option<Value>,
+    #[serde(default)]
+    params: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present")]
+    result: Option<Value>,
+    error: Option<RpcError>,
+}
+
+/// Tells `"id": null` from no `id`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// A frame that is no message: the error to answer with, and the id where one could be read.
+#[derive(Debug)]
+pub struct BadFrame {
+    /// Echoed in the answer; JSON-RPC wants `null` where it could not be read.
+    pub id: Option<Id>,
+    /// What is wrong.
+    pub error: RpcError,
+}
+
+impl From<RpcError> for BadFrame {
+    fn from(error: RpcError) -> Self {
+        Self { id: None, error }
+    }
+}
+
+impl Message {
+    /// Reads one frame.
+    pub fn parse(frame: &str) -> Result<Self, BadFrame> {
+        let envelope: Envelope = match serde_json::from_str(frame) {
+            Ok(envelope) => envelope,
+            Err(error) if error.is_data() => return Err(not_a_message(frame, &error).into()),
+            Err(error) => {
+                return Err(RpcError::parse_error(format!("the frame is not JSON: {error}")).into());
+            }
+        };
+        let id = match envelope.id {
+            None => None,
+            Some(Value::Number(number)) => Some(Id::Number(number)),
+            Some(Value::String(text)) => Some(Id::Text(text)),
+            Some(_) => return Err(RpcError::invalid_request("id must be a number or a string").into()),
+        };
+        let fail =
+            |id: &Option<Id>, why: &str| BadFrame { id: id.clone(), error: RpcError::invalid_request(why) };
+        if envelope.jsonrpc.as_ref().and_then(Value::as_str) != Some("2.0") {
+            return Err(fail(&id, "jsonrpc must be \"2.0\""));
+        }
+        if let Some(params) = &envelope.params
+            && !params.get().starts_with('{')
+            && params.get() != "null"
+        {
+            return Err(fail(&id, "params must be an object"));
+        }
+        let params = Params(envelope.params.filter(|params| params.get() != "null"));
+        match (envelope.method, id) {
+            (Some(Value::String(method)), Some(id)) => Ok(Self::Request { id, method, params }),
+            (Some(Value::String(method)), None) => Ok(Self::Notification { method, params }),
+            (Some(_), id) => Err(fail(&id, "method must be a string")),
+            (None, Some(id)) => match (envelope.result, envelope.error) {
+                (None, Some(error)) => Ok(Self::Response { id, outcome: Err(error) }),
+                (Some(result), None) => Ok(Self::Response { id, outcome: Ok(result) }),
+                _ => Err(fail(&Some(id), "a message has a method, a result or an error")),
+            },
+            (None, None) => Err(fail(&None, "a message has a method, a result or an error")),
+        }
+    }
+}
+
+fn not_a_message(frame: &str, error: &serde_json::Error) -> RpcError {
+    if frame.trim_start().starts_with('[') {
+        return RpcError::invalid_request("one message per frame; batches are not part of the protocol");
+    }
+    RpcError::invalid_request(format!("the frame is not a JSON-RPC message: {}", tidy(error)))
+}
+
+/// Frames the host writes.
+pub mod encode {
+    use serde::Serialize;
+    use serde_json::Value;
+
+    use super::Id;
+    use crate::RpcError;
+
+    /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is JSON text already.
+    pub fn raw_result(id: &Id, result: &str) -> String {
+        let id = to_json(id);
+        let mut frame = String::with_capacity(32 + id.len() + result.len());
+        frame.push_str(r#"{"jsonrpc":"2.0","id":"#);
+        frame.push_str(&id);
+        frame.push_str(r#","result":"#);
+        frame.push_str(result);
+        frame.push('}');
+        frame
+    }
+
+    /// The answer to a request that went well.
+    pub fn result<T: Serialize>(id: &Id, result: &T) -> Result<String, serde_json::Error> {
+        Ok(raw_result(id, &serde_json::to_string(result)?))
+    }
+
+    /// The answer to a request that failed; `id` is `null` where the frame had none.
+    pub fn error(id: Option<&Id>, error: &RpcError) -> String {
+        let id = id.map_or_else(|| "null".to_owned(), to_json);
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, to_json(error))
+    }
+
+    /// A notification.
+    pub fn notification<T: Serialize>(method: &str, params: &T) -> Result<String, serde_json::Error> {
+        Ok(format!(
+            r#"{{"jsonrpc":"2.0","method":{},"params":{}}}"#,
+            Value::from(method),
+            serde_json::to_string(params)?
+        ))
+    }
+
+    /// A request of the host to a client.
+    pub fn request<T: Serialize>(id: &Id, method: &str, params: &T) -> Result<String, serde_json::Error> {
+        Ok(format!(
+            r#"{{"jsonrpc":"2.0","id":{},"method":{},"params":{}}}"#,
+            to_json(id),
+            Value::from(method),
+            serde_json::to_string(params)?
+        ))
+    }
+
+    fn to_json<T: Serialize>(value: &T) -> String {
+        // Ids and errors hold nothing a JSON encoder can refuse.
+        serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bad(frame: &str) -> RpcError {
+        Message::parse(frame).expect_err("should be refused").error
+    }
+
+    #[test]
+    fn a_request_keeps_its_id_as_it_came() {
+        for id in ["7", "\"seven\"", "18446744073709551615"] {
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            let Ok(Message::Request { id: read, .. }) = Message::parse(&frame) else {
+                panic!("not a request")
+            };
+            assert_eq!(
+                encode::raw_result(&read, "null"),
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_message_is_named() {
+        assert_eq!(bad("{").code, crate::error::code::PARSE_ERROR);
+        assert_eq!(bad("nonsense").code, crate::error::code::PARSE_ERROR);
+        for frame in [
+            "[]",
+            "3",
+            "{}",
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"x"}}"#,
+        ] {
+            assert_eq!(bad(frame).code, crate::error::code::INVALID_REQUEST, "{frame}");
+        }
+    }
+
+    #[test]
+    fn a_refused_request_is_answered_under_its_id() {
+        let bad =
+            Message::parse(r#"{"jsonrpc":"2.0","id":4,"method":"ping","params":[]}"#).expect_err("refused");
+        assert_eq!(bad.id, Some(4.into()));
+    }
+
+    #[test]
+    fn a_null_result_is_a_result() {
+        let message = Message::parse(r#"{"jsonrpc":"2.0","id":4,"result":null}"#).expect("a response");
+        assert!(matches!(message, Message::Response { outcome: Ok(Value::Null), .. }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_frame_panics(frame in ".{0,200}") {
+            let _ = Message::parse(&frame);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Channel URIs: which channel one names, and the spellings that mean the same channel.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// The root channel.
+pub const ROOT: &str = "ahp-root://";
+/// The automation catalogue.
+pub const AUTOMATIONS: &str = "ahp-automations://";
+/// An alias of [`AUTOMATIONS`].
+pub const AUTOMATIONS_CATALOG: &str = "ahp-automations://catalog";
+
+const SESSION_ALIAS: &str = "ahp-session";
+const CHAT: &str = "ahp-chat";
+const DEFAULT_CHAT: &str = "ahp-chat://default/";
+const WORKER_CHAT: &str = "ahp-chat://subagent/";
+const AUTOMATION: &str = "ahp-automation:/";
+const AUTOMATION_RUN: &str = "ahp-automation-run:/";
+const TERMINAL: &str = "ahp-terminal";
+const RESOURCE_WATCH: &str = "ahp-resource-watch:/";
+
+/// What a channel URI names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Channel {
+    /// [`ROOT`]
+    Root,
+    /// A session, by its id: the scheme before it is a spelling.
+    Session(String),
+    /// A chat of its own URI.
+    Chat(String),
+    /// Whatever chat is the default one of the session with this id.
+    DefaultChat(String),
+    /// A worker chat: the session's URI and the call that spawned it.
+    Worker {
+        /// The session's URI, decoded.
+        session: String,
+        /// The tool call's id.
+        call: String,
+    },
+    /// `<session>/changeset/<scope>`
+    Changeset {
+        /// The session's id.
+        session: String,
+        /// `session`, `uncommitted`, `turn/…`, `compare/…`
+        scope: String,
+    },
+    /// `<session>/annotations`
+    Annotations(String),
+    /// The catalogue.
+    Automations,
+    /// A run, by its id.
+    AutomationRun(String),
+    /// A terminal, by its URI.
+    Terminal(String),
+    /// A watch on a resource, by its id.
+    ResourceWatch(String),
+    /// A plugin's channel: its scheme starts with `x-`.
+    Plugin {
+        /// Lowercase.
+        scheme: String,
+    },
+    /// Nothing this host has channels for.
+    Other,
+}
+
+impl Channel {
+    /// Reads a channel URI. A scheme that is none of the protocol's names a session, as `echo:/<id>` does.
+    pub fn parse(uri: &str) -> Self {
+        let Some((scheme, rest)) = uri.split_once(':') else { return Self::Other };
+        if !is_scheme(scheme) {
+            return Self::Other;
+        }
+        let scheme = scheme.to_ascii_lowercase();
+        match scheme.as_str() {
+            "ahp-root" => Self::Root,
+            "ahp-automations" => Self::Automations,
+            CHAT => Self::parse_chat(uri, rest),
+            "ahp-automation-run" => {
+                path_id(rest).map_or(Self::Other, |id| Self::AutomationRun(id.to_owned()))
+            }
+            TERMINAL | "agenthost-terminal" => Self::Terminal(uri.to_owned()),
+            "ahp-resource-watch" => {
+                path_id(rest).map_or(Self::Other, |id| Self::ResourceWatch(id.to_owned()))
+            }
+            SESSION_ALIAS => Self::parse_session(rest),
+            own if own.starts_with("ahp-") => Self::Other,
+            plugin if plugin.starts_with("x-") => Self::Plugin { scheme },
+            _ => Self::parse_session(rest),
+        }
+    }
+
+    fn parse_chat(uri: &str, rest: &str) -> Self {
+        if let Some(encoded) = uri.strip_prefix(DEFAULT_CHAT) {
+            return match decode(encoded).as_deref().and_then(session_id) {
+                Some(id) => Self::DefaultChat(id.to_owned()),
+                None => Self::Chat(uri.to_owned()),
+            };
+        }
+        if let Some((encoded, call)) = uri.strip_prefix(WORKER_CHAT).and_then(|rest| rest.split_once('/')) {
+            return match decode(encoded) {
+                Some(session) if !call.is_empty() => Self::Worker { session, call: call.to_owned() },
+                _ => Self::Chat(uri.to_owned()),
+            };
+        }
+        match path_id(rest) {
+            Some(_) => Self::Chat(uri.to_owned()),
+            None => Self::Other,
+        }
+    }
+
+    fn parse_session(rest: &str) -> Self {
+        let path = rest.trim_start_matches('/');
+        let (id, tail) = path.split_once('/').unwrap_or((path, ""));
+        if id.is_empty() {
+            return Self::Other;
+        }
+        let session = id.to_owned();
+        match tail {
+            "" => Self::Session(session),
+            "annotations" => Self::Annotations(session),
+            _ => match tail.strip_prefix("changeset/") {
+                Some(scope) if !scope.is_empty() => Self::Changeset { session, scope: scope.to_owned() },
+                _ => Self::Other,
+            },
+        }
+    }
+}
+
+fn path_id(rest: &str) -> Option<&str> {
+    let id = rest.trim_start_matches('/');
+    (!id.is_empty()).then_some(id)
+}
+
+fn decode(encoded: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
+}
+
+/// Whether `text` can stand before the colon of a URI.
+pub fn is_scheme(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_'))
+}
+
+/// The scheme of a URI, lowercase; a bare path has none.
+pub fn scheme(uri: &str) -> Option<String> {
+    let (scheme, _) = uri.split_once(':')?;
+    is_scheme(scheme).then(|| scheme.to_ascii_lowercase())
+}
+
+/// The id in a session URI, whatever its scheme.
+pub fn session_id(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.split_once(':')?;
+    let id = rest.trim_start_matches('/');
+    (is_scheme(scheme) && !id.is_empty() && !id.contains('/')).then_some(id)
+}
+
+/// The session URI as this host lists it.
+pub fn session(provider: &str, id: &str) -> String {
+    format!("{provider}:/{id}")
+}
+
+/// The first chat of a session: a role that follows the default chat.
+pub fn default_chat(session: &str) -> String {
+    format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// The chat of a worker that a tool call spawned.
+pub fn worker_chat(session: &str, call: &str) -> String {
+    format!("{WORKER_CHAT}{}/{call}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// The old spelling of a session's first chat, `ahp-chat:/<session id>`: the id, if `uri` may be one.
+pub fn old_default_chat(uri: &str) -> Option<&str> {
+    uri.strip_prefix("ahp-chat:/").filter(|id| !id.is_empty() && !id.contains('/'))
+}
+
+/// An automation's URI.
+pub fn automation(id: &str) -> String {
+    format!("{AUTOMATION}{id}")
+}
+
+/// The id in an automation's URI.
+pub fn automation_id(uri: &str) -> Option<&str> {
+    uri.strip_prefix(AUTOMATION).map(|id| id.trim_start_matches('/')).filter(|id| !id.is_empty())
+}
+
+/// A run's URI.
+pub fn automation_run(id: &str) -> String {
+    format!("{AUTOMATION_RUN}{id}")
+}
+
+/// A resource watch's channel.
+pub fn resource_watch(id: &str) -> String {
+    format!("{RESOURCE_WATCH}{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_by_spelling() {
+        assert_eq!(Channel::parse("ahp-root://"), Channel::Root);
+        assert_eq!(Channel::parse("echo:/abc"), Channel::Session("abc".into()));
+        assert_eq!(Channel::parse("ahp-session:/abc"), Channel::Session("abc".into()));
+        assert_eq!(
+            Channel::parse("echo:/abc/changeset/turn/t1"),
+            Channel::Changeset { session: "abc".into(), scope: "turn/t1".into() }
+        );
+        assert_eq!(Channel::parse("echo:/abc/annotations"), Channel::Annotations("abc".into()));
+        assert_eq!(Channel::parse("x-notes://all"), Channel::Plugin { scheme: "x-notes".into() });
+        assert_eq!(Channel::parse("ahp-automations://catalog"), Channel::Automations);
+        assert_eq!(Channel::parse("ahp-nonsense:/1"), Channel::Other);
+        assert_eq!(Channel::parse("no scheme"), Channel::Other);
+        assert_eq!(Channel::parse("echo:/abc/other"), Channel::Other);
+    }
+
+    #[test]
+    fn the_default_chat_names_its_session() {
+        let chat = default_chat("echo:/6f1c");
+        assert_eq!(chat, "ahp-chat://default/ZWNobzovNmYxYw");
+        assert_eq!(Channel::parse(&chat), Channel::DefaultChat("6f1c".into()));
+        assert_eq!(
+            Channel::parse(&worker_chat("echo:/6f1c", "call-1")),
+            Channel::Worker { session: "echo:/6f1c".into(), call: "call-1".into() }
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_uri_panics(uri in ".{0,80}") {
+            let _ = Channel::parse(&uri);
+        }
+    }
+}
