@@ -89,6 +89,12 @@ impl Registry {
     }
 }
 
+impl fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.plugins.iter()).finish()
+    }
+}
+
 /// Merges recorders, in order, into a [`Registry`]; conflicts become problem lines and cost the later item.
 #[derive(Default)]
 pub struct Fold {

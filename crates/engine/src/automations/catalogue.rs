@@ -1,0 +1,304 @@
+//! The catalogue channel: every automation with its latest runs, in step with the store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation};
+use ostler_contract::{Call, JsonObject};
+use ostler_protocol::wire::actions::{AutomationRemovedAction, AutomationSetAction, StateAction};
+use ostler_protocol::wire::state::{
+    AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
+    AutomationRunSummary, AutomationTriggerDefinition,
+};
+use ostler_protocol::{RpcError, Value, Version, names, uri};
+
+use super::Automations;
+use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Subscriber};
+use crate::host::Host;
+
+/// How many runs an entry carries.
+pub(super) const RUNS_SHOWN: usize = 20;
+
+/// Entries by id.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// One automation.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub wire: AutomationEntry,
+    pub owner: Option<String>,
+}
+
+impl Automations {
+    /// Subscribes to the catalogue; answers its state as JSON text and the number it was taken at.
+    pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (String, u64) {
+        let catalogue = self.catalogue.lock();
+        let entries: Vec<&AutomationEntry> = catalogue.entries.values().map(|entry| &entry.wire).collect();
+        let state = serde_json::to_string(&entries).unwrap_or_else(|_| "[]".to_owned());
+        let seq = fanout.subscribe(uri::AUTOMATIONS, subscriber);
+        (format!(r#"{{"entries":{state}}}"#), seq)
+    }
+
+    pub(super) fn entry(&self, id: &str) -> Option<Entry> {
+        self.catalogue.lock().entries.get(id).cloned()
+    }
+
+    /// Puts one automation in place and tells whoever watches, unless nothing changed.
+    fn set(&self, fanout: &Fanout, id: &str, entry: Entry, origin: Option<Origin>) {
+        let mut catalogue = self.catalogue.lock();
+        if catalogue.entries.get(id).is_some_and(|held| held.wire == entry.wire) {
+            return;
+        }
+        self.index.write().set(id, &entry.wire.definition);
+        catalogue.entries.insert(id.to_owned(), entry.clone());
+        publish_set(fanout, entry.wire, origin);
+    }
+
+    fn remove(&self, fanout: &Fanout, id: &str, origin: Option<Origin>) {
+        let mut catalogue = self.catalogue.lock();
+        if catalogue.entries.remove(id).is_none() {
+            return;
+        }
+        self.index.write().remove(id);
+        let resource = uri::automation(id);
+        publish(fanout, StateAction::AutomationRemoved(AutomationRemovedAction { resource }), origin);
+    }
+
+    /// Shows a run in its automation's entry.
+    pub(super) fn show_run(&self, fanout: &Fanout, id: &str, run: AutomationRunSummary) {
+        let mut catalogue = self.catalogue.lock();
+        let Some(entry) = catalogue.entries.get_mut(id) else { return };
+        match entry.wire.runs.iter_mut().find(|shown| shown.resource == run.resource) {
+            Some(shown) => *shown = run,
+            None => {
+                entry.wire.runs.insert(0, run);
+                entry.wire.runs.truncate(RUNS_SHOWN.max(entry.wire.runs.len().min(RUNS_SHOWN)));
+            }
+        }
+        publish_set(fanout, entry.wire.clone(), None);
+    }
+}
+
+fn publish_set(fanout: &Fanout, automation: AutomationEntry, origin: Option<Origin>) {
+    publish(fanout, StateAction::AutomationSet(Box::new(AutomationSetAction { automation })), origin);
+}
+
+fn publish(fanout: &Fanout, action: StateAction, origin: Option<Origin>) {
+    if let Ok(text) = serde_json::to_string(&action) {
+        fanout.publish(uri::AUTOMATIONS, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+    }
+}
+
+fn wire_of(kept: KeptAutomation, runs: Vec<AutomationRunSummary>, runs_next_cursor: Option<String>) -> Entry {
+    let mut meta = JsonObject::new();
+    if let Some(owner) = &kept.owner {
+        meta.insert(names::meta_key("owner"), owner.as_str().into());
+    }
+    Entry {
+        wire: AutomationEntry {
+            resource: uri::automation(&kept.id),
+            definition: kept.definition,
+            next_run_at: None,
+            run_count: None,
+            runs,
+            runs_next_cursor,
+            operations: vec![
+                AutomationOperation::Update,
+                AutomationOperation::Remove,
+                AutomationOperation::Run,
+            ],
+            customizations: None,
+            created_at: kept.created_at,
+            modified_at: kept.modified_at,
+            meta: (!meta.is_empty()).then_some(meta),
+        },
+        owner: kept.owner,
+    }
+}
+
+impl Host {
+    /// Reads the automations of the store, watches it for edits, and takes up what a stop left unfinished.
+    pub(crate) async fn load_automations(self: Arc<Self>) {
+        let Some(store) = self.automation_store().cloned() else { return };
+        match store.list.call(()).await {
+            Ok(kept) => {
+                for automation in kept {
+                    let id = automation.id.clone();
+                    let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
+                    let runs = page.runs.iter().map(super::run::summary_of).collect();
+                    self.automations.set(
+                        &self.fanout,
+                        &id,
+                        wire_of(automation, runs, page.next_cursor),
+                        None,
+                    );
+                }
+            }
+            Err(why) => self.log.line(format_args!("the automations could not be read: {why}")),
+        }
+        if let Some(watch) = &store.watch {
+            let host = Arc::downgrade(&self);
+            let on_change = Call::new(move |(change,): (AutomationChange,)| {
+                let host = host.upgrade();
+                async move {
+                    if let Some(host) = host {
+                        host.automation_changed(change).await;
+                    }
+                    Ok(())
+                }
+            });
+            if let Err(why) = watch.call((on_change,)).await {
+                self.log.line(format_args!("edits of automations will not be seen: {why}"));
+            }
+        }
+        self.resume_runs().await;
+    }
+
+    /// Takes up one definition that was changed from outside.
+    async fn automation_changed(&self, change: AutomationChange) {
+        if change.r#type == ChangeType::Deleted {
+            return self.automations.remove(&self.fanout, &change.id, None);
+        }
+        let Some(store) = self.automation_store() else { return };
+        match store.get.call((change.id.clone(),)).await {
+            Ok(Some(kept)) => self.keep_entry(kept, None).await,
+            Ok(None) => self.automations.remove(&self.fanout, &change.id, None),
+            Err(why) => self.log.line(format_args!("automation {} could not be read: {why}", change.id)),
+        }
+    }
+
+    async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
+        let id = kept.id.clone();
+        let (runs, cursor) = match self.automations.entry(&id) {
+            Some(held) => (held.wire.runs, held.wire.runs_next_cursor),
+            None => (Vec::new(), None),
+        };
+        self.automations.set(&self.fanout, &id, wire_of(kept, runs, cursor), origin);
+    }
+
+    /// What a client dispatched on the catalogue or on a run.
+    pub(crate) async fn automation_action(
+        &self,
+        action: &Value,
+        origin: Origin,
+        owner: Option<String>,
+    ) -> Result<(), String> {
+        let store = self.automation_store().ok_or("this host keeps no automations")?;
+        let unreadable =
+            || "the definition lacks a field the protocol gives it, or has one of another type".to_owned();
+        match serde_json::from_value(action.clone()) {
+            Ok(StateAction::AutomationCreateRequested(request)) => {
+                let id = slug_of(&request.resource)?;
+                if self.automations.entry(&id).is_some() {
+                    return Err(format!("there is an automation {} already", request.resource));
+                }
+                check(&request.definition)?;
+                let definition = from_automation(request.definition);
+                let kept = store.create.call((id, definition, owner)).await.map_err(|why| why.message)?;
+                self.keep_entry(kept, Some(origin)).await;
+                Ok(())
+            }
+            Ok(StateAction::AutomationUpdateRequested(request)) => {
+                let id = slug_of(&request.resource)?;
+                let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                check(&patched(held.wire.definition, &request.changes))?;
+                let kept = store.update.call((id, request.changes)).await.map_err(|why| why.message)?;
+                self.keep_entry(kept, Some(origin)).await;
+                Ok(())
+            }
+            Ok(StateAction::AutomationRemoved(request)) => {
+                let id = slug_of(&request.resource)?;
+                if store.remove.call((id.clone(),)).await.map_err(|why| why.message)? {
+                    self.automations.remove(&self.fanout, &id, Some(origin));
+                }
+                Ok(())
+            }
+            Ok(StateAction::AutomationRunCancelRequested(_)) => {
+                Err("a run is cancelled by disposing its session".to_owned())
+            }
+            Ok(StateAction::Unknown(_)) | Err(_) => Err(unreadable()),
+            Ok(_) => Err("this action does not belong on an automation".to_owned()),
+        }
+    }
+
+    /// Event types an automation may wait for: the plugins', in the order they were registered, then the
+    /// store's own.
+    pub(crate) async fn trigger_definitions(&self) -> Result<Vec<AutomationTriggerDefinition>, RpcError> {
+        let store = self
+            .automation_store()
+            .ok_or_else(|| RpcError::method_not_found("this host keeps no automations"))?;
+        let mut items = super::triggers::registered(self);
+        items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
+        Ok(items)
+    }
+
+    /// Loads older runs into an automation's entry.
+    pub(crate) async fn fetch_runs(
+        &self,
+        automation: &str,
+        cursor: Option<String>,
+        _from: ConnectionId,
+    ) -> Result<(), RpcError> {
+        let store = self
+            .automation_store()
+            .ok_or_else(|| RpcError::method_not_found("this host keeps no automations"))?;
+        let unknown = || RpcError::session_not_found(none(automation));
+        let id = uri::automation_id(automation).ok_or_else(unknown)?;
+        let mut entry = self.automations.entry(id).ok_or_else(unknown)?;
+        let page = store.runs.call((id.to_owned(), cursor)).await.map_err(|why| why.into_rpc())?;
+        for run in page.runs.iter().map(super::run::summary_of) {
+            if !entry.wire.runs.iter().any(|shown| shown.resource == run.resource) {
+                entry.wire.runs.push(run);
+            }
+        }
+        entry.wire.runs_next_cursor = page.next_cursor;
+        self.automations.set(&self.fanout, id, entry, None);
+        Ok(())
+    }
+}
+
+/// The sentence for an automation nobody knows or that is off.
+pub(super) fn none(automation: &str) -> String {
+    format!("No automation at {automation}, or it is switched off")
+}
+
+fn slug_of(resource: &str) -> Result<String, String> {
+    let id = uri::automation_id(resource)
+        .ok_or_else(|| format!("{resource} is not an automation's URI: ahp-automation:/<id>"))?;
+    match ostler_contract::Slug::parse(id) {
+        Some(slug) => Ok(slug.to_string()),
+        None if uuid::Uuid::parse_str(id).is_ok() => Ok(id.to_owned()),
+        None => Err(format!(
+            "{id} is not an automation's id: lowercase letters, digits and dashes, starting with a letter"
+        )),
+    }
+}
+
+fn from_automation(mut definition: AutomationDefinition) -> AutomationDefinition {
+    definition.message.origin.kind = ostler_protocol::wire::state::MessageKind::Automation;
+    definition
+}
+
+/// Whether a definition can be kept.
+fn check(definition: &AutomationDefinition) -> Result<(), String> {
+    if definition.title.trim().is_empty() {
+        return Err("an automation needs a title".to_owned());
+    }
+    Ok(())
+}
+
+fn patched(
+    mut definition: AutomationDefinition,
+    changes: &AutomationDefinitionPatch,
+) -> AutomationDefinition {
+    if let Some(title) = &changes.title {
+        definition.title.clone_from(title);
+    }
+    if let Some(triggers) = &changes.triggers {
+        definition.triggers.clone_from(triggers);
+    }
+    definition
+}

@@ -1,0 +1,119 @@
+//! What a run says first: the automation's message with its placeholders filled.
+
+use ostler_contract::{JsonObject, Value};
+
+/// What is known about why a run started.
+#[derive(Debug, Default)]
+pub(super) struct Facts<'a> {
+    /// What the trigger is called.
+    pub trigger: Option<&'a str>,
+    /// The event's id; absent for a schedule or a press.
+    pub event: Option<&'a str>,
+    /// The event's data.
+    pub data: Option<&'a JsonObject>,
+    /// How many events are in this run.
+    pub count: Option<u64>,
+    /// When, ISO 8601.
+    pub at: Option<&'a str>,
+}
+
+/// Fills `{{…}}`. A name that is none is left as it stands; a fact that is missing is filled with nothing.
+pub(super) fn fill(template: &str, facts: &Facts<'_>) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(open) = rest.find("{{") {
+        let Some(length) = rest[open + 2..].find("}}") else { break };
+        let name = &rest[open + 2..open + 2 + length];
+        text.push_str(&rest[..open]);
+        match value_of(name.trim(), facts) {
+            Some(value) => text.push_str(&value),
+            None => text.push_str(&rest[open..open + length + 4]),
+        }
+        rest = &rest[open + length + 4..];
+    }
+    text.push_str(rest);
+    if facts.event.is_some() {
+        text.push_str(&summary(facts));
+    }
+    text
+}
+
+fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
+    let text = |value: Option<&str>| Some(value.unwrap_or_default().to_owned());
+    match name {
+        "trigger" => text(facts.trigger),
+        "event" => text(facts.event),
+        // An event that a plugin fired belongs to no session.
+        "session" | "sessionTitle" => text(None),
+        "count" => Some(facts.count.map(|count| count.to_string()).unwrap_or_default()),
+        "at" => text(facts.at),
+        _ => {
+            let field = name.strip_prefix("event.")?;
+            Some(match facts.data.and_then(|data| lookup(data, field)) {
+                Some(Value::String(value)) => value.clone(),
+                Some(value) => value.to_string(),
+                None => String::new(),
+            })
+        }
+    }
+}
+
+/// A field by its name; a dot reaches into an object where no field has the whole name.
+fn lookup<'a>(data: &'a JsonObject, field: &str) -> Option<&'a Value> {
+    if let Some(value) = data.get(field) {
+        return Some(value);
+    }
+    let (first, rest) = field.split_once('.')?;
+    lookup(data.get(first)?.as_object()?, rest)
+}
+
+fn summary(facts: &Facts<'_>) -> String {
+    let mut block = format!("\n\nWhat woke this run: {}", facts.event.unwrap_or_default());
+    if let Some(count) = facts.count {
+        block.push_str(&format!("\nCount: {count}"));
+    }
+    if let Some(at) = facts.at {
+        block.push_str(&format!("\nAt: {at}"));
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_protocol::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_filled_as_the_spec_says() {
+        let data = json!({ "ref": "main", "n": 3, "list": [1, "a"], "head": { "id": "abc" }, "none": null });
+        let facts = Facts { data: data.as_object(), trigger: Some("A push"), ..Facts::default() };
+        let filled = fill(
+            "{{event.ref}}|{{event.n}}|{{event.list}}|{{event.head}}|{{ event.head.id }}|{{event.missing}}|{{event.none}}|{{session}}{{sessionTitle}}|{{other}}|{{trigger}}|{{",
+            &facts,
+        );
+        assert_eq!(filled, r#"main|3|[1,"a"]|{"id":"abc"}|abc||null||{{other}}|A push|{{"#);
+    }
+
+    #[test]
+    fn a_run_an_event_woke_says_so() {
+        let facts = Facts {
+            event: Some("call"),
+            count: Some(1),
+            at: Some("2026-01-01T00:00:00.000Z"),
+            ..Facts::default()
+        };
+        assert_eq!(
+            fill("Look.", &facts),
+            "Look.\n\nWhat woke this run: call\nCount: 1\nAt: 2026-01-01T00:00:00.000Z"
+        );
+        assert_eq!(fill("Look.", &Facts::default()), "Look.");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_template_panics(template in "[{}a-z. é]{0,60}") {
+            let _ = fill(&template, &Facts::default());
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The one door into the host: a connection takes parsed messages and answers into an outbox. WebSocket,
+//! stdio and a plugin's own peer are all that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::events::Event;
+use ostler_protocol::commands::{Command, Needs, Notification};
+use ostler_protocol::message::{BadFrame, encode};
+use ostler_protocol::uri::Channel;
+use ostler_protocol::{Id, Message, RpcError, Value, Version};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::fanout::{ConnectionId, Subscriber};
+use crate::host::Host;
+use crate::outbox::{Closed, Outbox};
+use crate::principal::Principal;
+use crate::sessions::{Place, ToSession};
+
+/// How long a client may be gone before the sessions it was active in are told.
+const PRESENCE_GRACE: Duration = Duration::from_secs(30);
+
+/// One peer.
+#[derive(Debug)]
+pub struct Connection {
+    id: ConnectionId,
+    host: Arc<Host>,
+    /// What waits to be written to it.
+    pub outbox: Arc<Outbox>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    principal: Principal,
+    /// Set by `initialize` or `reconnect`.
+    client: Option<Client>,
+    /// By the URI as the client spelt it: the channel's own name.
+    subscriptions: HashMap<String, String>,
+    /// Tokens the connection pushed, by resource.
+    credentials: BTreeMap<String, String>,
+    closed: bool,
+}
+
+/// Who introduced itself.
+#[derive(Debug, Clone)]
+struct Client {
+    id: String,
+    version: Version,
+}
+
+/// A connection's number and where its frames go.
+#[derive(Debug, Clone)]
+pub struct ConnectionRef {
+    /// Which.
+    pub id: ConnectionId,
+    /// Where to.
+    pub outbox: Arc<Outbox>,
+}
+
+/// The one answer a request gets. Dropped unanswered, it says so.
+#[derive(Debug)]
+pub struct Responder {
+    id: Id,
+    outbox: Arc<Outbox>,
+    answered: bool,
+}
+
+impl Responder {
+    fn new(id: Id, outbox: Arc<Outbox>) -> Self {
+        Self { id, outbox, answered: false }
+    }
+
+    /// Answers a result.
+    pub fn ok<T: Serialize>(mut self, result: &T) {
+        self.answered = true;
+        match encode::result(&self.id, result) {
+            Ok(frame) => self.outbox.send(frame),
+            Err(error) => {
+                self.outbox.send(encode::error(Some(&self.id), &RpcError::internal(error.to_string())))
+            }
+        }
+    }
+
+    /// Answers a result that is JSON text already.
+    pub fn raw(mut self, result: &str) {
+        self.answered = true;
+        self.outbox.send(encode::raw_result(&self.id, result));
+    }
+
+    /// Answers `null`.
+    pub fn done(self) {
+        self.raw("null");
+    }
+
+    /// Answers an error.
+    pub fn fail(mut self, error: RpcError) {
+        self.answered = true;
+        self.outbox.send(encode::error(Some(&self.id), &error));
+    }
+
+    /// Answers what came of it.
+    pub fn settle<T: Serialize>(self, outcome: Result<T, RpcError>) {
+        match outcome {
+            Ok(result) => self.ok(&result),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Answers a result before everything that was held back.
+    pub(crate) fn release(mut self, result: &str) {
+        self.answered = true;
+        self.outbox.release(encode::raw_result(&self.id, result));
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if !self.answered {
+            let error = RpcError::internal("the host ended before it had an answer");
+            self.outbox.send(encode::error(Some(&self.id), &error));
+        }
+    }
+}
+
+impl Connection {
+    /// Lets a peer in.
+    pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
+        let connection = Arc::new(Self {
+            id: host.next_connection(),
+            outbox: Outbox::new(host.options.outbox),
+            host: host.clone(),
+            state: Mutex::new(State {
+                principal,
+                client: None,
+                subscriptions: HashMap::new(),
+                credentials: BTreeMap::new(),
+                closed: false,
+            }),
+        });
+        host.add_connection(&connection);
+        connection
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// The client's id, once it introduced itself.
+    pub fn client_id(&self) -> Option<String> {
+        self.state.lock().client.as_ref().map(|client| client.id.clone())
+    }
+
+    /// Who the connection is.
+    pub fn principal(&self) -> Principal {
+        self.state.lock().principal.clone()
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    pub(crate) fn reference(&self) -> ConnectionRef {
+        ConnectionRef { id: self.id, outbox: self.outbox.clone() }
+    }
+
+    /// Whose work this connection starts.
+    pub(crate) fn owner(&self) -> Option<String> {
+        let principal = self.principal();
+        // A plugin's work is the plugin's even where the host knows no people.
+        match (&principal, self.host.gate.guarded) {
+            (Principal::Plugin { .. }, _) | (_, true) => principal.owner(&self.host.options.host_name),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn credentials(&self) -> Option<BTreeMap<String, String>> {
+        let credentials = self.state.lock().credentials.clone();
+        (!credentials.is_empty()).then_some(credentials)
+    }
+
+    /// Takes one message. Messages of a connection are taken one after the other; what takes long is finished
+    /// elsewhere, so that later ones need not wait.
+    pub async fn receive(self: &Arc<Self>, message: Message) {
+        match message {
+            Message::Request { id, method, params } => {
+                let responder = Responder::new(id, self.outbox.clone());
+                if method == "ping" {
+                    return responder.done();
+                }
+                let command = match Command::decode(&method, &params) {
+                    Ok(command) => command,
+                    Err(error) => match self.plugin_command(&method, &params) {
+                        Some(outcome) => return responder.settle(outcome),
+                        None => return responder.fail(error),
+                    },
+                };
+                let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
+                if !introduces && self.state.lock().client.is_none() {
+                    let error = RpcError::invalid_request(format!("{method} came before initialize"));
+                    return responder.fail(error);
+                }
+                if let Err(error) = self.admit(&command.needs()) {
+                    return responder.fail(error);
+                }
+                self.handle(command, responder).await;
+            }
+            Message::Notification { method, params } => {
+                if self.state.lock().client.is_none() {
+                    return;
+                }
+                match Notification::decode(&method, &params) {
+                    Some(Ok(Notification::DispatchAction(dispatch))) => self.handle_dispatch(dispatch),
+                    Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
+                    Some(Err(error)) => {
+                        let client = self.client_id().unwrap_or_default();
+                        self.host.log.line(format_args!("client {client}: {error}; ignored"));
+                    }
+                    None => {}
+                }
+            }
+            Message::Response { .. } => {}
+        }
+    }
+
+    /// Answers a frame that is no message; the connection goes on.
+    pub fn refuse(&self, bad: &BadFrame) {
+        self.outbox.send(encode::error(bad.id.as_ref(), &bad.error));
+    }
+
+    /// Commands of plugins, by name.
+    fn plugin_command(
+        &self,
+        _method: &str,
+        _params: &ostler_protocol::message::Params,
+    ) -> Option<Result<Value, RpcError>> {
+        None
+    }
+
+    fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
+        match needs {
+            Needs::Nothing => Ok(()),
+            Needs::Grant(grant) => self.host.gate.require(&self.principal(), grant),
+            // A scheme nobody serves is said before who may use it.
+            Needs::OnScheme { .. } => Ok(()),
+        }
+    }
+
+    /// Puts down who introduced itself.
+    pub(crate) fn introduce(&self, id: &str, version: Version) {
+        self.state.lock().client = Some(Client { id: id.to_owned(), version });
+        self.host.events.raise(Event::ClientConnect { client: id.to_owned() });
+    }
+
+    /// Keeps a token for a resource; an empty one is taken back.
+    pub(crate) fn keep_credential(&self, resource: &str, token: &str) {
+        let mut state = self.state.lock();
+        match token.is_empty() {
+            true => state.credentials.remove(resource),
+            false => state.credentials.insert(resource.to_owned(), token.to_owned()),
+        };
+    }
+
+    /// What the connection speaks; the newest before it said.
+    pub(crate) fn version(&self) -> Version {
+        self.state.lock().client.as_ref().map_or(Version::V1, |client| client.version)
+    }
+
+    /// A subscriber for a channel the client spelt so.
+    pub(crate) fn subscriber(&self, spelled: &str, channel: &str, latency: Option<u64>) -> Subscriber {
+        Subscriber {
+            connection: self.id,
+            outbox: self.outbox.clone(),
+            version: self.version(),
+            alias: (spelled != channel).then(|| spelled.into()),
+            latency,
+        }
+    }
+
+    /// Remembers a subscription, to end it with the connection.
+    pub(crate) fn remember(&self, spelled: &str, channel: &str) {
+        self.state.lock().subscriptions.insert(spelled.to_owned(), channel.to_owned());
+    }
+
+    fn handle_unsubscribe(&self, spelled: &str) {
+        let channel = self.state.lock().subscriptions.remove(spelled);
+        let Some(channel) = channel else { return };
+        self.host.fanout.unsubscribe(&channel, self.id);
+        self.left(&channel);
+    }
+
+    /// Tells a session, or a watch, that one of its watchers is gone.
+    fn left(&self, channel: &str) {
+        if matches!(Channel::parse(channel), Channel::ResourceWatch(_)) {
+            return self.host.release_watch(channel);
+        }
+        let Some(client) = self.client_id() else { return };
+        if let Some((entry, Place::Session)) = self.host.sessions.locate(&Channel::parse(channel))
+            && entry.is_awake()
+        {
+            self.host.tell(&entry, ToSession::Left { client });
+        }
+    }
+
+    /// Ends the connection: its subscriptions go at once, its presence in sessions after a while, so that a
+    /// client may come back.
+    pub fn close(&self) {
+        let subscriptions = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            std::mem::take(&mut state.subscriptions)
+        };
+        self.outbox.close(Closed::Done);
+        for channel in subscriptions.values() {
+            self.host.fanout.unsubscribe(channel, self.id);
+            if matches!(Channel::parse(channel), Channel::ResourceWatch(_)) {
+                self.host.release_watch(channel);
+            }
+        }
+        self.host.root.forget(self.id);
+        self.host.remove_connection(self.id);
+        let client = self.client_id();
+        self.host.events.raise(Event::ClientDisconnect {
+            client: client.clone().unwrap_or_else(|| "anonymous".to_owned()),
+        });
+        let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
+        let host = Arc::downgrade(&self.host);
+        let channels: Vec<String> = subscriptions.into_values().collect();
+        if channels.is_empty() {
+            return;
+        }
+        runtime.spawn(async move {
+            tokio::time::sleep(PRESENCE_GRACE).await;
+            let Some(host) = host.upgrade() else { return };
+            for channel in channels {
+                if let Some((entry, Place::Session)) = host.sessions.locate(&Channel::parse(&channel))
+                    && entry.is_awake()
+                {
+                    host.tell(&entry, ToSession::Left { client: client.clone() });
+                }
+            }
+        });
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,89 @@
+//! Listeners: called one after the other on a task of their own, never in a session's mailbox.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ostler_contract::events::{Event, EventName};
+use ostler_contract::points::Listener;
+use ostler_contract::registry::Owner;
+use ostler_contract::{Frozen, PluginContext, Registry};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+/// The events that were raised and not yet heard.
+#[derive(Debug, Default)]
+pub struct Events {
+    queue: Mutex<Option<mpsc::UnboundedSender<Raised>>>,
+    heard: Mutex<HashSet<EventName>>,
+}
+
+struct Raised {
+    event: Event,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Events {
+    /// Starts calling the listeners of a registry. `report` takes the line when one throws.
+    pub fn start(&self, registry: &Registry, report: Arc<dyn Fn(String) + Send + Sync>) {
+        let listeners: Vec<_> = registry
+            .all::<Listener>()
+            .iter()
+            .map(|listener| {
+                let context = match &listener.owner {
+                    Owner::Plugin(id) => registry.plugin(id).map(|plugin| plugin.context()),
+                    Owner::Host => None,
+                };
+                (listener.clone(), context)
+            })
+            .collect();
+        *self.heard.lock() = listeners.iter().map(|(listener, _)| listener.event).collect();
+        let (sender, mut receiver) = mpsc::unbounded_channel::<Raised>();
+        *self.queue.lock() = Some(sender);
+        tokio::spawn(async move {
+            while let Some(raised) = receiver.recv().await {
+                let name = raised.event.name();
+                for (listener, context) in listeners.iter().filter(|(listener, _)| listener.event == name) {
+                    let Some(context): Option<PluginContext> = context.clone() else { continue };
+                    let call = listener.handler.call((Frozen(raised.event.clone()), Frozen(context)));
+                    if let Err(thrown) = call.await {
+                        let owner = &listener.owner;
+                        report(format!(
+                            "{owner}: its {} listener failed: {}",
+                            name.as_str(),
+                            thrown.for_log()
+                        ));
+                    }
+                }
+                if let Some(done) = raised.done {
+                    let _ = done.send(());
+                }
+            }
+        });
+    }
+
+    /// Tells the listeners, later.
+    pub fn raise(&self, event: Event) {
+        self.send(event, None);
+    }
+
+    /// Tells the listeners and waits until each has answered.
+    pub async fn raise_and_wait(&self, event: Event) {
+        let (done, wait) = oneshot::channel();
+        self.send(event, Some(done));
+        let _ = wait.await;
+    }
+
+    /// Whether somebody listens to an event: what it costs to make may be spared.
+    pub fn listened(&self, name: EventName) -> bool {
+        self.heard.lock().contains(&name)
+    }
+
+    fn send(&self, event: Event, done: Option<oneshot::Sender<()>>) {
+        if !self.listened(event.name()) {
+            return;
+        }
+        if let Some(queue) = &*self.queue.lock() {
+            let _ = queue.send(Raised { event, done });
+        }
+    }
+}

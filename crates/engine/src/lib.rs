@@ -1,0 +1,31 @@
+//! The engine of a host: sessions, automations, grants and fan-out, the state and its order.
+//!
+//! One door leads in: a [`Connection`] that takes parsed messages and answers into an [`outbox`]. Each session
+//! has a mailbox of its own; everything that reads or changes it passes there, in order. What comes of it goes
+//! out under one host-wide number, encoded once for all who watch.
+//!
+//! The engine has no sockets, no files, no JavaScript and no clock of its own: time is tokio's, which tests
+//! pause, and a [`Clock`] that is handed in.
+
+mod automations;
+pub mod clock;
+mod commands;
+pub mod connection;
+mod events;
+pub mod fanout;
+pub mod host;
+mod host_calls;
+pub mod log;
+pub mod outbox;
+mod peer;
+pub mod principal;
+mod resources;
+mod root;
+pub mod sessions;
+
+pub use clock::Clock;
+pub use connection::Connection;
+pub use host::{Host, HostOptions, Yaml};
+pub use host_calls::HostDoor;
+pub use log::Log;
+pub use principal::{Gate, Principal};

@@ -1,0 +1,223 @@
+//! What waits to be written to one client: bounded, so that a client that falls behind is dropped to
+//! reconnect and never holds the host.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// Frames published together. They are encoded once for all subscribers; a transport that frames them keeps
+/// its own encoding beside them, made once too.
+#[derive(Debug)]
+pub struct Batch {
+    frames: Vec<Bytes>,
+    bytes: usize,
+    /// The transport's encoding of all frames.
+    pub encoded: OnceLock<Bytes>,
+}
+
+impl Batch {
+    /// Frames, in order: each one JSON text.
+    pub fn new(frames: Vec<Bytes>) -> Arc<Self> {
+        let bytes = frames.iter().map(Bytes::len).sum();
+        Arc::new(Self { frames, bytes, encoded: OnceLock::new() })
+    }
+
+    /// Each one JSON text.
+    pub fn frames(&self) -> &[Bytes] {
+        &self.frames
+    }
+}
+
+/// One thing to write.
+#[derive(Debug, Clone)]
+pub enum Item {
+    /// A frame of this client alone.
+    Frame(Bytes),
+    /// Frames shared with others.
+    Batch(Arc<Batch>),
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.len(),
+            Self::Batch(batch) => batch.bytes,
+        }
+    }
+}
+
+/// Why a connection is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The host is done with it: the peer asked, or the host stops.
+    Done,
+    /// More waits for the client than it may; it has to reconnect.
+    Behind,
+    /// It broke the protocol.
+    Protocol,
+}
+
+/// How much may wait, in bytes.
+pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The queue of one connection.
+#[derive(Debug)]
+pub struct Outbox {
+    state: Mutex<State>,
+    wake: Notify,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Item>,
+    bytes: usize,
+    /// While the answer that has to come first is made, everything else waits here.
+    held: Option<VecDeque<Item>>,
+    closed: Option<Closed>,
+}
+
+impl Outbox {
+    /// An empty one that takes `limit` bytes before its client counts as behind.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), wake: Notify::new(), limit })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Queues something to write.
+    pub fn push(&self, item: Item) {
+        let mut state = self.state();
+        if state.closed.is_some() {
+            return;
+        }
+        state.bytes += item.bytes();
+        if state.bytes > self.limit {
+            state.closed = Some(Closed::Behind);
+            state.queue.clear();
+            state.held = None;
+        } else if let Some(held) = &mut state.held {
+            held.push_back(item);
+            return;
+        } else {
+            state.queue.push_back(item);
+            if state.queue.len() > 1 {
+                // Whoever drains was woken by the first.
+                return;
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Queues text of this client alone.
+    pub fn send(&self, text: String) {
+        self.push(Item::Frame(text.into()));
+    }
+
+    /// Makes what is queued from now on wait until [`Outbox::release`].
+    pub fn hold(&self) {
+        let mut state = self.state();
+        if state.held.is_none() {
+            state.held = Some(VecDeque::new());
+        }
+    }
+
+    /// Queues `first`, then what waited.
+    pub fn release(&self, first: String) {
+        let mut state = self.state();
+        if let Some(held) = state.held.take() {
+            state.bytes += first.len();
+            state.queue.push_back(Item::Frame(first.into()));
+            state.queue.extend(held);
+            drop(state);
+            self.wake.notify_one();
+        } else {
+            drop(state);
+            self.send(first);
+        }
+    }
+
+    /// Ends the connection once what is queued is written; at once where the client is behind.
+    pub fn close(&self, why: Closed) {
+        let mut state = self.state();
+        state.closed.get_or_insert(why);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Whether nothing more is taken.
+    pub fn is_closed(&self) -> bool {
+        self.state().closed.is_some()
+    }
+
+    /// Waits for something to write and moves it into `into`; answers why when there will be no more.
+    pub async fn drain(&self, into: &mut Vec<Item>) -> Option<Closed> {
+        loop {
+            {
+                let mut state = self.state();
+                if !state.queue.is_empty() {
+                    into.extend(state.queue.drain(..));
+                    state.bytes = state.held.as_ref().map_or(0, |held| held.iter().map(Item::bytes).sum());
+                    return None;
+                }
+                if let Some(why) = state.closed {
+                    return Some(why);
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(item: &Item) -> String {
+        match item {
+            Item::Frame(frame) => String::from_utf8_lossy(frame).into_owned(),
+            Item::Batch(batch) => {
+                batch.frames().iter().map(|f| String::from_utf8_lossy(f).into_owned()).collect()
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_held_comes_after_the_answer() {
+        let outbox = Outbox::new(1024);
+        outbox.hold();
+        outbox.push(Item::Batch(Batch::new(vec!["later".into()])));
+        outbox.release("answer".to_owned());
+        outbox.send("last".to_owned());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.iter().map(text).collect::<Vec<_>>(), ["answer", "later", "last"]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_falls_behind_is_closed() {
+        let outbox = Outbox::new(10);
+        outbox.send("12345".to_owned());
+        outbox.send("123456".to_owned());
+        assert!(outbox.is_closed());
+        assert_eq!(outbox.drain(&mut Vec::new()).await, Some(Closed::Behind));
+    }
+
+    #[tokio::test]
+    async fn what_was_queued_is_written_before_the_close() {
+        let outbox = Outbox::new(100);
+        outbox.send("bye".to_owned());
+        outbox.close(Closed::Done);
+        outbox.send("too late".to_owned());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.len(), 1);
+        assert_eq!(outbox.drain(&mut out).await, Some(Closed::Done));
+    }
+}

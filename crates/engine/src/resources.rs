@@ -1,0 +1,328 @@
+//! Resources: which provider a URI goes to, and what may be done there.
+
+use std::sync::Arc;
+
+use ostler_contract::points::{
+    Encoding, ResourceChanged, ResourceProvider, ResourceTransfer, ResourceWrite, ResourceWriter,
+    SchemeProvider, WriteMode,
+};
+use ostler_contract::registry::Owned;
+use ostler_contract::{Call, JsonObject, Pending, Thrown, Value, json};
+use ostler_protocol::commands::Command;
+use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS};
+use ostler_protocol::wire::commands::{ContentEncoding, ResourceWriteMode};
+use ostler_protocol::wire::state::ResourceWatchState;
+use ostler_protocol::{RpcError, Version, names, uri};
+
+use crate::connection::Connection;
+use crate::fanout::Outgoing;
+use crate::host::Host;
+use crate::principal::Principal;
+
+/// A watch some connection opened.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    state: ResourceWatchState,
+    stop: Option<Call<fn()>>,
+}
+
+fn lacks(scheme: &str, operation: &str) -> RpcError {
+    RpcError::method_not_found(format!("{scheme}: cannot {operation}"))
+}
+
+/// An optional member of a provider, or the refusal that names it.
+fn member<'a, T>(scheme: &str, operation: &str, member: &'a Option<T>) -> Result<&'a T, RpcError> {
+    member.as_ref().ok_or_else(|| lacks(scheme, operation))
+}
+
+async fn told<T>(answer: Pending<T>) -> Result<T, RpcError> {
+    answer.await.map_err(Thrown::into_rpc)
+}
+
+impl Connection {
+    /// Serves a `resource…` command. A scheme nobody serves is said before who may use it.
+    pub(crate) async fn handle_resource(
+        self: &Arc<Self>,
+        command: Command,
+        principal: Principal,
+    ) -> Result<Value, RpcError> {
+        let host = self.host().clone();
+        let writer = ResourceWriter {
+            owner: self.owner(),
+            client: self.client_id(),
+            reader: principal.reader().filter(|_| host.gate.guarded),
+        };
+        match command {
+            Command::ResourceRead(params) => {
+                let provider = host.readable(&params.uri, "get", &principal).await?;
+                let content = told(provider.provider.read.call((params.uri, writer.reader))).await?;
+                serde_json::to_value(ostler_protocol::wire::commands::ResourceReadResult {
+                    data: content.data,
+                    encoding: content.encoding,
+                    content_type: content.content_type,
+                })
+                .map_err(|error| RpcError::internal(error.to_string()))
+            }
+            Command::ResourceList(params) => {
+                let provider = host.readable(&params.uri, "list", &principal).await?;
+                let list = member(&provider.scheme, "list", &provider.provider.list)?;
+                let mut entries = told(list.call((params.uri, writer.reader))).await?;
+                entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
+                Ok(json!({ "entries": entries }))
+            }
+            Command::ResourceResolve(params) => {
+                let provider = host.readable(&params.uri, "resolve", &principal).await?;
+                let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
+                let facts = told(resolve.call((params.uri.clone(), writer.reader))).await?;
+                let mut result = serde_json::to_value(facts).unwrap_or_default();
+                result["uri"] = params.uri.into();
+                Ok(result)
+            }
+            Command::ResourceWrite(params) => {
+                let provider = host.writable(&params.uri, "put", &principal)?;
+                let write = member(&provider.scheme, "write", &provider.provider.write)?;
+                let content = ResourceWrite {
+                    data: params.data,
+                    encoding: Some(match params.encoding {
+                        ContentEncoding::Utf8 => Encoding::Utf8,
+                        ContentEncoding::Base64 => Encoding::Base64,
+                    }),
+                    content_type: params.content_type,
+                    create_only: params.create_only.unwrap_or_default(),
+                    if_match: params.if_match,
+                    mode: params.mode.map(|mode| match mode {
+                        ResourceWriteMode::Truncate => WriteMode::Truncate,
+                        ResourceWriteMode::Append => WriteMode::Append,
+                        ResourceWriteMode::Insert => WriteMode::Insert,
+                    }),
+                    position: params.position.and_then(|at| u64::try_from(at).ok()).unwrap_or_default(),
+                };
+                told(write.call((params.uri.clone(), content, writer))).await?;
+                host.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
+                Ok(json!({}))
+            }
+            Command::ResourceDelete(params) => {
+                let provider = host.writable(&params.uri, "delete", &principal)?;
+                let delete = member(&provider.scheme, "delete", &provider.provider.delete)?;
+                told(delete.call((params.uri, params.recursive.unwrap_or_default(), writer))).await?;
+                Ok(json!({}))
+            }
+            Command::ResourceMkdir(params) => {
+                let provider = host.writable(&params.uri, "mkdir", &principal)?;
+                let mkdir = member(&provider.scheme, "mkdir", &provider.provider.mkdir)?;
+                told(mkdir.call((params.uri, writer))).await?;
+                Ok(json!({}))
+            }
+            Command::ResourceMove(params) => {
+                one_scheme(&params.source, &params.destination)?;
+                let provider = host.writable(&params.source, "move", &principal)?;
+                let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
+                let r#move = member(&provider.scheme, "move", &provider.provider.r#move)?;
+                told(r#move.call((params.source, params.destination, transfer, writer))).await?;
+                Ok(json!({}))
+            }
+            Command::ResourceCopy(params) => {
+                one_scheme(&params.source, &params.destination)?;
+                let provider = host.writable(&params.source, "copy", &principal)?;
+                let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
+                let copy = member(&provider.scheme, "copy", &provider.provider.copy)?;
+                told(copy.call((params.source, params.destination, transfer, writer))).await?;
+                Ok(json!({}))
+            }
+            Command::ResourceRequest(params) => {
+                let provider = host.writable(&params.uri, "request", &principal)?;
+                let Some(request) = &provider.provider.request else {
+                    return Err(RpcError::permission_denied(format!(
+                        "This host does not mediate {}",
+                        params.uri
+                    )));
+                };
+                told(request.call((params.uri, writer))).await?;
+                Ok(json!({}))
+            }
+            Command::CreateResourceWatch(params) => {
+                let provider = host.readable(&params.uri, "watch", &principal).await?;
+                let state = ResourceWatchState {
+                    root: params.uri,
+                    recursive: params.recursive.unwrap_or_default(),
+                    excludes: params.excludes,
+                    includes: params.includes,
+                };
+                host.open_watch(&provider, state).await.map(|channel| json!({ "channel": channel }))
+            }
+            other => Err(RpcError::method_not_found(format!("{} is not about a resource", other.name()))),
+        }
+    }
+}
+
+fn one_scheme(source: &str, destination: &str) -> Result<(), RpcError> {
+    match scheme_of(source) == scheme_of(destination) {
+        true => Ok(()),
+        false => Err(RpcError::invalid_params(format!(
+            "{source} and {destination} are served by different providers"
+        ))),
+    }
+}
+
+/// A bare path is a file.
+fn scheme_of(uri: &str) -> String {
+    uri::scheme(uri).unwrap_or_else(|| "file".to_owned())
+}
+
+impl Host {
+    fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
+        let scheme = scheme_of(uri);
+        self.registry()
+            .and_then(|registry| {
+                let held = registry.all::<SchemeProvider>();
+                held.iter().find(|held| held.scheme.eq_ignore_ascii_case(&scheme)).cloned()
+            })
+            .ok_or_else(|| RpcError::method_not_found(format!("nothing here serves {scheme}:")))
+    }
+
+    /// The provider of a URI that may be read: its own `authorize` is asked before the grant is.
+    async fn readable(
+        &self,
+        uri: &str,
+        operation: &'static str,
+        principal: &Principal,
+    ) -> Result<Owned<SchemeProvider>, RpcError> {
+        let provider = self.provider(uri)?;
+        let asked = Grant::on(&provider.scheme, operation);
+        if let Err(refusal) = self.gate.require(principal, &asked) {
+            let admitted = match (&provider.provider.authorize, principal.reader()) {
+                (Some(authorize), Some(reader)) => told(authorize.call((uri.to_owned(), reader))).await?,
+                _ => false,
+            };
+            if !admitted {
+                return Err(refusal);
+            }
+        }
+        Ok(provider)
+    }
+
+    fn writable(
+        &self,
+        uri: &str,
+        operation: &'static str,
+        principal: &Principal,
+    ) -> Result<Owned<SchemeProvider>, RpcError> {
+        let provider = self.provider(uri)?;
+        self.gate.require(principal, &Grant::on(&provider.scheme, operation))?;
+        Ok(provider)
+    }
+
+    /// Reads what a URI names for a host tool.
+    pub(crate) async fn read_as_session(&self, _session: &str, uri: &str) -> Result<String, Thrown> {
+        let provider = self.provider(uri)?;
+        Ok(provider.provider.read.call((uri.to_owned(), None)).await?.data)
+    }
+
+    async fn open_watch(
+        self: &Arc<Self>,
+        provider: &SchemeProvider,
+        state: ResourceWatchState,
+    ) -> Result<String, RpcError> {
+        let watch = member(&provider.scheme, "watch", &provider.provider.watch)?;
+        let channel = uri::resource_watch(&self.new_id());
+        let (host, published) = (Arc::downgrade(self), channel.clone());
+        let on_change = Call::now(move |(changes,): (Vec<ResourceChanged>,)| {
+            if let Some(host) = host.upgrade().filter(|_| !changes.is_empty()) {
+                let action = json!({ "type": "resourceWatch/changed", "changes": { "items": changes } });
+                host.fanout.publish(&published, vec![Outgoing::host(action.to_string(), Version::V0_9)]);
+            }
+            Ok(())
+        });
+        let stop = told(watch.call((state.root.clone(), state.recursive, on_change))).await?;
+        self.watches.lock().insert(channel.clone(), Watch { state, stop });
+        Ok(channel)
+    }
+
+    /// The state of a watch, while it is open.
+    pub(crate) fn watched(&self, channel: &str) -> Option<ResourceWatchState> {
+        self.watches.lock().get(channel).map(|watch| watch.state.clone())
+    }
+
+    /// Ends a watch nobody looks at any more.
+    pub(crate) fn release_watch(&self, channel: &str) {
+        if !self.fanout.watchers(channel).is_empty() {
+            return;
+        }
+        let watch = self.watches.lock().remove(channel);
+        self.fanout.remove(channel);
+        if let Some(stop) = watch.and_then(|watch| watch.stop) {
+            tokio::spawn(stop.call(()));
+        }
+    }
+
+    /// What the host says of itself in `_meta`: the schemes plugins serve and the vocabulary of grants.
+    pub(crate) async fn advertised(&self) -> JsonObject {
+        if let Some(meta) = self.meta.get() {
+            return meta.clone();
+        }
+        let mut providers = JsonObject::new();
+        let mut grants = JsonObject::new();
+        for subject in SUBJECTS {
+            grants.insert(
+                subject.name.to_owned(),
+                grant_row(subject.title, subject.description, subject.read, subject.write),
+            );
+        }
+        for held in self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default() {
+            let described = match &held.provider.describe {
+                Some(describe) => describe.call(()).await.unwrap_or_default(),
+                None => Default::default(),
+            };
+            let scheme = held.scheme.to_ascii_lowercase();
+            let operations = operations(&held.provider);
+            let own: Vec<&str> = operations.iter().map(String::as_str).collect();
+            let read: Vec<&str> =
+                own.iter().copied().filter(|operation| SCHEME_READ.contains(operation)).collect();
+            let write: Vec<&str> =
+                own.iter().copied().filter(|operation| !SCHEME_READ.contains(operation)).collect();
+            let title = described.title.clone().unwrap_or_else(|| scheme.clone());
+            grants.insert(
+                scheme.clone(),
+                grant_row(&title, described.description.as_deref().unwrap_or_default(), &read, &write),
+            );
+            let mut row = match serde_json::to_value(described) {
+                Ok(Value::Object(row)) => row,
+                _ => JsonObject::new(),
+            };
+            row.insert("root".to_owned(), format!("{scheme}://").into());
+            row.insert("operations".to_owned(), json!(operations));
+            providers.insert(scheme, Value::Object(row));
+        }
+        let mut meta = JsonObject::new();
+        if !providers.is_empty() {
+            meta.insert(names::meta_key("resourceProviders"), Value::Object(providers));
+        }
+        meta.insert(names::meta_key("grants"), Value::Object(grants));
+        let _ = self.meta.set(meta.clone());
+        meta
+    }
+}
+
+fn grant_row(title: &str, description: &str, read: &[&str], write: &[&str]) -> Value {
+    let operations: Vec<&str> = read.iter().chain(write).copied().collect();
+    json!({ "title": title, "description": description, "operations": operations, "read": read, "write": write })
+}
+
+/// What a provider can do, in grant words: `read` is `get`, `write` is `put`, the rest keep their names.
+fn operations(provider: &ResourceProvider) -> Vec<String> {
+    let there = [
+        (true, "get"),
+        (provider.list.is_some(), "list"),
+        (provider.resolve.is_some(), "resolve"),
+        (provider.watch.is_some(), "watch"),
+        (provider.write.is_some(), "put"),
+        (provider.delete.is_some(), "delete"),
+        (provider.mkdir.is_some(), "mkdir"),
+        (provider.r#move.is_some(), "move"),
+        (provider.copy.is_some(), "copy"),
+        (provider.request.is_some(), "request"),
+    ];
+    debug_assert_eq!(there.len(), SCHEME_READ.len() + SCHEME_WRITE.len());
+    let own = there.iter().filter(|(there, _)| *there).map(|(_, name)| (*name).to_owned());
+    own.chain(provider.operations.iter().flatten().cloned()).collect()
+}

@@ -1,0 +1,217 @@
+//! The root channel: which backends there are, how many sessions, the host's own settings.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ostler_protocol::actions::type_of;
+use ostler_protocol::wire::actions::{RootActiveSessionsChangedAction, RootAgentsChangedAction, StateAction};
+use ostler_protocol::wire::state::{AgentInfo, ConfigSchema, RootConfigState, RootState};
+use ostler_protocol::{JsonObject, Value, Version, json, uri};
+use parking_lot::Mutex;
+
+use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
+
+/// Settings kept on the connection that pushed them.
+const PER_CONNECTION: &[&str] = &["defaultShell", "workspaceTrust"];
+
+/// The root channel's state.
+#[derive(Debug)]
+pub struct Root {
+    state: Mutex<RootState>,
+    own: Arc<Mutex<HashMap<ConnectionId, JsonObject>>>,
+}
+
+impl Root {
+    /// A root with no backends yet.
+    pub fn new() -> Self {
+        Self {
+            state: Mutex::new(RootState {
+                agents: Vec::new(),
+                active_sessions: Some(0),
+                terminals: None,
+                config: Some(RootConfigState { schema: host_schema(), values: JsonObject::new() }),
+                meta: None,
+            }),
+            own: Arc::default(),
+        }
+    }
+
+    /// Puts the backends and facts in place before anybody looks.
+    pub fn fill(&self, agents: Vec<AgentInfo>, meta: JsonObject) {
+        let mut state = self.state.lock();
+        state.agents = agents;
+        state.meta = (!meta.is_empty()).then_some(meta);
+    }
+
+    /// The backends as clients see them.
+    pub fn agents(&self) -> Vec<AgentInfo> {
+        self.state.lock().agents.clone()
+    }
+
+    /// Subscribes a connection; answers the state it sees and the number it was taken at.
+    pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (Value, u64) {
+        let state = self.state.lock();
+        let mut seen = serde_json::to_value(&*state).unwrap_or_default();
+        if let Some(own) = self.own.lock().get(&subscriber.connection)
+            && let Some(values) = seen.pointer_mut("/config/values").and_then(Value::as_object_mut)
+        {
+            values.extend(own.clone());
+        }
+        (seen, fanout.subscribe(uri::ROOT, subscriber))
+    }
+
+    /// Replaces the list of backends.
+    pub fn set_agents(&self, fanout: &Fanout, agents: Vec<AgentInfo>) {
+        self.apply(fanout, StateAction::RootAgentsChanged(RootAgentsChangedAction { agents }), None);
+    }
+
+    /// Says how many sessions there are.
+    pub fn set_active_sessions(&self, fanout: &Fanout, count: usize) {
+        let active_sessions = i64::try_from(count).unwrap_or(i64::MAX);
+        if self.state.lock().active_sessions == Some(active_sessions) {
+            return;
+        }
+        let action = RootActiveSessionsChangedAction { active_sessions };
+        self.apply(fanout, StateAction::RootActiveSessionsChanged(action), None);
+    }
+
+    /// Takes a change of settings. Keys a connection keeps to itself reach no other; keys nobody declared are
+    /// refused with a reason.
+    pub fn set_config(
+        &self,
+        fanout: &Fanout,
+        from: ConnectionId,
+        origin: Option<Origin>,
+        config: JsonObject,
+        replace: bool,
+    ) -> Result<(), String> {
+        let state = self.state.lock();
+        let declared = state.config.as_ref().map(|config| &config.schema.properties);
+        if let Some(unknown) =
+            config.keys().find(|key| !declared.is_some_and(|known| known.contains_key(*key)))
+        {
+            return Err(format!("{unknown} is not a setting of this host"));
+        }
+        if let Some(wrong) = config.iter().find_map(|(key, value)| wrong_type(key, value)) {
+            return Err(wrong);
+        }
+        drop(state);
+        let (own, shared): (JsonObject, JsonObject) =
+            config.into_iter().partition(|(key, _)| PER_CONNECTION.contains(&key.as_str()));
+        let unchanged = {
+            let mut kept = self.own.lock();
+            let mine = kept.entry(from).or_default();
+            let state = self.state.lock();
+            let values = state.config.as_ref().map(|config| &config.values);
+            let same = !replace
+                && own.iter().all(|(key, value)| mine.get(key) == Some(value))
+                && shared.iter().all(|(key, value)| values.and_then(|values| values.get(key)) == Some(value));
+            if replace {
+                mine.clear();
+            }
+            mine.extend(own.clone());
+            same
+        };
+        if unchanged {
+            return Ok(());
+        }
+        let mut whole = shared.clone();
+        whole.extend(own);
+        self.publish_config(fanout, from, origin, &whole, shared, replace);
+        Ok(())
+    }
+
+    /// Forgets what a connection kept to itself.
+    pub fn forget(&self, connection: ConnectionId) {
+        self.own.lock().remove(&connection);
+    }
+
+    fn publish_config(
+        &self,
+        fanout: &Fanout,
+        from: ConnectionId,
+        origin: Option<Origin>,
+        whole: &JsonObject,
+        shared: JsonObject,
+        replace: bool,
+    ) {
+        let mut state = self.state.lock();
+        if let Some(config) = &mut state.config {
+            if replace {
+                config.values.clear();
+            }
+            config.values.extend(shared.clone());
+        }
+        let action = move |config: &JsonObject| match replace {
+            true => json!({ "type": "root/configChanged", "config": config, "replace": true }).to_string(),
+            false => json!({ "type": "root/configChanged", "config": config }).to_string(),
+        };
+        let own = self.own.clone();
+        let overlay = move |connection: ConnectionId| {
+            if connection == from {
+                return Overlaid::Same;
+            }
+            let mut seen = shared.clone();
+            if replace && let Some(own) = own.lock().get(&connection) {
+                seen.extend(own.clone());
+            }
+            Overlaid::Other(action(&seen))
+        };
+        let outgoing = Outgoing {
+            action: action(whole),
+            origin,
+            since: Version::V0_9,
+            overlay: Some(Overlay::new(overlay)),
+        };
+        fanout.publish(uri::ROOT, vec![outgoing]);
+    }
+
+    fn apply(&self, fanout: &Fanout, action: StateAction, origin: Option<Origin>) {
+        let mut state = self.state.lock();
+        ahp::reducers::apply_action_to_root(&mut state, &action);
+        let Ok(text) = serde_json::to_string(&action) else { return };
+        debug_assert!(type_of(&text).is_some());
+        fanout.publish(uri::ROOT, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+    }
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Settings every client may draw. `workspaceTrust` and `defaultShell` belong to the connection that set
+/// them.
+fn host_schema() -> ConfigSchema {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "defaultShell": { "type": "string", "title": "Default shell" },
+            "workspaceTrust": {
+                "type": "object", "title": "Trusted folders", "readOnly": true,
+                "properties": {
+                    "enabled": { "type": "boolean", "title": "Whether trust is asked" },
+                    "trustedUris": { "type": "array", "title": "Folders", "items": { "type": "string", "title": "Folder" } }
+                }
+            },
+            "artifactToolsCompactPrompts": { "type": "boolean", "title": "Compact prompts of artifact tools", "default": false },
+            "deferredTitleGeneration": { "type": "boolean", "title": "Titles are made later", "default": false },
+            "globalAutoApproveEnabled": { "type": "boolean", "title": "Tool calls are approved everywhere", "default": false }
+        }
+    });
+    serde_json::from_value(schema).unwrap_or(ConfigSchema {
+        r#type: "object".to_owned(),
+        properties: HashMap::new(),
+        required: None,
+    })
+}
+
+fn wrong_type(key: &str, value: &Value) -> Option<String> {
+    let (fits, expected) = match key {
+        "defaultShell" => (value.is_string() || value.is_null(), "text"),
+        "workspaceTrust" => (value.is_object() || value.is_null(), "an object"),
+        _ => (value.is_boolean() || value.is_null(), "true or false"),
+    };
+    (!fits).then(|| format!("{key} must be {expected}"))
+}

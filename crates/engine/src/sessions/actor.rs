@@ -1,0 +1,499 @@
+//! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_session};
+use ostler_contract::events::Event;
+use ostler_contract::points::Agent;
+use ostler_contract::registry::Owned;
+use ostler_protocol::actions::type_of;
+use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
+use ostler_protocol::wire::state::SessionState;
+use ostler_protocol::{RpcError, Version, uri};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::chat::Chat;
+use super::mailbox::{Mailbox, Subscription, ToSession};
+use super::{Entry, Place, Resting};
+use crate::fanout::{Audience, Origin, Outgoing};
+use crate::host::Host;
+
+/// How many messages are taken before what came of them goes out.
+const BATCH: usize = 256;
+/// How often a running turn is kept as far as it has come.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long a session nobody watches and nothing runs in stays in memory.
+const SLEEP_AFTER: Duration = Duration::from_secs(600);
+
+/// One session at work.
+#[derive(Debug)]
+pub(super) struct Actor {
+    pub host: Arc<Host>,
+    pub entry: Arc<Entry>,
+    pub agent: Option<Owned<Agent>>,
+    pub state: SessionState,
+    pub chats: Vec<Chat>,
+    pub next_chat: u64,
+    pub mailbox: Mailbox,
+    pub audience: Arc<Audience>,
+    /// Whether listings know of the session.
+    pub announced: bool,
+    /// Whether a summary may have changed.
+    pub dirty: bool,
+    pub busy_at: Instant,
+    channel: Arc<str>,
+    out: Vec<(Arc<str>, Outgoing)>,
+}
+
+/// What a session ends as.
+enum End {
+    Disposed,
+    Closed,
+}
+
+impl Actor {
+    pub fn new(
+        host: Arc<Host>,
+        entry: Arc<Entry>,
+        agent: Option<Owned<Agent>>,
+        state: SessionState,
+        chats: Vec<Chat>,
+        mailbox: Mailbox,
+    ) -> Self {
+        let audience = host.fanout.audience(&entry.uri);
+        let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
+        Self {
+            channel: entry.uri.as_str().into(),
+            host,
+            entry,
+            agent,
+            state,
+            chats,
+            next_chat,
+            mailbox,
+            audience,
+            announced: false,
+            dirty: false,
+            busy_at: Instant::now(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Serves the mailbox until the session ends or falls asleep.
+    pub async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ToSession>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let taken = tokio::select! {
+                biased;
+                taken = inbox.recv_many(&mut batch, BATCH) => taken,
+                () = wait_until(self.deadline()) => {
+                    self.tick().await;
+                    if self.may_sleep() && self.fall_asleep(&mut inbox).await {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if taken == 0 {
+                return;
+            }
+            let mut end = None;
+            for message in batch.drain(..) {
+                if let Some(how) = self.handle(message).await {
+                    end = Some(how);
+                    break;
+                }
+            }
+            match end {
+                Some(End::Disposed | End::Closed) => return,
+                None => self.settle(),
+            }
+        }
+    }
+
+    async fn handle(&mut self, message: ToSession) -> Option<End> {
+        match message {
+            ToSession::Emit { chat, channel, action } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.handle_emit(at, channel, *action).await;
+                }
+            }
+            ToSession::Dispatch(dispatch) => {
+                self.busy_at = Instant::now();
+                self.handle_dispatch(*dispatch).await;
+            }
+            ToSession::Subscribe(subscription) => {
+                self.busy_at = Instant::now();
+                self.handle_subscribe(*subscription);
+            }
+            ToSession::Left { client } => self.handle_left(&client),
+            ToSession::TurnRecorded { chat, turn, transcript } => {
+                if let Some(at) = self.chat_numbered(chat)
+                    && self.chats[at].running() == Some(turn.as_str())
+                {
+                    self.chats[at].transcript_id = Some(transcript);
+                }
+            }
+            ToSession::BackendFailed { chat, turn, why } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.backend_failed(at, turn, why).await;
+                }
+            }
+            ToSession::BackendId { chat, id } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.chats[at].backend_id = Some(id.clone());
+                    if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
+                        self.entry.row.lock().kept.backend_id = Some(id);
+                        self.keep_session().await;
+                    }
+                    self.keep_chats().await;
+                }
+            }
+            ToSession::Turn { request, taken } => {
+                self.busy_at = Instant::now();
+                let outcome = self.take_turn(*request).await;
+                let _ = taken.send(outcome);
+            }
+            ToSession::Rename { title } => self.rename(&title, None).await,
+            ToSession::Turns { place, answer } => {
+                let turns = self.chat_at(&place).map(|at| self.chats[at].state.turns.clone());
+                let _ = answer.send(turns);
+            }
+            ToSession::Chats { answer } => {
+                let _ = answer.send(self.chats.iter().map(Chat::summary).collect());
+            }
+            ToSession::FetchTurns { spelled, place, cursor, connection, responder } => {
+                self.fetch_turns(&spelled, &place, cursor.as_deref(), &connection, responder);
+            }
+            ToSession::ConfigAnswered { dispatch, refused } => self.config_answered(*dispatch, refused).await,
+            ToSession::ToolTimedOut { chat, call } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.tool_timed_out(at, &call);
+                }
+            }
+            ToSession::Worker(opened) => self.open_worker(*opened),
+            ToSession::WorkerEmit { chat, action } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.handle_emit(at, ostler_contract::points::Emit::Chat, *action).await;
+                }
+            }
+            ToSession::Settings { answer } => {
+                let values = self.state.config.as_ref().map(|config| config.values.clone());
+                let _ = answer.send(values.unwrap_or_default());
+            }
+            ToSession::Dispose { done } => {
+                self.dispose().await;
+                let _ = done.send(());
+                return Some(End::Disposed);
+            }
+            ToSession::Close { done } => {
+                self.close("closing").await;
+                let _ = done.send(());
+                return Some(End::Closed);
+            }
+        }
+        None
+    }
+
+    pub(super) fn chat_numbered(&self, number: u64) -> Option<usize> {
+        self.chats.iter().position(|chat| chat.number == number)
+    }
+
+    /// The chat a place names.
+    pub(super) fn chat_at(&self, place: &Place) -> Option<usize> {
+        let uri = match place {
+            Place::Session => return None,
+            Place::DefaultChat => self.state.default_chat.as_deref()?,
+            Place::Chat(uri) => uri,
+        };
+        self.chats.iter().position(|chat| chat.uri == uri)
+    }
+
+    /// Reduces an action of a chat and queues it for the chat's watchers; answers whether it changed
+    /// anything.
+    pub(super) fn apply_chat(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
+        match self.chats[at].reduce(&action) {
+            ReduceOutcome::Applied => {}
+            ReduceOutcome::NoOp | ReduceOutcome::OutOfScope => return false,
+            ReduceOutcome::Invalid(why) => {
+                self.host.log.line(format_args!("{}: {why}", self.chats[at].uri));
+                return false;
+            }
+        }
+        if !super::chat::is_streamed(&action) {
+            self.dirty = true;
+        }
+        let channel = self.chats[at].channel();
+        self.queue(channel, &action, origin);
+        true
+    }
+
+    /// Reduces an action of the session and queues it for the session's watchers.
+    pub(super) fn apply_session(&mut self, action: StateAction, origin: Option<Origin>) -> bool {
+        if apply_action_to_session(&mut self.state, &action) != ReduceOutcome::Applied {
+            return false;
+        }
+        if !matches!(action, StateAction::SessionChatUpdated(_)) {
+            self.dirty = true;
+        }
+        let channel = self.channel();
+        self.queue(channel, &action, origin);
+        true
+    }
+
+    fn channel(&self) -> Arc<str> {
+        self.channel.clone()
+    }
+
+    /// Queues an action for a chat's watchers that was reduced before.
+    pub(super) fn republish(&mut self, at: usize, action: &StateAction, origin: Option<Origin>) {
+        self.dirty = true;
+        let channel = self.chats[at].channel();
+        self.queue(channel, action, origin);
+    }
+
+    fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
+        let Ok(text) = serde_json::to_string(action) else { return };
+        let since = match action {
+            StateAction::ChatDelta(_) => Version::V0_9,
+            _ => type_of(&text)
+                .and_then(ostler_protocol::actions::action)
+                .map_or(Version::V0_9, |row| row.since),
+        };
+        self.out.push((channel, Outgoing { origin, ..Outgoing::host(text, since) }));
+        if self.out.len() >= BATCH {
+            self.flush_out();
+        }
+    }
+
+    /// Sends what is queued.
+    pub(super) fn flush_out(&mut self) {
+        let mut run: Vec<Outgoing> = Vec::new();
+        let mut of: Option<Arc<str>> = None;
+        for (channel, outgoing) in self.out.drain(..) {
+            if of.as_ref() != Some(&channel) {
+                if let Some(channel) = of.take() {
+                    self.host.fanout.publish(&channel, std::mem::take(&mut run));
+                }
+                of = Some(channel);
+            }
+            run.push(outgoing);
+        }
+        if let Some(channel) = of {
+            self.host.fanout.publish(&channel, run);
+        }
+    }
+
+    /// Publishes the text gathered in a chat.
+    pub(super) fn flush_gathered(&mut self, at: usize) {
+        if let Some(action) = self.chats[at].take_gathered() {
+            self.apply_chat(at, action, None);
+        }
+    }
+
+    /// What every batch ends with.
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.dirty) {
+            self.refresh_summaries();
+        }
+        self.flush_out();
+    }
+
+    /// When there is something to do unasked.
+    fn deadline(&self) -> Option<Instant> {
+        let gathered =
+            self.chats.iter().filter_map(|chat| chat.gathered.as_ref().map(|gathered| gathered.due)).min();
+        let unkept = self
+            .chats
+            .iter()
+            .filter(|chat| chat.unkept && chat.running().is_some())
+            .map(|chat| chat.kept_at + KEEP_EVERY)
+            .min();
+        let sleep = self.is_idle().then(|| self.busy_at + SLEEP_AFTER);
+        [gathered, unkept, sleep].into_iter().flatten().min()
+    }
+
+    async fn tick(&mut self) {
+        let now = Instant::now();
+        for at in 0..self.chats.len() {
+            if self.chats[at].gathered.as_ref().is_some_and(|gathered| gathered.due <= now) {
+                self.flush_gathered(at);
+            }
+            if self.chats[at].unkept && self.chats[at].kept_at + KEEP_EVERY <= now {
+                self.keep_running_turn(at).await;
+            }
+        }
+        self.settle();
+    }
+
+    /// Whether nothing runs and nobody watches.
+    fn is_idle(&self) -> bool {
+        self.audience.count() == 0
+            && self
+                .chats
+                .iter()
+                .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
+    }
+
+    fn may_sleep(&self) -> bool {
+        self.is_idle()
+            && self.busy_at + SLEEP_AFTER <= Instant::now()
+            && self.host.session_store().is_some_and(|store| store.turns.is_some())
+    }
+
+    /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
+    async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
+        {
+            let mut resting = self.entry.mailbox.lock();
+            if !inbox.is_empty() || !matches!(*resting, Resting::Open(_)) {
+                return false;
+            }
+            *resting = Resting::Asleep;
+            inbox.close();
+        }
+        for chat in &mut self.chats {
+            if let Some(backend) = chat.backend.take() {
+                backend.close(false).await;
+            }
+        }
+        true
+    }
+
+    /// Answers a subscription with the state as it is, and only then lets actions through.
+    fn handle_subscribe(&mut self, subscription: Subscription) {
+        let Subscription { spelled, place, subscriber, turns, client, answer } = subscription;
+        for at in 0..self.chats.len() {
+            self.flush_gathered(at);
+        }
+        self.settle();
+        let (channel, state) = match &place {
+            Place::Session => {
+                self.host.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
+                (self.entry.uri.clone(), serde_json::to_string(&self.state).ok())
+            }
+            _ => match self.chat_at(&place) {
+                Some(at) => (self.chats[at].uri.clone(), self.chat_snapshot(at, &spelled, turns)),
+                None => {
+                    answer.fail(RpcError::session_not_found(not_found(&spelled)));
+                    return;
+                }
+            },
+        };
+        let Some(state) = state else {
+            answer.fail(RpcError::session_not_found(not_found(&spelled)));
+            return;
+        };
+        let seq = self.host.fanout.subscribe(&channel, subscriber);
+        answer.give(snapshot(&spelled, &state, seq));
+    }
+
+    /// A chat's state, its older turns left out where the client wants but the newest.
+    fn chat_snapshot(&self, at: usize, spelled: &str, newest: Option<usize>) -> Option<String> {
+        let state = &self.chats[at].state;
+        let all = state.turns.len();
+        match newest {
+            Some(newest) if newest < all => {
+                let mut seen = state.clone();
+                seen.resource = spelled.to_owned();
+                seen.turns = state.turns[all - newest..].to_vec();
+                seen.turns_next_cursor = Some(cursor(all - newest));
+                serde_json::to_string(&seen).ok()
+            }
+            _ if spelled == state.resource => serde_json::to_string(state).ok(),
+            _ => {
+                let mut seen = state.clone();
+                seen.resource = spelled.to_owned();
+                serde_json::to_string(&seen).ok()
+            }
+        }
+    }
+
+    /// Looks after a client's presence once none of its connections watches the session.
+    fn handle_left(&mut self, client: &str) {
+        let present = self.state.active_clients.iter().any(|active| active.client_id == client);
+        if !present {
+            return;
+        }
+        let mut watchers = self.host.fanout.watchers(&self.entry.uri);
+        for chat in &self.chats {
+            watchers.extend(self.host.fanout.watchers(&chat.uri));
+        }
+        if watchers.iter().any(|&connection| self.host.is_client(connection, client)) {
+            return;
+        }
+        self.client_gone(client);
+        let removed = SessionActiveClientRemovedAction { client_id: client.to_owned() };
+        self.apply_session(StateAction::SessionActiveClientRemoved(removed), None);
+        self.tools_changed();
+    }
+
+    /// Ends what runs and lets go of the backends.
+    async fn close(&mut self, reason: &str) {
+        for at in 0..self.chats.len() {
+            self.flush_gathered(at);
+            if let Some(turn) = self.chats[at].running().map(str::to_owned) {
+                self.keep_running_turn(at).await;
+                if let Some(backend) = &self.chats[at].backend {
+                    backend.tell(super::backend::Tell::Cancel { turn });
+                }
+            }
+        }
+        self.settle();
+        *self.entry.mailbox.lock() = Resting::Gone;
+        let removing = reason == "disposed";
+        let closing: Vec<_> = self
+            .chats
+            .iter_mut()
+            .filter_map(|chat| chat.backend.take())
+            .map(|backend| backend.close(removing))
+            .collect();
+        futures::future::join_all(closing).await;
+        self.host
+            .events
+            .raise(Event::SessionEnd { session: self.entry.uri.clone(), reason: reason.to_owned() });
+    }
+
+    /// Ends the session and forgets it, here, at its backend and in the store.
+    async fn dispose(&mut self) {
+        self.close("disposed").await;
+        let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
+        for chat in &self.chats {
+            self.host.fanout.remove(&chat.uri);
+        }
+        self.host.fanout.remove(&self.entry.uri);
+        self.host.forget_session(&self.entry, ids).await;
+    }
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Where older turns begin: an opaque word to clients.
+pub(super) fn cursor(before: usize) -> String {
+    format!("turn-{before}")
+}
+
+/// Reads a [`cursor`].
+pub(super) fn read_cursor(cursor: &str) -> Option<usize> {
+    cursor.strip_prefix("turn-")?.parse().ok()
+}
+
+/// `{ resource, state, fromSeq }` around a state that is JSON text already.
+pub(crate) fn snapshot(spelled: &str, state: &str, seq: u64) -> String {
+    let resource = ostler_protocol::Value::from(spelled);
+    format!(r#"{{"resource":{resource},"state":{state},"fromSeq":{seq}}}"#)
+}
+
+/// The sentence for a session or chat nobody knows.
+pub(crate) fn not_found(spelled: &str) -> String {
+    match uri::Channel::parse(spelled) {
+        uri::Channel::Session(_) => format!("No agent for session {spelled}"),
+        _ => format!("No chat at {spelled}"),
+    }
+}

@@ -1,0 +1,311 @@
+//! The running half of a chat: the backend's session, told things in the order they happened.
+//!
+//! Calls are begun one after the other but not awaited one after the other: a `begin` that lasts as long as
+//! its turn must not keep the answer to its question waiting.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use ostler_contract::points::{Agent, AgentSession, BoundTool, Start, TurnFrom};
+use ostler_contract::{Frozen, JsonObject, Pending, Thrown, Value};
+use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
+use tokio::sync::{mpsc, oneshot};
+
+use super::mailbox::{Mailbox, ToSession};
+
+/// How long a backend may take to close before the host goes on without it.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The sending end of a backend's lane.
+#[derive(Debug)]
+pub(super) struct Backend {
+    lane: mpsc::UnboundedSender<Tell>,
+}
+
+/// What a backend is told.
+#[derive(Debug)]
+pub(super) enum Tell {
+    Begin {
+        turn: String,
+        text: String,
+        model: Option<ModelSelection>,
+        from: TurnFrom,
+        attachments: Option<Vec<MessageAttachment>>,
+    },
+    Cancel {
+        turn: String,
+    },
+    Resume {
+        turn: String,
+    },
+    Steer {
+        id: String,
+        text: String,
+        attachments: Option<Vec<MessageAttachment>>,
+        taken: oneshot::Sender<bool>,
+    },
+    Confirm {
+        call: String,
+        approved: bool,
+        option: Option<String>,
+    },
+    Answer {
+        request: String,
+        accepted: bool,
+        answers: BTreeMap<String, ChatInputAnswer>,
+    },
+    SetAnswer {
+        request: String,
+        question: String,
+        answer: Option<ChatInputAnswer>,
+    },
+    SetTools(Vec<BoundTool>),
+    ToolResult {
+        call: String,
+        client: String,
+        result: Value,
+    },
+    ClientGone {
+        client: String,
+    },
+    SetConfig {
+        values: JsonObject,
+        /// The sentence that refuses, or nothing.
+        answered: oneshot::Sender<Option<String>>,
+    },
+    SetTitle {
+        title: String,
+    },
+    Customization {
+        id: String,
+        on: bool,
+    },
+    McpServer {
+        id: String,
+        start: bool,
+    },
+    StopWorker {
+        call: String,
+        lead_turn: Option<String>,
+    },
+    Close {
+        removing: bool,
+        done: oneshot::Sender<()>,
+    },
+}
+
+impl Backend {
+    /// Tells the backend something, later and in order.
+    pub fn tell(&self, tell: Tell) {
+        let _ = self.lane.send(tell);
+    }
+
+    /// Whether it could not be started or has ended.
+    pub fn is_dead(&self) -> bool {
+        self.lane.is_closed()
+    }
+
+    /// Ends the backend; resolves when it has, or has had its time.
+    pub async fn close(self, removing: bool) {
+        let (done, wait) = oneshot::channel();
+        self.tell(Tell::Close { removing, done });
+        let _ = tokio::time::timeout(CLOSE_LIMIT, wait).await;
+    }
+
+    /// The lane of a session that is there already.
+    pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
+        let (lane, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(serve(session, chat, receiver, mailbox));
+        Self { lane }
+    }
+
+    /// A lane whose session is made first: what is told meanwhile waits for it.
+    pub fn waking(agent: &Agent, start: Start, chat: u64, mailbox: Mailbox) -> Self {
+        let (lane, mut receiver) = mpsc::unbounded_channel();
+        let made = agent.create.call((Frozen(start),));
+        tokio::spawn(async move {
+            match made.await {
+                Ok(session) => serve(session, chat, receiver, mailbox).await,
+                Err(why) => {
+                    let mut told = false;
+                    // Whoever waits for this backend hears that there is none, until the lane is dropped.
+                    while let Some(tell) = receiver.recv().await {
+                        match tell {
+                            Tell::Begin { turn, .. } | Tell::Resume { turn } => {
+                                told = true;
+                                let failed =
+                                    ToSession::BackendFailed { chat, turn: Some(turn), why: why.clone() };
+                                let _ = mailbox.send(failed);
+                            }
+                            Tell::Close { done, .. } => {
+                                let _ = done.send(());
+                                return;
+                            }
+                            _ => {}
+                        }
+                        if told {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+        Self { lane }
+    }
+}
+
+/// A call under way and the turn it was about.
+type Told = futures::future::BoxFuture<'static, (Option<String>, Result<(), Thrown>)>;
+
+async fn serve(session: AgentSession, chat: u64, mut lane: mpsc::UnboundedReceiver<Tell>, mailbox: Mailbox) {
+    let mut under_way: FuturesUnordered<Told> = FuturesUnordered::new();
+    let mut named = report_id(&session, chat, &mailbox).await;
+    let report = |turn, outcome| {
+        if let Err(why) = outcome {
+            let _ = mailbox.send(ToSession::BackendFailed { chat, turn, why });
+        }
+    };
+    loop {
+        let tell = tokio::select! {
+            biased;
+            Some((turn, outcome)) = under_way.next() => {
+                report(turn, outcome);
+                named = named || report_id(&session, chat, &mailbox).await;
+                continue;
+            }
+            tell = lane.recv() => tell,
+        };
+        match tell {
+            Some(Tell::Close { removing, done }) => {
+                let _ = session.close.call((Some(removing),)).await;
+                let _ = done.send(());
+                return;
+            }
+            Some(tell) => {
+                under_way.push(begin(&session, tell));
+                // Polled once here, so that calls begin in the order they were told.
+                if let Some(Some((turn, outcome))) = futures::FutureExt::now_or_never(under_way.next()) {
+                    report(turn, outcome);
+                }
+            }
+            None => {
+                let _ = tokio::time::timeout(CLOSE_LIMIT, session.close.call((None,))).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Tells the host the backend's own id once there is one.
+async fn report_id(session: &AgentSession, chat: u64, mailbox: &Mailbox) -> bool {
+    let Some(agent_id) = &session.agent_id else { return true };
+    match agent_id.call(()).await {
+        Ok(Some(id)) => mailbox.send(ToSession::BackendId { chat, id }).is_ok(),
+        _ => false,
+    }
+}
+
+/// Begins one call.
+fn begin(session: &AgentSession, tell: Tell) -> Told {
+    fn about(turn: Option<String>, call: Pending<()>) -> Told {
+        Box::pin(async move { (turn, call.await) })
+    }
+    fn quiet<T: Send + 'static>(call: Option<Pending<T>>) -> Told {
+        match call {
+            Some(call) => Box::pin(async move { (None, call.await.map(|_| ())) }),
+            None => Box::pin(std::future::ready((None, Ok(())))),
+        }
+    }
+    match tell {
+        Tell::Begin { turn, text, model, from, attachments } => {
+            about(Some(turn.clone()), session.begin.call((turn, text, model, Some(from), attachments)))
+        }
+        Tell::Cancel { turn } => about(None, session.cancel.call((turn,))),
+        Tell::Resume { turn } => match &session.resume {
+            Some(resume) => {
+                let resumed = resume.call((turn.clone(),));
+                Box::pin(async move {
+                    let outcome = match resumed.await {
+                        Ok(true) => Ok(()),
+                        Ok(false) => Err(Thrown::new("the backend cannot continue this turn")),
+                        Err(thrown) => Err(thrown),
+                    };
+                    (Some(turn), outcome)
+                })
+            }
+            None => about(
+                Some(turn),
+                ostler_contract::live::ready(Err("the backend cannot continue a turn".into())),
+            ),
+        },
+        Tell::Steer { id, text, attachments, taken } => match &session.steer {
+            Some(steer) => {
+                let steered = steer.call((id, text, attachments));
+                Box::pin(async move {
+                    let outcome = steered.await;
+                    let _ = taken.send(matches!(outcome, Ok(true)));
+                    (None, outcome.map(|_| ()))
+                })
+            }
+            None => {
+                let _ = taken.send(false);
+                quiet::<()>(None)
+            }
+        },
+        Tell::Confirm { call, approved, option } => {
+            quiet(session.confirm.as_ref().map(|confirm| confirm.call((call, approved, option))))
+        }
+        Tell::Answer { request, accepted, answers } => {
+            quiet(session.answer.as_ref().map(|answer| answer.call((request, accepted, answers))))
+        }
+        Tell::SetAnswer { request, question, answer } => {
+            quiet(session.set_answer.as_ref().map(|set| set.call((request, question, answer))))
+        }
+        Tell::SetTools(tools) => quiet(session.set_tools.as_ref().map(|set| set.call((tools,)))),
+        Tell::ToolResult { call, client, result } => {
+            quiet(session.complete_tool_call.as_ref().map(|complete| complete.call((call, client, result))))
+        }
+        Tell::ClientGone { client } => quiet(session.client_gone.as_ref().map(|gone| gone.call((client,)))),
+        Tell::SetConfig { values, answered } => {
+            let calls: Vec<_> = session
+                .set_config
+                .iter()
+                .flat_map(|set| values.iter().map(|(key, value)| set.call((key.clone(), value.clone()))))
+                .collect();
+            Box::pin(async move {
+                for call in calls {
+                    let refused = match call.await {
+                        Ok(Value::String(sentence)) => sentence,
+                        Ok(Value::Bool(false)) => "the backend refuses this setting".to_owned(),
+                        Ok(_) => continue,
+                        Err(thrown) => thrown.message,
+                    };
+                    let _ = answered.send(Some(refused));
+                    return (None, Ok(()));
+                }
+                let _ = answered.send(None);
+                (None, Ok(()))
+            })
+        }
+        Tell::SetTitle { title } => quiet(session.set_title.as_ref().map(|set| set.call((title,)))),
+        Tell::Customization { id, on } => {
+            quiet(session.set_customization_enabled.as_ref().map(|set| set.call((id, on))))
+        }
+        Tell::McpServer { id, start } => {
+            let member = if start { &session.start_mcp_server } else { &session.stop_mcp_server };
+            quiet(member.as_ref().map(|call| call.call((id,))))
+        }
+        Tell::StopWorker { call, lead_turn } => match (&session.stop_worker, lead_turn) {
+            (Some(stop), _) => quiet(Some(stop.call((call,)))),
+            (None, Some(turn)) => about(None, session.cancel.call((turn,))),
+            (None, None) => quiet::<()>(None),
+        },
+        // Handled by the caller, which ends with it.
+        Tell::Close { done, .. } => {
+            let _ = done.send(());
+            quiet::<()>(None)
+        }
+    }
+}

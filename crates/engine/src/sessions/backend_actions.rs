@@ -1,0 +1,282 @@
+//! What backends say happened.
+
+use ostler_contract::Thrown;
+use ostler_contract::events::Event;
+use ostler_contract::points::{Emit, WorkerRequest};
+use ostler_protocol::actions::{Scope, action, type_of};
+use ostler_protocol::wire::actions::{ChatTurnStartedAction, SessionChatAddedAction, StateAction};
+use ostler_protocol::wire::state::{
+    ChatInteractivity, ChatOrigin, Message, MessageKind, MessageOrigin, SessionInputRequest,
+    ToolResultContent, ToolResultSubagentContent,
+};
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::chat::{Chat, Streamed, is_streamed};
+use super::mailbox::WorkerOpened;
+use super::turns::{request_of, worker_uri};
+
+impl Actor {
+    /// Takes one emitted action.
+    pub(super) async fn handle_emit(&mut self, at: usize, channel: Emit, action: StateAction) {
+        match channel {
+            Emit::Chat => self.emit_chat(at, action).await,
+            Emit::Session => self.emit_session(at, action).await,
+            Emit::Terminal => self.misplaced(&action, "a terminal"),
+        }
+    }
+
+    async fn emit_chat(&mut self, at: usize, action: StateAction) {
+        if is_streamed(&action) {
+            return self.emit_streamed(at, action);
+        }
+        self.flush_gathered(at);
+        match action {
+            StateAction::ChatTurnStarted(started) => {
+                // The host has begun the turns people and automations asked for; a backend that says so again
+                // changes nothing. One that begins a turn of its own accord does.
+                if self.chats[at].running().is_none()
+                    && !self.chats[at].state.turns.iter().any(|turn| turn.id == started.turn_id)
+                {
+                    self.own_turn(at, started).await;
+                }
+            }
+            StateAction::ChatTurnComplete(_)
+            | StateAction::ChatTurnCancelled(_)
+            | StateAction::ChatError(_) => {
+                self.end_turn(at, action, None).await;
+            }
+            StateAction::ChatToolCallReady(ready) => {
+                let call = ready.tool_call_id.clone();
+                if self.apply_chat(at, StateAction::ChatToolCallReady(ready), None) {
+                    self.chats[at].unkept = true;
+                    self.watch_client_tool(at, &call);
+                }
+            }
+            StateAction::ChatToolCallComplete(complete) => {
+                let call = complete.tool_call_id.clone();
+                self.apply_chat(at, StateAction::ChatToolCallComplete(complete), None);
+                self.chats[at].unkept = true;
+                self.withdraw_call(at, &call);
+            }
+            other => match scope_of(&other) {
+                Some(Scope::Chat) => {
+                    self.apply_chat(at, other, None);
+                    self.chats[at].unkept = true;
+                }
+                _ => self.misplaced(&other, "a chat"),
+            },
+        }
+    }
+
+    fn emit_streamed(&mut self, at: usize, action: StateAction) {
+        self.chats[at].unkept = true;
+        let window = self.chats[at].audience.latency(self.host.options.delta_window_ms);
+        if let Streamed::Now(action) = self.chats[at].stream(action, window) {
+            self.flush_gathered(at);
+            match window {
+                0 => {
+                    self.apply_chat(at, action, None);
+                }
+                _ => {
+                    let _ = self.chats[at].stream(action, window);
+                }
+            }
+        }
+    }
+
+    async fn emit_session(&mut self, at: usize, action: StateAction) {
+        match action {
+            StateAction::SessionInputNeededSet(set) => {
+                self.flush_gathered(at);
+                let (id, chat) = request_of(&set.request)
+                    .map(|(id, chat)| (id.to_owned(), chat.to_owned()))
+                    .unwrap_or_default();
+                let kind = kind_of(&set.request).to_owned();
+                if self.apply_session(StateAction::SessionInputNeededSet(set), None) {
+                    let session = self.entry.uri.clone();
+                    self.host.events.raise(Event::InputNeededSet { session, chat, id, kind });
+                }
+            }
+            StateAction::SessionInputNeededRemoved(removed) => self.withdraw(&removed.id),
+            StateAction::SessionTitleChanged(changed) => {
+                if let Some(title) = super::turns::tidy_title(&changed.title) {
+                    self.set_title(at, title, None).await;
+                }
+            }
+            // The host answers for these itself.
+            StateAction::SessionReady(_)
+            | StateAction::SessionChatAdded(_)
+            | StateAction::SessionChatRemoved(_)
+            | StateAction::SessionChatUpdated(_)
+            | StateAction::SessionIsReadChanged(_)
+            | StateAction::SessionIsArchivedChanged(_) => self.misplaced(&action, "the host"),
+            other => match scope_of(&other) {
+                Some(Scope::Session) => {
+                    self.apply_session(other, None);
+                }
+                _ => self.misplaced(&other, "a session"),
+            },
+        }
+    }
+
+    fn misplaced(&self, action: &StateAction, place: &str) {
+        let text = serde_json::to_string(action).unwrap_or_default();
+        let name = type_of(&text).unwrap_or("an action without a type").to_owned();
+        let provider = &self.entry.provider;
+        self.host.log.line(format_args!(
+            "{}: backend {provider} emitted {name}, which is not for {place} to say; dropped",
+            self.entry.uri
+        ));
+    }
+
+    /// A turn the backend begins by itself: there is nothing to tell it.
+    async fn own_turn(&mut self, at: usize, started: ChatTurnStartedAction) {
+        let action = StateAction::ChatTurnStarted(started.clone());
+        self.chats[at].reduce(&action);
+        self.keep_running_turn(at).await;
+        self.republish(at, &action, None);
+        let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
+        self.host.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
+    }
+
+    /// Takes back the approvals and client runs that were asked for a call.
+    pub(super) fn withdraw_call(&mut self, at: usize, call: &str) {
+        let chat = self.chats[at].uri.clone();
+        let asked: Vec<String> = self
+            .state
+            .input_needed
+            .iter()
+            .flatten()
+            .filter(|request| super::tools::call_of(request) == Some(call))
+            .filter_map(|request| {
+                request_of(request).filter(|(_, of)| *of == chat).map(|(id, _)| id.to_owned())
+            })
+            .collect();
+        for id in asked {
+            self.withdraw(&id);
+        }
+    }
+
+    /// Opens the read-only chat of a worker and links it to its call.
+    pub(super) fn open_worker(&mut self, opened: WorkerOpened) {
+        let WorkerOpened { parent, call, request, answer } = opened;
+        let uri = worker_uri(&self.entry.uri, &call);
+        let outcome = self.worker(parent, &call, &uri, &request);
+        if let Ok((number, _, turn)) = &outcome
+            && let Some(at) = self.chat_numbered(*number)
+            && let Some(prompt) = &request.prompt
+        {
+            let started = worker_turn(turn, prompt, &self.host.clock.iso());
+            self.apply_chat(at, StateAction::ChatTurnStarted(started), None);
+        }
+        let _ = answer.send(outcome);
+    }
+
+    fn worker(
+        &mut self,
+        parent: u64,
+        call: &str,
+        uri: &str,
+        request: &WorkerRequest,
+    ) -> Result<(u64, String, String), Thrown> {
+        let Some(lead) = self.chat_numbered(parent) else {
+            return Err(Thrown::new("the chat of this call is closed"));
+        };
+        if let Some(open) = self.chats.iter().find(|chat| chat.uri == uri) {
+            let turn = open.running().unwrap_or(call).to_owned();
+            return Ok((open.number, uri.to_owned(), turn));
+        }
+        if !self.host.sessions.claim_chat(uri, &self.entry.id) {
+            return Err(Thrown::new(format_args!("{uri} already exists")));
+        }
+        let parent_uri = match &request.parent_tool_call_id {
+            Some(parent_call) => worker_uri(&self.entry.uri, parent_call),
+            None => self.chats[lead].uri.clone(),
+        };
+        let number = self.next_chat;
+        self.next_chat += 1;
+        let audience = self.host.fanout.audience(uri);
+        let mut chat = Chat::new(number, uri.to_owned(), &request.title, self.host.clock.iso(), audience);
+        chat.worker = true;
+        chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
+        chat.state.origin = Some(ChatOrigin::Tool { chat: parent_uri, tool_call_id: call.to_owned() });
+        chat.published = chat.summary();
+        let summary = chat.summary();
+        self.chats.push(chat);
+        self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
+        let link = ToolResultContent::Subagent(ToolResultSubagentContent {
+            resource: uri.to_owned(),
+            title: request.title.clone(),
+            agent_name: request.agent_name.clone(),
+            description: request.description.clone(),
+        });
+        self.link_call(lead, call, link);
+        Ok((number, uri.to_owned(), self.host.new_id()))
+    }
+
+    /// Puts a link into the content of a running call.
+    fn link_call(&mut self, at: usize, call: &str, link: ToolResultContent) {
+        let Some(ostler_protocol::wire::state::ToolCallState::Running(running)) = self.tool_call(at, call)
+        else {
+            return;
+        };
+        let mut content = running.content.clone().unwrap_or_default();
+        content.push(link);
+        let Some(turn) = self.chats[at].running().map(str::to_owned) else { return };
+        let changed = ostler_protocol::wire::actions::ChatToolCallContentChangedAction {
+            turn_id: turn,
+            tool_call_id: call.to_owned(),
+            meta: None,
+            content,
+        };
+        self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), None);
+    }
+
+    /// Stops a worker: its backend's own way, or the turn that spawned it.
+    pub(super) fn stop_worker(&mut self, at: usize) {
+        let Some(ChatOrigin::Tool { chat: lead, tool_call_id }) = self.chats[at].state.origin.clone() else {
+            return;
+        };
+        let Some(lead) = self.chats.iter().find(|chat| chat.uri == lead || !chat.worker) else { return };
+        if let Some(backend) = &lead.backend {
+            backend
+                .tell(Tell::StopWorker { call: tool_call_id, lead_turn: lead.running().map(str::to_owned) });
+        }
+    }
+}
+
+fn worker_turn(turn: &str, prompt: &str, now: &str) -> ChatTurnStartedAction {
+    ChatTurnStartedAction {
+        turn_id: turn.to_owned(),
+        started_at: now.to_owned(),
+        message: Message {
+            text: prompt.to_owned(),
+            origin: MessageOrigin { kind: MessageKind::Agent },
+            attachments: None,
+            model: None,
+            agent: None,
+            meta: None,
+        },
+        queued_message_id: None,
+        meta: None,
+    }
+}
+
+/// Which kind of channel an action belongs on.
+fn scope_of(of: &StateAction) -> Option<Scope> {
+    let text = serde_json::to_string(of).ok()?;
+    action(type_of(&text)?).map(|row| row.scope)
+}
+
+fn kind_of(request: &SessionInputRequest) -> &str {
+    match request {
+        SessionInputRequest::ChatInput(_) => "chatInput",
+        SessionInputRequest::ToolConfirmation(_) => "toolConfirmation",
+        SessionInputRequest::ToolClientExecution(_) => "toolClientExecution",
+        SessionInputRequest::ToolAuthentication(_) => "toolAuthentication",
+        SessionInputRequest::Unknown(value) => {
+            value.get("kind").and_then(ostler_protocol::Value::as_str).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! One chat of a session: its state, the text gathered for its watchers, and its running half.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
+use ostler_contract::points::KeptChat;
+use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, StateAction};
+use ostler_protocol::wire::state::{ChatInteractivity, ChatState, ChatSummary, SessionStatus, Turn};
+use tokio::time::Instant;
+
+use super::backend::Backend;
+use crate::fanout::Audience;
+
+/// One chat.
+#[derive(Debug)]
+pub(super) struct Chat {
+    /// Stays the same while chats come and go.
+    pub number: u64,
+    /// Its URI as the host spells it.
+    pub uri: String,
+    channel: Arc<str>,
+    /// What every watcher reduces to.
+    pub state: ChatState,
+    /// What of it was published last in a summary.
+    pub published: ChatSummary,
+    /// Its running half; absent while it sleeps.
+    pub backend: Option<Backend>,
+    /// The backend's own id to wake it with.
+    pub backend_id: Option<String>,
+    /// Whether its title was given, not derived.
+    pub titled: bool,
+    /// Who sent the running turn.
+    pub sender: Option<String>,
+    /// The backend's name for the running turn.
+    pub transcript_id: Option<String>,
+    /// When the running turn was last kept as far as it had come.
+    pub kept_at: Instant,
+    /// Whether more came since.
+    pub unkept: bool,
+    /// Who watches.
+    pub audience: Arc<Audience>,
+    /// Streamed text not yet published.
+    pub gathered: Option<Gathered>,
+    /// Whether turns and the chat itself are kept: a worker's are not.
+    pub worker: bool,
+    /// Whether its backend is to take up from what is left of the turns.
+    pub rewind: bool,
+}
+
+/// Streamed text of one part, on its way to being one action.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    action: StateAction,
+    /// When it has to go out.
+    pub due: Instant,
+}
+
+impl Gathered {
+    fn add(&mut self, next: &StateAction) -> bool {
+        match (&mut self.action, next) {
+            (StateAction::ChatDelta(held), StateAction::ChatDelta(next))
+                if held.turn_id == next.turn_id
+                    && held.part_id == next.part_id
+                    && same(&held.meta, &next.meta) =>
+            {
+                held.content.push_str(&next.content);
+                true
+            }
+            (StateAction::ChatReasoning(held), StateAction::ChatReasoning(next))
+                if held.turn_id == next.turn_id
+                    && held.part_id == next.part_id
+                    && same(&held.meta, &next.meta) =>
+            {
+                held.content.push_str(&next.content);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn same<T: PartialEq>(held: &Option<T>, next: &Option<T>) -> bool {
+    held == next
+}
+
+/// What to do with a streamed action.
+pub(super) enum Streamed {
+    /// It waits with what came before it.
+    Waits,
+    /// It goes out now.
+    Now(StateAction),
+}
+
+impl Chat {
+    pub fn new(number: u64, uri: String, title: &str, now: String, audience: Arc<Audience>) -> Self {
+        let state = ChatState {
+            resource: uri.clone(),
+            title: title.to_owned(),
+            status: SessionStatus::Idle.bits(),
+            activity: None,
+            modified_at: now,
+            changes: None,
+            origin: None,
+            movable: None,
+            interactivity: None,
+            working_directories: None,
+            changesets: None,
+            background_work: None,
+            canvases: None,
+            turns: Vec::new(),
+            turns_next_cursor: None,
+            active_turn: None,
+            steering_message: None,
+            queued_messages: None,
+            draft: None,
+            meta: None,
+        };
+        Self {
+            number,
+            channel: uri.as_str().into(),
+            uri,
+            published: summary_of(&state),
+            state,
+            backend: None,
+            backend_id: None,
+            titled: !title.is_empty(),
+            sender: None,
+            transcript_id: None,
+            kept_at: Instant::now(),
+            unkept: false,
+            audience,
+            gathered: None,
+            worker: false,
+            rewind: false,
+        }
+    }
+
+    /// Puts back what the store held.
+    pub fn restore(&mut self, kept: &KeptChat, turns: Vec<Turn>) {
+        if let Some(title) = &kept.title {
+            self.state.title.clone_from(title);
+            self.titled = true;
+        }
+        self.backend_id.clone_from(&kept.backend_id);
+        self.state.origin = kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok());
+        let queued: Vec<_> =
+            kept.queued.iter().filter_map(|message| serde_json::from_value(message.clone()).ok()).collect();
+        self.state.queued_messages = (!queued.is_empty()).then_some(queued);
+        self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
+        if let Some(last) = turns.last() {
+            if let Some(started) = &last.started_at {
+                self.state.modified_at.clone_from(started);
+            }
+            if last.state == ostler_protocol::wire::state::TurnState::Error {
+                self.state.status = SessionStatus::Error.bits();
+            }
+        }
+        self.state.turns = turns;
+        self.published = self.summary();
+    }
+
+    /// Applies an action as every watcher will.
+    pub fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
+        apply_action_to_chat(&mut self.state, action)
+    }
+
+    /// The channel its actions go out on.
+    pub fn channel(&self) -> Arc<str> {
+        self.channel.clone()
+    }
+
+    /// The id of the running turn.
+    pub fn running(&self) -> Option<&str> {
+        self.state.active_turn.as_ref().map(|turn| turn.id.as_str())
+    }
+
+    /// Whether a person may talk here.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state.interactivity, None | Some(ChatInteractivity::Full))
+    }
+
+    /// Gathers streamed text. `window` is how long it may wait, in ms; 0 gathers nothing.
+    pub fn stream(&mut self, action: StateAction, window: u64) -> Streamed {
+        if window == 0 && self.gathered.is_none() {
+            return Streamed::Now(action);
+        }
+        if let Some(gathered) = &mut self.gathered
+            && gathered.add(&action)
+        {
+            return Streamed::Waits;
+        }
+        if self.gathered.is_some() {
+            // Another part: the caller flushes and asks again.
+            return Streamed::Now(action);
+        }
+        self.gathered = Some(Gathered { action, due: Instant::now() + Duration::from_millis(window) });
+        Streamed::Waits
+    }
+
+    /// Takes what was gathered.
+    pub fn take_gathered(&mut self) -> Option<StateAction> {
+        self.gathered.take().map(|gathered| gathered.action)
+    }
+
+    /// What a listing shows of the chat.
+    pub fn summary(&self) -> ChatSummary {
+        summary_of(&self.state)
+    }
+
+    /// The chat as it is kept.
+    pub fn kept(&self, default: bool) -> KeptChat {
+        KeptChat {
+            uri: self.uri.clone(),
+            backend_id: self.backend_id.clone(),
+            title: self.titled.then(|| self.state.title.clone()),
+            origin: self.state.origin.as_ref().and_then(|origin| serde_json::to_value(origin).ok()),
+            default,
+            closed: false,
+            queued: self
+                .state
+                .queued_messages
+                .iter()
+                .flatten()
+                .filter_map(|message| serde_json::to_value(message).ok())
+                .collect(),
+            draft: self.state.draft.as_ref().and_then(|draft| serde_json::to_value(draft).ok()),
+        }
+    }
+}
+
+fn summary_of(state: &ChatState) -> ChatSummary {
+    ChatSummary {
+        resource: state.resource.clone(),
+        title: state.title.clone(),
+        status: state.status,
+        activity: state.activity.clone(),
+        modified_at: state.modified_at.clone(),
+        changes: state.changes.clone(),
+        origin: state.origin.clone(),
+        movable: state.movable,
+        interactivity: state.interactivity,
+        working_directories: state.working_directories.clone(),
+    }
+}
+
+/// Whether an action is streamed text that may be gathered.
+pub(super) fn is_streamed(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::ChatDelta(ChatDeltaAction { .. })
+            | StateAction::ChatReasoning(ChatReasoningAction { .. })
+    )
+}

@@ -1,0 +1,535 @@
+//! How a session comes to be: claimed in order, made, kept, announced, each step able to leave nothing behind.
+//! And how one that rests is woken.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::events::Event;
+use ostler_contract::points::{
+    Agent, Emit, KeptChat, KeptSession, SessionFlags, Start, StoredSession, ToolsServerOptions, Worker,
+    WorkerRequest,
+};
+use ostler_contract::registry::Owned;
+use ostler_contract::{Call, Cross, Frozen, Func, JsonObject, Thrown, Value};
+use ostler_protocol::message::encode;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{
+    ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, Turn,
+};
+use ostler_protocol::{RpcError, json, names, uri};
+use tokio::sync::{mpsc, oneshot};
+
+use super::actor::Actor;
+use super::backend::Backend;
+use super::chat::Chat;
+use super::mailbox::{Mailbox, Snapshots, ToSession, WorkerOpened};
+use super::summary::{marks, summary_of};
+use super::{Entry, Resting, Row};
+use crate::host::Host;
+
+/// How long a backend may take to start.
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// A session asked for.
+#[derive(Debug, Default)]
+pub struct NewSession {
+    /// What the client chose.
+    pub id: String,
+    /// The first backend where absent.
+    pub provider: Option<String>,
+    /// Whose it is.
+    pub owner: Option<String>,
+    /// `file://` URIs; the host's first directory where empty.
+    pub working_directories: Vec<String>,
+    /// Settings chosen.
+    pub config: JsonObject,
+    /// Its title, if it has one before anybody spoke.
+    pub title: Option<String>,
+    /// What made it, where that was no person.
+    pub origin: Option<Value>,
+    /// The creator's presence.
+    pub active_client: Option<SessionActiveClient>,
+    /// The client that made it.
+    pub client: Option<String>,
+    /// A token per protected resource, of the asking connection.
+    pub credentials: Option<BTreeMap<String, String>>,
+}
+
+/// A session whose name is taken and whose mailbox is open, before its backend is there.
+#[derive(Debug)]
+pub struct Claimed {
+    entry: Arc<Entry>,
+    agent: Owned<Agent>,
+    new: NewSession,
+    mailbox: Mailbox,
+    inbox: mpsc::UnboundedReceiver<ToSession>,
+}
+
+impl Host {
+    /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it.
+    pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
+        let agent = match &new.provider {
+            Some(provider) => self.agent(provider).ok_or_else(|| no_provider(provider))?,
+            None => self.first_agent().ok_or_else(|| no_provider("default"))?,
+        };
+        if self.is_closing() {
+            return Err(RpcError::internal("the host is closing"));
+        }
+        let provider = agent.provider.to_string();
+        let now = self.clock.iso();
+        let directories = match new.working_directories.is_empty() {
+            true => self.options.paths.first().map(|path| crate::host::file_uri(path)).into_iter().collect(),
+            false if agent.multiple_directories == Some(true) => new.working_directories.clone(),
+            false => new.working_directories[..1].to_vec(),
+        };
+        let kept = KeptSession {
+            uri: uri::session(&provider, &new.id),
+            provider: provider.clone(),
+            owner: new.owner.clone(),
+            title: new.title.clone().unwrap_or_default(),
+            created_at: now.clone(),
+            modified_at: now,
+            values: new.config.clone(),
+            working_directories: directories,
+            origin: new.origin.clone(),
+            backend_id: None,
+            scope: None,
+        };
+        let (mailbox, inbox) = mpsc::unbounded_channel();
+        let entry =
+            Arc::new(entry_of(&new.id, kept, SessionFlags::default(), Resting::Open(mailbox.clone())));
+        if !self.sessions.claim(&entry) {
+            return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
+        }
+        Ok(Claimed { entry, agent, new, mailbox, inbox })
+    }
+
+    /// Puts the sessions of the store into the catalogue.
+    pub(crate) async fn load_sessions(&self) {
+        let Some(store) = self.session_store() else { return };
+        let rows = match &store.all {
+            Some(all) => all.call(()).await,
+            None => one_by_one(store).await,
+        };
+        match rows {
+            Ok(rows) => {
+                for StoredSession { id, session, flags } in rows {
+                    self.sessions.claim(&Arc::new(entry_of(&id, session, flags, Resting::Asleep)));
+                }
+            }
+            Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
+        }
+    }
+
+    /// Sends a message to a session, waking it where it rests; answers whether there was somebody to take it.
+    pub fn tell(self: &Arc<Self>, entry: &Arc<Entry>, message: ToSession) -> bool {
+        let mut resting = entry.mailbox.lock();
+        match &*resting {
+            Resting::Open(mailbox) => mailbox.send(message).is_ok(),
+            Resting::Gone => false,
+            Resting::Asleep => {
+                let (mailbox, inbox) = mpsc::unbounded_channel();
+                let sent = mailbox.send(message).is_ok();
+                *resting = Resting::Open(mailbox.clone());
+                tokio::spawn(wake(self.clone(), entry.clone(), mailbox, inbox));
+                sent
+            }
+        }
+    }
+}
+
+fn no_provider(provider: &str) -> RpcError {
+    RpcError::provider_not_found(format!("No provider called {provider}"))
+}
+
+async fn one_by_one(store: &ostler_contract::points::SessionStore) -> Result<Vec<StoredSession>, Thrown> {
+    let mut rows = Vec::new();
+    for id in store.sessions.call(()).await? {
+        let Some(session) = store.config.call((id.clone(),)).await? else { continue };
+        let flags = store.flags.call((id.clone(),)).await?.unwrap_or_default();
+        rows.push(StoredSession { id, session, flags });
+    }
+    Ok(rows)
+}
+
+fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) -> Entry {
+    let mut summary = summary_of(&kept, kept.owner.as_deref());
+    summary.status |= marks(flags);
+    Entry {
+        id: id.to_owned(),
+        uri: kept.uri.clone(),
+        provider: kept.provider.clone(),
+        owner: kept.owner.clone(),
+        row: parking_lot::Mutex::new(Row { summary, kept, flags }),
+        mailbox: parking_lot::Mutex::new(resting),
+    }
+}
+
+impl Claimed {
+    /// The session's URI, as the host lists it.
+    pub fn uri(&self) -> &str {
+        &self.entry.uri
+    }
+
+    /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
+    pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
+        let Self { entry, agent, new, mailbox, mut inbox } = self;
+        match make(host, &entry, &agent, &new, &mailbox).await {
+            Ok(actor) => {
+                announce(host, &entry, new.client.clone());
+                let mut actor = actor;
+                actor.announced = true;
+                tokio::spawn(actor.run(inbox));
+                Ok(entry)
+            }
+            Err(error) => {
+                *entry.mailbox.lock() = Resting::Gone;
+                host.sessions.remove(&entry);
+                host.fanout.remove(&entry.uri);
+                inbox.close();
+                while let Ok(message) = inbox.try_recv() {
+                    refuse(message, &error);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Answers what waited for a session that never came.
+fn refuse(message: ToSession, error: &RpcError) {
+    let gone = RpcError::session_not_found(format!("the session could not be started: {}", error.message));
+    match message {
+        ToSession::Subscribe(subscription) => match subscription.answer {
+            Snapshots::Subscribe(responder) => responder.fail(gone),
+            Snapshots::Collect(collect) => {
+                let _ = collect.send(None);
+            }
+        },
+        ToSession::FetchTurns { responder, .. } => responder.fail(gone),
+        ToSession::Turn { taken, .. } => {
+            let _ = taken.send(Err(gone.message));
+        }
+        ToSession::Dispose { done } | ToSession::Close { done } => {
+            let _ = done.send(());
+        }
+        _ => {}
+    }
+}
+
+async fn make(
+    host: &Arc<Host>,
+    entry: &Arc<Entry>,
+    agent: &Owned<Agent>,
+    new: &NewSession,
+    mailbox: &Mailbox,
+) -> Result<Actor, RpcError> {
+    let failed = |why: Thrown| match why.rpc {
+        Some(_) => why.into_rpc(),
+        None => RpcError::internal(format!("{} could not start a session: {}", entry.provider, why.message)),
+    };
+    let config = settings(agent, &new.config).await.map_err(failed)?;
+    let mut state = state_of(host, entry, Some(config));
+    state.title = new.title.clone().unwrap_or_default();
+    state.active_clients.extend(new.active_client.clone());
+    let chat = Chat::new(
+        0,
+        entry.default_chat(),
+        new.title.as_deref().unwrap_or_default(),
+        host.clock.iso(),
+        host.fanout.audience(&entry.default_chat()),
+    );
+    state.chats = vec![chat.summary()];
+    state.default_chat = Some(chat.uri.clone());
+    let mut actor =
+        Actor::new(host.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
+    let start = actor.start_of(0, new.credentials.clone());
+    let created = tokio::time::timeout(START_LIMIT, agent.create.call((Frozen(start),)));
+    let session = match created.await {
+        Ok(outcome) => outcome.map_err(failed)?,
+        Err(_) => {
+            let why = format!("it did not answer within {} seconds", START_LIMIT.as_secs());
+            return Err(failed(Thrown::new(why)));
+        }
+    };
+    Cross::check(&session).map_err(|wrong| failed(Thrown::new(format_args!("its session needs {wrong}"))))?;
+    actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
+    keep_new(host, &actor).await.map_err(|why| {
+        RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
+    })?;
+    Ok(actor)
+}
+
+/// Keeps a new session; both writes share one commit.
+async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
+    let Some(store) = host.session_store() else { return Ok(()) };
+    let id = actor.entry.id.clone();
+    let kept = actor.entry.row.lock().kept.clone();
+    let chats = actor.chats.iter().map(|chat| chat.kept(true)).collect();
+    let (session, chats) =
+        futures::join!(store.set_config.call((id.clone(), kept)), store.set_chats.call((id, chats)));
+    session.and(chats)
+}
+
+fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
+    let summary = entry.row.lock().summary.clone();
+    if let Ok(frame) =
+        encode::notification("root/sessionAdded", &json!({ "channel": uri::ROOT, "summary": summary }))
+    {
+        host.fanout.notify(uri::ROOT, frame);
+    }
+    host.root.set_active_sessions(&host.fanout, host.sessions.count());
+    let (session, provider) = (entry.uri.clone(), entry.provider.clone());
+    host.events.raise(Event::SessionStart { session, provider, client });
+}
+
+/// The schema of a session and the values it starts with: the backend's defaults under the ones chosen.
+pub(crate) async fn settings(agent: &Agent, chosen: &JsonObject) -> Result<SessionConfigState, Thrown> {
+    let (schema, defaults) = futures::join!(agent.schema.call(()), agent.defaults.call(()));
+    let schema = Agent::read_schema(schema?)
+        .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
+    let mut values = defaults?;
+    values.extend(chosen.iter().map(|(key, value)| (key.clone(), value.clone())));
+    Ok(SessionConfigState { schema, values })
+}
+
+fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
+    let row = entry.row.lock();
+    let mut meta = JsonObject::new();
+    if let Some(owner) = &entry.owner {
+        meta.insert(names::meta_key("owner"), owner.as_str().into());
+    }
+    SessionState {
+        provider: entry.provider.clone(),
+        title: row.kept.title.clone(),
+        status: SessionStatus::Idle.bits() | marks(row.flags),
+        activity: None,
+        origin: row.summary.origin.clone(),
+        project: None,
+        working_directories: row.summary.working_directories.clone(),
+        annotations: None,
+        lifecycle: SessionLifecycle::Ready,
+        creation_error: None,
+        server_tools: Some(host.offered_tools().iter().map(|tool| (&tool.definition).into()).collect()),
+        active_clients: Vec::new(),
+        chats: Vec::new(),
+        default_chat: None,
+        config,
+        customizations: None,
+        changesets: None,
+        input_needed: None,
+        meta: (!meta.is_empty()).then_some(meta),
+    }
+}
+
+/// Brings a resting session back into memory. Its backends stay asleep until somebody talks to them.
+async fn wake(
+    host: Arc<Host>,
+    entry: Arc<Entry>,
+    mailbox: Mailbox,
+    inbox: mpsc::UnboundedReceiver<ToSession>,
+) {
+    let agent = host.agent(&entry.provider);
+    let chosen = entry.row.lock().kept.values.clone();
+    let (config, missing) = match &agent {
+        Some(agent) => match settings(agent, &chosen).await {
+            Ok(config) => (Some(config), None),
+            Err(why) => (None, Some(why.message)),
+        },
+        None => (None, Some(format!("{} is not loaded on this host", entry.provider))),
+    };
+    let mut state = state_of(&host, &entry, config);
+    if let Some(message) = missing {
+        state.lifecycle = SessionLifecycle::Failed;
+        state.creation_error =
+            Some(ErrorInfo { error_type: "backend".to_owned(), message, stack: None, meta: None });
+    }
+    let mut chats = Vec::new();
+    for kept in stored_chats(&host, &entry).await {
+        let number = chats.len() as u64;
+        let audience = host.fanout.audience(&kept.uri);
+        let modified = entry.row.lock().kept.modified_at.clone();
+        let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
+        let turns = stored_turns(&host, &entry, &kept.uri).await;
+        chat.restore(&kept, turns);
+        if kept.default || chats.is_empty() {
+            state.default_chat = Some(chat.uri.clone());
+            if chat.backend_id.is_none() {
+                chat.backend_id = entry.row.lock().kept.backend_id.clone();
+            }
+            if !chat.titled {
+                chat.state.title.clone_from(&state.title);
+                chat.published = chat.summary();
+            }
+        }
+        chats.push(chat);
+    }
+    state.chats = chats.iter().map(Chat::summary).collect();
+    let mut actor = Actor::new(host, entry, agent, state, chats, mailbox);
+    actor.announced = true;
+    actor.run(inbox).await;
+}
+
+async fn stored_chats(host: &Host, entry: &Entry) -> Vec<KeptChat> {
+    let default = || vec![KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() }];
+    let Some(store) = host.session_store() else { return default() };
+    match store.chats.call((entry.id.clone(),)).await {
+        Ok(chats) if chats.is_empty() => default(),
+        Ok(chats) => chats.into_iter().filter(|chat| !chat.closed).collect(),
+        Err(why) => {
+            host.log.line(format_args!("{}: its chats could not be read: {why}", entry.uri));
+            default()
+        }
+    }
+}
+
+async fn stored_turns(host: &Host, entry: &Entry, chat: &str) -> Vec<Turn> {
+    let Some(turns) = host.session_store().and_then(|store| store.turns.as_ref()) else { return Vec::new() };
+    match turns.call((entry.id.clone(), chat.to_owned())).await {
+        Ok(turns) => turns,
+        Err(why) => {
+            host.log.line(format_args!("{chat}: its turns could not be read: {why}"));
+            Vec::new()
+        }
+    }
+}
+
+impl Actor {
+    /// Starts the backend of a chat that sleeps.
+    pub(super) fn wake_backend(&mut self, at: usize) {
+        let Some(agent) = self.agent.clone() else { return };
+        let mut start = self.start_of(at, None);
+        start.resume.clone_from(&self.chats[at].backend_id);
+        let turns = self.chats[at].state.turns.clone();
+        if self.chats[at].rewind {
+            start.rewind_at = turns.last().map(|turn| turn.id.clone());
+            self.chats[at].rewind = false;
+        }
+        start.seed = (!turns.is_empty()).then_some(turns);
+        let number = self.chats[at].number;
+        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
+    }
+
+    /// What a chat's backend is handed.
+    pub(super) fn start_of(&self, at: usize, credentials: Option<BTreeMap<String, String>>) -> Start {
+        let chat = &self.chats[at];
+        let default = self.state.default_chat.as_deref() == Some(&chat.uri);
+        let paths: Vec<String> = self
+            .state
+            .working_directories
+            .iter()
+            .flatten()
+            .map(|directory| crate::host::file_path(directory))
+            .collect();
+        let (number, emitted, recorded) = (chat.number, self.mailbox.clone(), self.mailbox.clone());
+        let tools = self.bound_tools(&chat.uri);
+        let instructions: Vec<String> =
+            self.host.offered_tools().iter().filter_map(|tool| tool.instruction.clone()).collect();
+        let tools_server = self.host.tools_server().map(|open| {
+            let session = self.entry.uri.clone();
+            Call::new(move |(options,): (Option<ToolsServerOptions>,)| open.open(session.clone(), options))
+        });
+        Start {
+            uri: self.entry.uri.clone(),
+            chat_uri: chat.uri.clone(),
+            chat_id: (!default).then(|| chat.backend_id.clone().unwrap_or_else(|| chat.uri.clone())),
+            settings: self.state.config.as_ref().map(|config| config.values.clone()).unwrap_or_default(),
+            working_directory: paths.first().cloned(),
+            additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
+            tools: (!tools.is_empty()).then_some(tools),
+            mcp_servers: self.host.mcp_servers(),
+            instructions: (!instructions.is_empty()).then_some(instructions),
+            client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
+            emit: Func::new(move |(channel, action): (Emit, StateAction)| {
+                known(&action)?;
+                let emitted =
+                    emitted.send(ToSession::Emit { chat: number, channel, action: Box::new(action) });
+                emitted.map_err(|_| Thrown::new("the session has ended"))
+            }),
+            subagent: Some(self.subagent(number)),
+            tools_server,
+            resume: None,
+            fork_at: None,
+            rewind_at: None,
+            context: None,
+            seed: None,
+            on_turn_recorded: Func::new(move |(turn, transcript): (String, String)| {
+                let _ = recorded.send(ToSession::TurnRecorded { chat: number, turn, transcript });
+                Ok(())
+            }),
+            credentials,
+        }
+    }
+
+    fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
+        let (mailbox, clock) = (self.mailbox.clone(), self.host.clock.clone());
+        Call::new(move |(call, request): (String, WorkerRequest)| {
+            let (mailbox, clock) = (mailbox.clone(), clock.clone());
+            async move {
+                let (answer, wait) = oneshot::channel();
+                let ended = || Thrown::new("the session has ended");
+                let opened = WorkerOpened { parent, call, request, answer };
+                mailbox.send(ToSession::Worker(Box::new(opened))).map_err(|_| ended())?;
+                let (chat, uri, turn_id) = wait.await.map_err(|_| ended())??;
+                Ok(worker(mailbox, clock, chat, uri, turn_id))
+            }
+        })
+    }
+}
+
+/// The handle a backend acts in a worker chat with.
+fn worker(mailbox: Mailbox, clock: crate::clock::Clock, chat: u64, uri: String, turn_id: String) -> Worker {
+    let (emitted, ended, turn) = (mailbox.clone(), mailbox, turn_id.clone());
+    let begun = clock.now();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    Worker {
+        uri,
+        turn_id,
+        emit: Func::new(move |(action,): (StateAction,)| {
+            known(&action)?;
+            let _ = emitted.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
+            Ok(())
+        }),
+        end: Func::new(move |(status, why)| {
+            if done.swap(true, std::sync::atomic::Ordering::AcqRel) {
+                return Ok(());
+            }
+            let duration = (clock.now().as_millisecond() - begun.as_millisecond()).max(0);
+            let action = ending(&turn, status, why, duration);
+            let action = serde_json::from_value(action).map_err(Thrown::new)?;
+            let _ = ended.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
+            Ok(())
+        }),
+    }
+}
+
+fn ending(
+    turn: &str,
+    status: ostler_contract::events::TurnStatus,
+    why: Option<String>,
+    duration: i64,
+) -> Value {
+    use ostler_contract::events::TurnStatus;
+    match status {
+        TurnStatus::Complete => json!({ "type": "chat/turnComplete", "turnId": turn, "duration": duration }),
+        TurnStatus::Cancelled => {
+            json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": duration })
+        }
+        TurnStatus::Error => json!({ "type": "chat/error", "turnId": turn, "duration": duration,
+            "part": { "kind": "error", "error": { "errorType": "worker", "message": why.unwrap_or_else(|| "the worker failed".to_owned()) } } }),
+    }
+}
+
+/// Refuses an action the protocol does not have, where the backend can still see it thrown.
+fn known(action: &StateAction) -> Result<(), Thrown> {
+    let StateAction::Unknown(value) = action else { return Ok(()) };
+    let sentence = match value.get("type").and_then(Value::as_str) {
+        None => "an action needs a type".to_owned(),
+        Some(name) if ostler_protocol::actions::action(name).is_some() => {
+            format!("{name} lacks a field the protocol gives it, or has one of another type")
+        }
+        Some(name) => format!("{name} is not an action of the protocol"),
+    };
+    Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })
+}

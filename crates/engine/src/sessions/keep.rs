@@ -1,0 +1,120 @@
+//! Writing to the session store: a store that fails costs a log line, never the session.
+
+use std::time::Duration;
+
+use ostler_contract::points::{KeptTurn, SessionStore};
+use ostler_contract::{Pending, Thrown};
+use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
+
+use super::actor::Actor;
+use super::chat::Chat;
+use crate::log::Log;
+
+/// How long a store may take before the session goes on without it.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Waits for a write; answers whether it was kept.
+pub(super) async fn kept(log: &Log, what: &str, write: Pending<()>) -> bool {
+    let outcome = match tokio::time::timeout(LIMIT, write).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Thrown::new(format_args!("no answer within {} seconds", LIMIT.as_secs()))),
+    };
+    if let Err(why) = &outcome {
+        log.line(format_args!("{what} could not be kept: {why}"));
+    }
+    outcome.is_ok()
+}
+
+impl Actor {
+    pub(super) fn store(&self) -> Option<&SessionStore> {
+        self.host.session_store()
+    }
+
+    /// Keeps who the session is and how it is set up.
+    pub(super) async fn keep_session(&self) {
+        let Some(store) = self.store() else { return };
+        let row = self.entry.row.lock().clone();
+        kept(&self.host.log, &self.entry.uri, store.set_config.call((self.entry.id.clone(), row.kept))).await;
+    }
+
+    /// Keeps the session's marks.
+    pub(super) async fn keep_flags(&self) {
+        let Some(store) = self.store() else { return };
+        let flags = self.entry.row.lock().flags;
+        kept(&self.host.log, &self.entry.uri, store.set_flags.call((self.entry.id.clone(), flags))).await;
+    }
+
+    /// Keeps which chats there are.
+    pub(super) async fn keep_chats(&self) {
+        let Some(store) = self.store() else { return };
+        let default = self.state.default_chat.as_deref();
+        let chats = self
+            .chats
+            .iter()
+            .filter(|chat| !chat.worker)
+            .map(|chat| chat.kept(Some(&*chat.uri) == default))
+            .collect();
+        kept(&self.host.log, &self.entry.uri, store.set_chats.call((self.entry.id.clone(), chats))).await;
+    }
+
+    /// Keeps the turn at `place` of a chat.
+    async fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) {
+        let Some(set_turn) = self.store().and_then(|store| store.set_turn.as_ref()) else { return };
+        if chat.worker {
+            return;
+        }
+        let turn = KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
+        let write = set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
+        kept(&self.host.log, &chat.uri, write).await;
+    }
+
+    /// Keeps the latest finished turn of a chat.
+    pub(super) async fn keep_last_turn(&self, chat: usize) {
+        let chat = &self.chats[chat];
+        if let Some(turn) = chat.state.turns.last().cloned() {
+            self.keep_turn(chat, chat.state.turns.len() - 1, turn).await;
+        }
+    }
+
+    /// Keeps the running turn as far as it has come. A crash leaves it as a turn that failed.
+    pub(super) async fn keep_running_turn(&mut self, chat: usize) {
+        if let Some(active) = &self.chats[chat].state.active_turn {
+            let turn = as_if_failed(active);
+            let place = self.chats[chat].state.turns.len();
+            self.keep_turn(&self.chats[chat], place, turn).await;
+            self.chats[chat].kept_at = tokio::time::Instant::now();
+            self.chats[chat].unkept = false;
+        }
+    }
+
+    /// Forgets the turns of a chat from `place` on.
+    pub(super) async fn drop_turns(&self, chat: usize, place: usize) {
+        let Some(drop_turns) = self.store().and_then(|store| store.drop_turns.as_ref()) else { return };
+        let uri = self.chats[chat].uri.clone();
+        let write = drop_turns.call((self.entry.id.clone(), uri.clone(), place as u64));
+        kept(&self.host.log, &uri, write).await;
+    }
+}
+
+/// What a running turn is if the host goes down now.
+fn as_if_failed(active: &ActiveTurn) -> Turn {
+    let mut response_parts = active.response_parts.clone();
+    response_parts.push(ResponsePart::Error(ErrorResponsePart {
+        error: ErrorInfo {
+            error_type: "hostStopped".to_owned(),
+            message: "the host stopped while this turn was running".to_owned(),
+            stack: None,
+            meta: None,
+        },
+        resumable: None,
+    }));
+    Turn {
+        id: active.id.clone(),
+        started_at: Some(active.started_at.clone()),
+        duration: None,
+        message: active.message.clone(),
+        response_parts,
+        usage: active.usage.clone(),
+        state: TurnState::Error,
+    }
+}

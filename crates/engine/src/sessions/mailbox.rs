@@ -1,0 +1,223 @@
+//! What a session is told: everything that reads or changes its state passes its one mailbox, in order.
+
+use ostler_contract::points::Emit;
+use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_protocol::actions::Action;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{ChatSummary, Message, ModelSelection, Turn};
+use tokio::sync::{mpsc, oneshot};
+
+use super::Place;
+use crate::connection::{ConnectionRef, Responder};
+use crate::fanout::{Origin, Subscriber};
+
+/// The sending end.
+pub type Mailbox = mpsc::UnboundedSender<ToSession>;
+
+/// A subscription asked for.
+#[derive(Debug)]
+pub struct Subscription {
+    /// The URI as the client spelt it.
+    pub spelled: String,
+    /// Which of the session's channels.
+    pub place: Place,
+    /// Who.
+    pub subscriber: Subscriber,
+    /// How many of the newest turns it wants, where it said.
+    pub turns: Option<usize>,
+    /// The client's id.
+    pub client: String,
+    /// Gets the snapshot.
+    pub answer: Snapshots,
+}
+
+/// Who gets a snapshot.
+#[derive(Debug)]
+pub enum Snapshots {
+    /// `subscribe`: the answer goes out before anything later.
+    Subscribe(Responder),
+    /// `initialize` and `reconnect`: one of several in an answer made elsewhere, as JSON text.
+    Collect(oneshot::Sender<Option<String>>),
+}
+
+/// An action a client dispatched.
+#[derive(Debug)]
+pub struct Dispatch {
+    /// The URI as the client spelt it.
+    pub spelled: String,
+    /// Which of the session's channels.
+    pub place: Place,
+    /// Its row in the table.
+    pub row: &'static Action,
+    /// The action.
+    pub action: Value,
+    /// Who and under which count.
+    pub origin: Origin,
+    /// Where a refusal goes.
+    pub connection: ConnectionRef,
+    /// `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows.
+    pub sender: Option<String>,
+}
+
+/// A turn the host itself starts: an automation's, a `startSession` prompt, a tool's.
+#[derive(Debug)]
+pub struct TurnRequest {
+    /// In which chat.
+    pub place: Place,
+    /// What is said.
+    pub message: Message,
+    /// The model it asks for.
+    pub model: Option<ModelSelection>,
+    /// Who it counts as.
+    pub sender: Option<String>,
+    /// Whether a busy chat queues it rather than refusing.
+    pub queue: bool,
+}
+
+/// What became of a [`TurnRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnTaken {
+    /// It runs.
+    Started {
+        /// Its id.
+        turn: String,
+    },
+    /// It waits for the running one.
+    Queued,
+}
+
+/// A message to a session.
+#[derive(Debug)]
+pub enum ToSession {
+    /// Somebody wants to watch.
+    Subscribe(Box<Subscription>),
+    /// Somebody stopped watching, or may have: its presence is looked after.
+    Left {
+        /// The client's id.
+        client: String,
+    },
+    /// A client dispatched an action.
+    Dispatch(Box<Dispatch>),
+    /// The backend says what happened in a chat.
+    Emit {
+        /// The chat's number: it keeps when chats before it close.
+        chat: u64,
+        /// Where to.
+        channel: Emit,
+        /// What.
+        action: Box<StateAction>,
+    },
+    /// The backend keeps its own name for a turn.
+    TurnRecorded {
+        /// The chat's number.
+        chat: u64,
+        /// The host's id.
+        turn: String,
+        /// The backend's.
+        transcript: String,
+    },
+    /// The backend could not be started, or threw when it was told something.
+    BackendFailed {
+        /// The chat's number.
+        chat: u64,
+        /// The turn that was to begin, if one was.
+        turn: Option<String>,
+        /// What it threw.
+        why: Thrown,
+    },
+    /// The backend named itself.
+    BackendId {
+        /// The chat's number.
+        chat: u64,
+        /// Its own id.
+        id: String,
+    },
+    /// The host starts a turn.
+    Turn {
+        /// What.
+        request: Box<TurnRequest>,
+        /// What became of it.
+        taken: oneshot::Sender<Result<TurnTaken, String>>,
+    },
+    /// A tool or plugin renames the session.
+    Rename {
+        /// The new title.
+        title: String,
+    },
+    /// The turns of a chat, as they are.
+    Turns {
+        /// Which chat.
+        place: Place,
+        /// Gets them.
+        answer: oneshot::Sender<Option<Vec<Turn>>>,
+    },
+    /// The chats, as they are.
+    Chats {
+        /// Gets them.
+        answer: oneshot::Sender<Vec<ChatSummary>>,
+    },
+    /// A client wants older turns of a chat.
+    FetchTurns {
+        /// Which chat, as spelt.
+        spelled: String,
+        /// Which chat.
+        place: Place,
+        /// Where it was.
+        cursor: Option<String>,
+        /// Who.
+        connection: ConnectionRef,
+        /// Gets the empty result, after the turns.
+        responder: Responder,
+    },
+    /// The backend took or refused settings a client changed.
+    ConfigAnswered {
+        /// What the client dispatched.
+        dispatch: Box<Dispatch>,
+        /// The sentence that refuses, or nothing.
+        refused: Option<String>,
+    },
+    /// A client's tool took too long.
+    ToolTimedOut {
+        /// The chat's number.
+        chat: u64,
+        /// The call.
+        call: String,
+    },
+    /// The session ends and is forgotten.
+    Dispose {
+        /// Answered when it is gone.
+        done: oneshot::Sender<()>,
+    },
+    /// The host closes.
+    Close {
+        /// Answered when it is closed.
+        done: oneshot::Sender<()>,
+    },
+    /// A worker chat is opened by the backend.
+    Worker(Box<WorkerOpened>),
+    /// What happened in a worker chat.
+    WorkerEmit {
+        /// The chat's number.
+        chat: u64,
+        /// What.
+        action: Box<StateAction>,
+    },
+    /// The session's settings as they are now.
+    Settings {
+        /// Gets them.
+        answer: oneshot::Sender<JsonObject>,
+    },
+}
+
+/// A worker chat on its way.
+#[derive(Debug)]
+pub struct WorkerOpened {
+    /// The chat the call is in.
+    pub parent: u64,
+    /// The call.
+    pub call: String,
+    /// What was asked.
+    pub request: ostler_contract::points::WorkerRequest,
+    /// Gets the chat's number, URI and turn.
+    pub answer: oneshot::Sender<Result<(u64, String, String), Thrown>>,
+}

@@ -1,0 +1,176 @@
+//! Sessions: the ones that run, each with a mailbox of its own, and the ones that rest in the store.
+
+mod actor;
+mod backend;
+mod backend_actions;
+mod chat;
+mod client_actions;
+mod create;
+mod keep;
+mod mailbox;
+mod summary;
+mod tools;
+mod turns;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ostler_contract::points::{KeptSession, SessionFlags};
+use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::wire::state::SessionSummary;
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use actor::{not_found, snapshot};
+pub use create::NewSession;
+pub(crate) use create::settings;
+pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
+pub(crate) use turns::tidy_title;
+
+/// Every session this host holds, by id.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    entries: RwLock<HashMap<String, Arc<Entry>>>,
+    /// Chats with URIs of their own, by URI: the session's id.
+    chats: RwLock<HashMap<String, String>>,
+}
+
+/// One session, running or resting.
+#[derive(Debug)]
+pub struct Entry {
+    /// What the client chose; how it is stored.
+    pub id: String,
+    /// As the host lists it: `<provider>:/<id>`.
+    pub uri: String,
+    /// Its backend.
+    pub provider: String,
+    /// Whose it is.
+    pub owner: Option<String>,
+    /// What a listing shows.
+    pub row: Mutex<Row>,
+    mailbox: Mutex<Resting>,
+}
+
+/// What a listing shows of a session.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// On the wire.
+    pub summary: SessionSummary,
+    /// In the store.
+    pub kept: KeptSession,
+    /// Its marks.
+    pub flags: SessionFlags,
+}
+
+/// Whether somebody reads the mailbox.
+#[derive(Debug)]
+enum Resting {
+    /// A mailbox is open.
+    Open(Mailbox),
+    /// Nobody does; the next message wakes it.
+    Asleep,
+    /// It was disposed, or could not be made.
+    Gone,
+}
+
+impl Entry {
+    /// Whether the session is being ended or is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(*self.mailbox.lock(), Resting::Gone)
+    }
+
+    /// Whether its state is in memory.
+    pub fn is_awake(&self) -> bool {
+        matches!(*self.mailbox.lock(), Resting::Open(_))
+    }
+
+    /// The session's default chat, as the host spells it.
+    pub fn default_chat(&self) -> String {
+        uri::default_chat(&self.uri)
+    }
+}
+
+/// Where in a session a channel is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The session's own channel.
+    Session,
+    /// Its default chat.
+    DefaultChat,
+    /// A chat of its own URI.
+    Chat(String),
+}
+
+impl Sessions {
+    /// The session of an id.
+    pub fn get(&self, id: &str) -> Option<Arc<Entry>> {
+        self.entries.read().get(id).cloned()
+    }
+
+    /// The session a URI names, whatever its scheme.
+    pub fn by_uri(&self, uri: &str) -> Option<Arc<Entry>> {
+        self.get(uri::session_id(uri)?)
+    }
+
+    /// Every session.
+    pub fn all(&self) -> Vec<Arc<Entry>> {
+        self.entries.read().values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.entries.read().len()
+    }
+
+    /// The session and the place in it that a channel names.
+    pub fn locate(&self, channel: &Channel) -> Option<(Arc<Entry>, Place)> {
+        match channel {
+            Channel::Session(id) => Some((self.get(id)?, Place::Session)),
+            Channel::DefaultChat(id) => Some((self.get(id)?, Place::DefaultChat)),
+            Channel::Chat(chat) => {
+                let owner = self.chats.read().get(chat).cloned();
+                if let Some(entry) = owner.and_then(|id| self.get(&id)) {
+                    return Some((entry, Place::Chat(chat.clone())));
+                }
+                let entry = self.get(uri::old_default_chat(chat)?)?;
+                Some((entry, Place::DefaultChat))
+            }
+            Channel::Worker { session, call } => {
+                let entry = self.by_uri(session)?;
+                let chat = uri::worker_chat(&entry.uri, call);
+                Some((entry, Place::Chat(chat)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts a session into the catalogue; answers whether its id was free.
+    fn claim(&self, entry: &Arc<Entry>) -> bool {
+        match self.entries.write().entry(entry.id.clone()) {
+            std::collections::hash_map::Entry::Occupied(_) => false,
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(entry.clone());
+                true
+            }
+        }
+    }
+
+    /// Takes a session out of the catalogue.
+    pub(crate) fn remove(&self, entry: &Entry) {
+        let mut entries = self.entries.write();
+        if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
+            entries.remove(&entry.id);
+        }
+        self.chats.write().retain(|_, session| *session != entry.id);
+    }
+
+    /// Says which session a chat with a URI of its own belongs to; answers whether the URI was free.
+    fn claim_chat(&self, chat: &str, session: &str) -> bool {
+        match self.chats.write().entry(chat.to_owned()) {
+            std::collections::hash_map::Entry::Occupied(held) => held.get() == session,
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(session.to_owned());
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Tools of a session: the host's own, run here, and the ones its clients bring, run there.
+
+use std::sync::{Arc, Weak};
+
+use ostler_contract::call::Signature;
+use ostler_contract::events::{Event, EventName};
+use ostler_contract::points::{BoundTool, Tool, ToolCallPlace, ToolContext, ToolSession};
+use ostler_contract::registry::Owned;
+use ostler_contract::{Call, Frozen, Thrown, Value, json};
+use ostler_protocol::RpcError;
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::state::{
+    MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState, ToolDefinition,
+};
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::mailbox::{ToSession, TurnRequest, TurnTaken};
+use super::turns::tidy_title;
+use super::{Entry, Place};
+use crate::host::{Host, message};
+
+impl Actor {
+    /// Every tool a backend may offer its model in this chat.
+    pub(super) fn bound_tools(&self, chat: &str) -> Vec<BoundTool> {
+        let own = self.host.offered_tools().into_iter().map(|tool| self.bind(tool, chat));
+        let clients = self.state.active_clients.iter().flat_map(|client| {
+            client.tools.iter().filter(|tool| is_word(&client.client_id) && is_word(&tool.name)).map(|tool| {
+                let definition =
+                    ToolDefinition { name: format!("{}__{}", client.client_id, tool.name), ..tool.clone() };
+                BoundTool {
+                    definition,
+                    run: None,
+                    effects: None,
+                    owner: Some(client.client_id.clone()),
+                    defer_loading: None,
+                }
+            })
+        });
+        own.chain(clients).collect()
+    }
+
+    fn bind(&self, tool: Owned<Tool>, chat: &str) -> BoundTool {
+        let host = Arc::downgrade(&self.host);
+        let (session, chat) = (self.entry.uri.clone(), chat.to_owned());
+        let definition = ToolDefinition::from(&tool.definition);
+        let (effects, defer_loading) = (tool.effects, tool.defer_loading);
+        let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
+            let (host, tool, session, chat) = (host.upgrade(), tool.clone(), session.clone(), chat.clone());
+            async move {
+                let Some(host) = host else { return Err(Thrown::new("the host is closing")) };
+                let at = context(&host, &session, &chat, place);
+                let name = tool.definition.name.to_string();
+                let outcome = tool.run.call((input, at)).await;
+                if host.events.listened(EventName::ToolCall) {
+                    let error = outcome.as_ref().err().map(|thrown| thrown.message.clone());
+                    let ok = outcome.is_ok();
+                    host.events.raise(Event::ToolCall { session, chat, tool: name, ok, error });
+                }
+                outcome
+            }
+        });
+        BoundTool { definition, run: Some(run), effects, owner: None, defer_loading }
+    }
+
+    /// Tells every backend that runs which tools there are now.
+    pub(super) fn tools_changed(&self) {
+        for (at, chat) in self.chats.iter().enumerate() {
+            if chat.backend.is_some() {
+                self.tell_if_awake(at, Tell::SetTools(self.bound_tools(&chat.uri)));
+            }
+        }
+    }
+
+    /// Fails what a client that left was running, and tells the backends.
+    pub(super) fn client_gone(&mut self, client: &str) {
+        for at in 0..self.chats.len() {
+            let calls: Vec<String> = self.running_calls_of(at, client);
+            for call in calls {
+                let why = format!("{client} left before it had run this tool");
+                self.client_tool_result(at, call, client, failed(&why));
+            }
+            self.tell_if_awake(at, Tell::ClientGone { client: client.to_owned() });
+        }
+    }
+
+    fn running_calls_of(&self, at: usize, client: &str) -> Vec<String> {
+        use ostler_protocol::wire::state::ResponsePart;
+        let Some(active) = &self.chats[at].state.active_turn else { return Vec::new() };
+        let running = active.response_parts.iter().filter_map(|part| match part {
+            ResponsePart::ToolCall(part) => match &part.tool_call {
+                ToolCallState::Running(running) if run_by(&running.contributor, client) => {
+                    Some(running.tool_call_id.clone())
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        running.collect()
+    }
+
+    /// Hands the result of a client's tool to the backend, which completes the call.
+    pub(super) fn client_tool_result(&mut self, at: usize, call: String, client: &str, result: Value) {
+        self.withdraw_call(at, &call);
+        self.tell_if_awake(at, Tell::ToolResult { call, client: client.to_owned(), result });
+    }
+
+    /// Gives a client a limited time for a call it was handed.
+    pub(super) fn watch_client_tool(&self, at: usize, call: &str) {
+        let limit = self.host.options.client_tool_timeout_ms;
+        let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
+        if limit == 0 || !matches!(running.contributor, Some(ToolCallContributor::Client(_))) {
+            return;
+        }
+        let (mailbox, call, chat) = (self.mailbox.clone(), call.to_owned(), self.chats[at].number);
+        tokio::spawn(async move {
+            tokio::time::sleep(std::time::Duration::from_millis(limit)).await;
+            let _ = mailbox.send(ToSession::ToolTimedOut { chat, call });
+        });
+    }
+
+    /// Fails a call whose client had its time.
+    pub(super) fn tool_timed_out(&mut self, at: usize, call: &str) {
+        let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
+        let Some(ToolCallContributor::Client(owner)) = running.contributor.clone() else { return };
+        let seconds = self.host.options.client_tool_timeout_ms / 1000;
+        let why = format!("{} did not answer within {seconds} seconds", owner.client_id);
+        self.client_tool_result(at, call.to_owned(), &owner.client_id, failed(&why));
+    }
+}
+
+fn run_by(contributor: &Option<ToolCallContributor>, client: &str) -> bool {
+    matches!(contributor, Some(ToolCallContributor::Client(owner)) if owner.client_id == client)
+}
+
+fn failed(why: &str) -> Value {
+    json!({ "success": false, "pastTenseMessage": why, "error": { "message": why } })
+}
+
+/// Names a model may call: letters, digits, `_` and `-`.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// The id of a tool call in any state.
+pub(super) fn call_id(state: &ToolCallState) -> Option<&str> {
+    Some(match state {
+        ToolCallState::Streaming(call) => &call.tool_call_id,
+        ToolCallState::PendingConfirmation(call) => &call.tool_call_id,
+        ToolCallState::Running(call) => &call.tool_call_id,
+        ToolCallState::AuthRequired(call) => &call.tool_call_id,
+        ToolCallState::PendingResultConfirmation(call) => &call.tool_call_id,
+        ToolCallState::Completed(call) => &call.tool_call_id,
+        ToolCallState::Cancelled(call) => &call.tool_call_id,
+        ToolCallState::Unknown(value) => return value.get("toolCallId").and_then(Value::as_str),
+    })
+}
+
+/// The tool call something was asked for.
+pub(super) fn call_of(request: &SessionInputRequest) -> Option<&str> {
+    use ostler_protocol::wire::state::ToolCallConfirmationState as Confirmation;
+    match request {
+        SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
+            Confirmation::PendingConfirmation(call) => Some(&call.tool_call_id),
+            Confirmation::PendingResultConfirmation(call) => Some(&call.tool_call_id),
+            Confirmation::Unknown(value) => value.get("toolCallId").and_then(Value::as_str),
+        },
+        SessionInputRequest::ToolClientExecution(request) => Some(&request.tool_call.tool_call_id),
+        SessionInputRequest::ToolAuthentication(request) => Some(&request.tool_call.tool_call_id),
+        SessionInputRequest::ChatInput(_) | SessionInputRequest::Unknown(_) => None,
+    }
+}
+
+/// Where a tool runs.
+struct At {
+    host: Weak<Host>,
+    session: String,
+    turn: Option<String>,
+}
+
+impl At {
+    fn host(&self) -> Result<Arc<Host>, Thrown> {
+        self.host.upgrade().ok_or_else(|| Thrown::new("the host is closing"))
+    }
+
+    fn session(&self, host: &Host, uri: &str) -> Result<Arc<Entry>, Thrown> {
+        host.sessions.by_uri(uri).ok_or_else(|| no_session(uri))
+    }
+}
+
+/// A function of the tool context: it is handed where the tool runs beside its arguments.
+fn at<S: Signature, F, O>(at: &Arc<At>, function: F) -> Call<S>
+where
+    F: Fn(Arc<At>, S::Arguments) -> O + Send + Sync + 'static,
+    O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
+{
+    let at = at.clone();
+    Call::new(move |arguments| function(at.clone(), arguments))
+}
+
+/// What a host tool is handed.
+fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPlace>) -> ToolContext {
+    let provider = host.sessions.by_uri(session).map(|entry| entry.provider.clone());
+    let turn = place.and_then(|place| place.turn_id);
+    let here = Arc::new(At { host: Arc::downgrade(host), session: session.to_owned(), turn });
+    ToolContext {
+        session: session.to_owned(),
+        chat: chat.to_owned(),
+        provider,
+        turn: at(&here, |at, ()| async move { Ok(at.turn.clone()) }),
+        sessions: at(&here, |at, ()| async move { Ok(at.host()?.session_rows()) }),
+        chats: at(&here, |at, (session,): (String,)| async move {
+            let host = at.host()?;
+            let entry = at.session(&host, &session)?;
+            host.chats_of(&entry).await.ok_or_else(|| no_session(&session))
+        }),
+        context: at(&here, |at, (session, chat): (String, Option<String>)| async move {
+            let host = at.host()?;
+            let entry = at.session(&host, &session)?;
+            let turns =
+                host.turns_of(&entry, place_of(&host, chat)).await.ok_or_else(|| no_session(&session))?;
+            Ok(Frozen(turns))
+        }),
+        send: at(&here, |at, (session, chat, text): (String, Option<String>, String)| async move {
+            let host = at.host()?;
+            let entry = at.session(&host, &session)?;
+            let request = TurnRequest {
+                place: place_of(&host, chat),
+                message: message(text, MessageKind::Agent),
+                model: None,
+                sender: None,
+                queue: true,
+            };
+            match host.start_turn(&entry, request).await.map_err(Thrown::new)? {
+                TurnTaken::Started { .. } => Ok("sent".to_owned()),
+                TurnTaken::Queued => Ok("queued".to_owned()),
+            }
+        }),
+        create: at(&here, |at, (request,): (ToolSession,)| async move {
+            at.host()?.session_by_tool(&at.session, request).await
+        }),
+        rename: at(&here, |at, (session, title): (String, String)| async move {
+            let host = at.host()?;
+            let entry = at.session(&host, &session)?;
+            tidy_title(&title).ok_or_else(|| Thrown::new("a title needs at least one character"))?;
+            host.tell(&entry, ToSession::Rename { title });
+            Ok(())
+        }),
+        remove: at(&here, |at, (session,): (String,)| async move {
+            let host = at.host()?;
+            let entry = at.session(&host, &session)?;
+            if entry.uri == at.session {
+                return Err(Thrown::new("a session cannot remove itself"));
+            }
+            host.dispose_session(&entry).await.map_err(Thrown::from)
+        }),
+        read: at(&here, |at, (uri,): (String,)| async move {
+            at.host()?.read_as_session(&at.session, &uri).await
+        }),
+    }
+}
+
+fn no_session(session: &str) -> Thrown {
+    Thrown::from(RpcError::session_not_found(super::actor::not_found(session)))
+}
+
+fn place_of(host: &Host, chat: Option<String>) -> Place {
+    let named = chat.and_then(|uri| host.sessions.locate(&Channel::parse(&uri)));
+    named.map_or(Place::DefaultChat, |(_, place)| place)
+}

@@ -1,0 +1,364 @@
+//! Turns: how one begins, ends, waits and is shown again.
+
+use ostler_contract::Thrown;
+use ostler_contract::events::{Event, EventName, TurnStatus};
+use ostler_contract::points::TurnFrom;
+use ostler_protocol::wire::actions::{
+    ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
+    SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
+};
+use ostler_protocol::wire::state::{
+    ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, SessionInputRequest, TurnState,
+};
+use ostler_protocol::{RpcError, names, uri};
+
+use super::Place;
+use super::actor::{Actor, cursor, not_found, read_cursor};
+use super::backend::Tell;
+use super::mailbox::{TurnRequest, TurnTaken};
+use crate::clock::millis_between;
+use crate::connection::{ConnectionRef, Responder};
+use crate::fanout::Origin;
+
+/// How many older turns a fetch loads.
+const PAGE: usize = 50;
+/// The longest title, in characters.
+const TITLE_MAX: usize = 200;
+
+/// A title as it is kept: single spaces, not too long; `None` where nothing is left.
+pub(crate) fn tidy_title(title: &str) -> Option<String> {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let short: String = title.chars().take(TITLE_MAX).collect();
+    (!short.is_empty()).then_some(short)
+}
+
+impl Actor {
+    /// Begins a turn: it is kept before anybody is told of it.
+    pub(super) async fn begin_turn(
+        &mut self,
+        at: usize,
+        action: ChatTurnStartedAction,
+        origin: Option<Origin>,
+        sender: Option<String>,
+    ) {
+        self.flush_gathered(at);
+        let message = action.message.clone();
+        let turn = action.turn_id.clone();
+        self.chats[at].sender.clone_from(&sender);
+        self.chats[at].transcript_id = None;
+        // Reduced first, so that what is kept is what watchers will see; published once it is kept.
+        let action = StateAction::ChatTurnStarted(action);
+        self.chats[at].reduce(&action);
+        self.keep_running_turn(at).await;
+        if self.chats[at].state.queued_messages.is_some() || self.was_queued(&action) {
+            self.keep_chats().await;
+        }
+        self.republish(at, &action, origin);
+        self.name_after(at, &message.text).await;
+        if self.entry.row.lock().flags.is_read {
+            self.entry.row.lock().flags.is_read = false;
+            let unread = SessionIsReadChangedAction { is_read: false };
+            self.apply_session(StateAction::SessionIsReadChanged(unread), None);
+            self.keep_flags().await;
+        }
+        let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
+        let text = message.text.clone();
+        self.host.events.raise(Event::TurnStart {
+            session: session.clone(),
+            chat: chat.clone(),
+            turn: turn.clone(),
+            sender,
+        });
+        if self.host.events.listened(EventName::Message) {
+            self.host.events.raise(Event::Message { session, chat, turn: turn.clone(), text });
+        }
+        let from = TurnFrom::of(&message);
+        let tell = Tell::Begin {
+            turn,
+            text: message.text,
+            model: message.model,
+            from,
+            attachments: message.attachments,
+        };
+        self.tell_backend(at, tell);
+    }
+
+    fn was_queued(&self, action: &StateAction) -> bool {
+        matches!(action, StateAction::ChatTurnStarted(started) if started.queued_message_id.is_some())
+    }
+
+    /// Tells a chat's backend something, waking it where it sleeps.
+    pub(super) fn tell_backend(&mut self, at: usize, tell: Tell) {
+        if self.chats[at].worker {
+            return;
+        }
+        if self.chats[at].backend.is_none() {
+            self.wake_backend(at);
+        }
+        if let Some(backend) = &self.chats[at].backend {
+            backend.tell(tell);
+        }
+    }
+
+    /// Tells a chat's backend something it only cares for while it runs.
+    pub(super) fn tell_if_awake(&self, at: usize, tell: Tell) {
+        if let Some(backend) = &self.chats[at].backend {
+            backend.tell(tell);
+        }
+    }
+
+    /// A turn the host starts by itself.
+    pub(super) async fn take_turn(&mut self, request: TurnRequest) -> Result<TurnTaken, String> {
+        let at = self.chat_at(&request.place).ok_or_else(|| "there is no such chat".to_owned())?;
+        let mut message = request.message;
+        if request.model.is_some() {
+            message.model = request.model;
+        }
+        self.sign(&mut message, request.sender.as_deref());
+        if self.chats[at].running().is_some() {
+            if !request.queue {
+                return Err("a turn is running in this chat".to_owned());
+            }
+            let id = self.host.new_id();
+            let queued = ChatPendingMessageSetAction { kind: PendingMessageKind::Queued, id, message };
+            self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
+            self.keep_chats().await;
+            return Ok(TurnTaken::Queued);
+        }
+        let turn = self.host.new_id();
+        let action = ChatTurnStartedAction {
+            turn_id: turn.clone(),
+            started_at: self.host.clock.iso(),
+            message,
+            queued_message_id: None,
+            meta: None,
+        };
+        self.begin_turn(at, action, None, request.sender).await;
+        Ok(TurnTaken::Started { turn })
+    }
+
+    /// Writes down who sent a message, on a host that knows people.
+    pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
+        if let Some(sender) = sender
+            && self.host.gate.guarded
+        {
+            message.meta.get_or_insert_default().insert(names::meta_key("sender"), sender.into());
+        }
+    }
+
+    /// What follows a turn's end: its questions are withdrawn, the next message takes its place.
+    async fn after_turn(&mut self, at: usize) {
+        let Some(turn) = self.chats[at].state.turns.last() else { return };
+        let (turn, status) = (turn.id.clone(), status_of(turn.state));
+        self.withdraw_questions(at);
+        let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
+        let sender = self.chats[at].sender.take();
+        self.chats[at].unkept = false;
+        if self.chats[at].worker {
+            return;
+        }
+        // The row is what a run looks at when it hears of the end.
+        self.refresh_summaries();
+        self.flush_out();
+        self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
+        self.keep_session().await;
+        if !self.begin_queued(at).await {
+            let busy = self.chats.iter().any(|chat| chat.running().is_some());
+            self.host.session_quiet(&self.entry.uri, status, busy);
+        }
+    }
+
+    /// Takes the first message that waits.
+    pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
+        let Some(next) =
+            self.chats[at].state.queued_messages.as_ref().and_then(|queue| queue.first().cloned())
+        else {
+            return false;
+        };
+        let sender = sender_of(&next.message);
+        let action = ChatTurnStartedAction {
+            turn_id: self.host.new_id(),
+            started_at: self.host.clock.iso(),
+            message: next.message,
+            queued_message_id: Some(next.id),
+            meta: None,
+        };
+        self.begin_turn(at, action, None, sender).await;
+        true
+    }
+
+    /// Takes back what a chat asked people: nobody waits for an answer any more.
+    fn withdraw_questions(&mut self, at: usize) {
+        let chat = self.chats[at].uri.clone();
+        let asked: Vec<String> = self
+            .state
+            .input_needed
+            .iter()
+            .flatten()
+            .filter_map(|request| {
+                request_of(request).filter(|(_, of)| *of == chat).map(|(id, _)| id.to_owned())
+            })
+            .collect();
+        for id in asked {
+            self.withdraw(&id);
+        }
+    }
+
+    /// Takes back one thing asked.
+    pub(super) fn withdraw(&mut self, id: &str) {
+        let removed = SessionInputNeededRemovedAction { id: id.to_owned() };
+        if self.apply_session(StateAction::SessionInputNeededRemoved(removed), None) {
+            let session = self.entry.uri.clone();
+            self.host.events.raise(Event::InputNeededRemoved { session, id: id.to_owned() });
+        }
+    }
+
+    /// Ends the running turn as failed.
+    pub(super) async fn fail_turn(&mut self, at: usize, error_type: &str, message: String) {
+        self.flush_gathered(at);
+        let Some(active) = &self.chats[at].state.active_turn else { return };
+        let action = ChatErrorAction {
+            turn_id: active.id.clone(),
+            duration: millis_between(&active.started_at, self.host.clock.now()),
+            part: ErrorResponsePart {
+                error: ErrorInfo { error_type: error_type.to_owned(), message, stack: None, meta: None },
+                resumable: None,
+            },
+            meta: None,
+        };
+        self.end_turn(at, StateAction::ChatError(action), None).await;
+    }
+
+    /// Applies an action that ends a turn. What it ends as is kept before anybody is told.
+    pub(super) async fn end_turn(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
+        self.flush_gathered(at);
+        let before = self.chats[at].state.turns.len();
+        self.chats[at].reduce(&action);
+        if self.chats[at].state.turns.len() == before {
+            return false;
+        }
+        self.keep_last_turn(at).await;
+        self.republish(at, &action, origin);
+        self.after_turn(at).await;
+        true
+    }
+
+    /// A backend that could not start or threw: the turn it was about fails; without one it is a log line.
+    pub(super) async fn backend_failed(&mut self, at: usize, turn: Option<String>, why: Thrown) {
+        let provider = &self.entry.provider;
+        self.host.log.line(format_args!("{}: backend {provider} failed: {}", self.entry.uri, why.for_log()));
+        let running = self.chats[at].running().map(str::to_owned);
+        if turn.is_some() && turn == running {
+            self.fail_turn(at, "backend", why.message).await;
+        }
+        if self.chats[at].backend.as_ref().is_some_and(super::backend::Backend::is_dead) {
+            self.chats[at].backend = None;
+        }
+    }
+
+    /// Names a session and its first chat after what was said first.
+    async fn name_after(&mut self, at: usize, text: &str) {
+        if self.chats[at].titled || !self.chats[at].state.title.is_empty() {
+            return;
+        }
+        if let Some(title) = tidy_title(text) {
+            self.set_title(at, title, None).await;
+        }
+    }
+
+    /// Gives a chat a title; the default chat's is the session's.
+    pub(super) async fn set_title(&mut self, at: usize, title: String, origin: Option<Origin>) {
+        self.chats[at].state.title.clone_from(&title);
+        self.dirty = true;
+        if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
+            let changed = SessionTitleChangedAction { title: title.clone() };
+            self.apply_session(StateAction::SessionTitleChanged(changed), origin);
+        }
+        if let Some(store) = self.store() {
+            let (id, uri) = (self.entry.id.clone(), self.chats[at].uri.clone());
+            super::keep::kept(
+                &self.host.log,
+                &uri,
+                store.set_chat_title.call((id, uri.clone(), Some(title))),
+            )
+            .await;
+        }
+        self.refresh_summaries();
+        self.keep_session().await;
+        self.keep_chats().await;
+    }
+
+    /// Renames the session by its default chat.
+    pub(super) async fn rename(&mut self, title: &str, origin: Option<Origin>) {
+        let (Some(title), Some(at)) = (tidy_title(title), self.chat_at(&Place::DefaultChat)) else { return };
+        self.chats[at].titled = true;
+        self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
+        self.set_title(at, title, origin).await;
+    }
+
+    /// Loads older turns for one client: the turns first, then the answer.
+    pub(super) fn fetch_turns(
+        &mut self,
+        spelled: &str,
+        place: &Place,
+        from: Option<&str>,
+        connection: &ConnectionRef,
+        responder: Responder,
+    ) {
+        let Some(at) = self.chat_at(place) else {
+            return responder.fail(RpcError::session_not_found(not_found(spelled)));
+        };
+        let turns = &self.chats[at].state.turns;
+        let before = match from {
+            None => turns.len().saturating_sub(PAGE),
+            Some(text) => match read_cursor(text).filter(|&before| before <= turns.len()) {
+                Some(before) => before,
+                None => {
+                    return responder.fail(RpcError::invalid_params(format!("Unrecognised cursor {text}")));
+                }
+            },
+        };
+        let start = before.saturating_sub(PAGE);
+        let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
+            turns: turns[start..before].to_vec(),
+            turns_next_cursor: (start > 0).then(|| cursor(start)),
+        });
+        self.flush_out();
+        if let Ok(text) = serde_json::to_string(&action) {
+            self.host.fanout.publish_to(&self.chats[at].uri, connection.id, text);
+        }
+        responder.raw("{}");
+    }
+}
+
+/// The id of a thing asked and the chat that asked it.
+pub(super) fn request_of(request: &SessionInputRequest) -> Option<(&str, &str)> {
+    match request {
+        SessionInputRequest::ChatInput(request) => Some((&request.id, &request.chat)),
+        SessionInputRequest::ToolConfirmation(request) => Some((&request.id, &request.chat)),
+        SessionInputRequest::ToolClientExecution(request) => Some((&request.id, &request.chat)),
+        SessionInputRequest::ToolAuthentication(request) => Some((&request.id, &request.chat)),
+        SessionInputRequest::Unknown(value) => {
+            Some((value.get("id")?.as_str()?, value.get("chat")?.as_str()?))
+        }
+    }
+}
+
+/// Who a kept message says sent it.
+pub(super) fn sender_of(message: &Message) -> Option<String> {
+    let sender = message.meta.as_ref()?.get(&names::meta_key("sender"))?;
+    sender.as_str().map(str::to_owned)
+}
+
+fn status_of(state: TurnState) -> TurnStatus {
+    match state {
+        TurnState::Complete => TurnStatus::Complete,
+        TurnState::Cancelled => TurnStatus::Cancelled,
+        TurnState::Error => TurnStatus::Error,
+    }
+}
+
+/// The session a worker chat belongs to, by its URI.
+pub(super) fn worker_uri(session: &str, call: &str) -> String {
+    uri::worker_chat(session, call)
+}

@@ -1,0 +1,148 @@
+//! A client that speaks JSON text.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::{Value, json};
+use ostler_engine::Connection;
+use ostler_engine::outbox::{Closed, Item};
+use ostler_protocol::Message;
+
+/// How long an answer may take before a test gives up.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A client that speaks JSON text and reads frames in order.
+#[derive(Debug)]
+pub struct RawClient {
+    /// The connection.
+    pub connection: Arc<Connection>,
+    ready: VecDeque<Value>,
+    next: u64,
+}
+
+impl RawClient {
+    pub(crate) fn new(connection: Arc<Connection>) -> Self {
+        Self { connection, ready: VecDeque::new(), next: 1 }
+    }
+
+    /// Sends a frame as it is.
+    pub async fn send(&self, frame: &str) {
+        match Message::parse(frame) {
+            Ok(message) => self.connection.receive(message).await,
+            Err(bad) => self.connection.refuse(&bad),
+        }
+    }
+
+    /// Sends a notification.
+    pub async fn notify(&self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()).await;
+    }
+
+    /// Dispatches an action under a count.
+    pub async fn dispatch(&self, channel: &str, seq: i64, action: Value) {
+        let params = json!({ "channel": channel, "clientSeq": seq, "action": action });
+        self.notify("dispatchAction", params).await;
+    }
+
+    /// Introduces the client with the newest versions.
+    pub async fn initialize(&mut self, name: &str) -> Value {
+        let params =
+            json!({ "channel": "ahp-root://", "clientId": name, "protocolVersions": ["1.0.0", "0.9.0"] });
+        self.request("initialize", params).await.expect("let in")
+    }
+
+    /// Sends a request and waits for its answer; what comes before it stays to be read.
+    ///
+    /// # Errors
+    /// The error object the host answered.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.next;
+        self.next += 1;
+        let frame = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.send(&frame.to_string()).await;
+        let mut before = VecDeque::new();
+        loop {
+            let frame = self.next_frame().await.unwrap_or_else(|| panic!("{method}: the connection ended"));
+            if frame["id"] == json!(id) {
+                before.append(&mut self.ready);
+                self.ready = before;
+                return match frame.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(frame["result"].clone()),
+                };
+            }
+            before.push_back(frame);
+        }
+    }
+
+    /// The next frame; `None` once the connection has ended.
+    ///
+    /// # Panics
+    /// When nothing comes for a long time.
+    pub async fn next_frame(&mut self) -> Option<Value> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
+            }
+            let mut items = Vec::new();
+            let drained = tokio::time::timeout(LIMIT, self.connection.outbox.drain(&mut items)).await;
+            if drained.expect("a frame in time").is_some() {
+                return None;
+            }
+            for item in items {
+                let frames = match &item {
+                    Item::Frame(frame) => std::slice::from_ref(frame),
+                    Item::Batch(batch) => batch.frames(),
+                };
+                for frame in frames {
+                    self.ready.push_back(serde_json::from_slice(frame).expect("a frame is JSON"));
+                }
+            }
+        }
+    }
+
+    /// The params of the next action, whatever else comes before it.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub async fn next_action(&mut self) -> Value {
+        loop {
+            let frame = self.next_frame().await.expect("the connection is open");
+            if frame["method"] == "action" {
+                return frame["params"].clone();
+            }
+        }
+    }
+
+    /// Reads actions until one has this type; answers all of them, that one last.
+    pub async fn actions_until(&mut self, name: &str) -> Vec<Value> {
+        let mut seen = Vec::new();
+        loop {
+            let action = self.next_action().await;
+            let done = action["action"]["type"] == name;
+            seen.push(action);
+            if done {
+                return seen;
+            }
+        }
+    }
+
+    /// Why the connection ended, once everything before was read.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn ended(&mut self) -> Closed {
+        self.ready.clear();
+        let mut items = Vec::new();
+        loop {
+            let drained = tokio::time::timeout(LIMIT, self.connection.outbox.drain(&mut items)).await;
+            if let Some(why) = drained.expect("an end in time") {
+                return why;
+            }
+        }
+    }
+}

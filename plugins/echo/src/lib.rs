@@ -1,0 +1,72 @@
+//! `@ostler/echo`: a backend that needs no model. It streams the prompt back word by word, and a prompt that
+//! begins with `/` scripts it, so that tests, benchmarks and a first try have something to talk to.
+
+mod script;
+mod session;
+
+use ostler_contract::points::{Agent, ChatAbilities, Offered, OfferedCommand, OfferedModel};
+use ostler_contract::{Call, JsonObject, Plugin, json};
+
+pub use script::{COMMANDS, Script};
+
+/// The plugin.
+pub fn plugin() -> Plugin {
+    Plugin::new("@ostler/echo", |host, options| {
+        Box::pin(async move {
+            let provider = options.get("provider").and_then(|value| value.as_str()).unwrap_or("echo");
+            host.register_agent(agent(provider))
+        })
+    })
+    .title("Echo")
+    .defaults(json!({ "provider": "echo" }))
+    .options_schema(json!({
+        "type": "object",
+        "properties": {
+            "provider": { "type": "string", "description": "The name clients ask for this backend by." }
+        }
+    }))
+}
+
+fn agent(provider: &str) -> Agent {
+    Agent {
+        provider: provider.into(),
+        display_name: "Echo".into(),
+        description: Some("Says what it is told. Begin with / to script it.".to_owned()),
+        schema: Call::now(|()| Ok(settings())),
+        defaults: Call::now(|()| Ok(JsonObject::from_iter([("delayMs".to_owned(), json!(0))]))),
+        create: Call::now(|(start,): (ostler_contract::Frozen<ostler_contract::points::Start>,)| {
+            Ok(session::session(start.0))
+        }),
+        chats: Some(ChatAbilities { fork: false, side_chat: false }),
+        probe: Some(Call::now(|()| {
+            Ok(Offered {
+                models: vec![OfferedModel {
+                    id: "echo".to_owned(),
+                    name: "Echo".to_owned(),
+                    ..Default::default()
+                }],
+                commands: COMMANDS
+                    .iter()
+                    .map(|(name, what)| OfferedCommand {
+                        name: (*name).to_owned(),
+                        description: Some((*what).to_owned()),
+                    })
+                    .collect(),
+                customizations: None,
+            })
+        })),
+        ..Agent::default()
+    }
+}
+
+fn settings() -> ostler_contract::Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "delayMs": {
+                "type": "number", "title": "Delay", "default": 0, "sessionMutable": true,
+                "description": "Milliseconds between two words."
+            }
+        }
+    })
+}

@@ -1,0 +1,130 @@
+//! What a prompt that begins with `/` asks for.
+
+use std::time::Duration;
+
+use ostler_contract::Value;
+
+/// The commands and what they do, in the order they are listed.
+pub const COMMANDS: &[(&str, &str)] = &[
+    ("fail", "/fail [sentence]: the turn fails with the sentence"),
+    ("slow", "/slow 5s [text]: waits, then says the text"),
+    ("tool", "/tool <name> {json}: calls a tool of the host and says what it answered"),
+    ("confirm", "/confirm <name> {json}: the same, once somebody approved"),
+    ("ask", "/ask <question>: asks, and says the answer"),
+    ("think", "/think <text>: thinks the text before it says so"),
+    ("words", "/words <n>: says n words, as fast as it can"),
+    ("throw", "/throw [sentence]: the backend throws instead of running the turn"),
+    ("hang", "/hang: says nothing until it is stopped"),
+];
+
+/// A prompt, read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Script {
+    /// Says the words.
+    Say(String),
+    /// Fails.
+    Fail(String),
+    /// Throws when it is told to begin.
+    Throw(String),
+    /// Waits, then says.
+    Slow(Duration, String),
+    /// Calls a tool.
+    Tool {
+        /// Its name.
+        name: String,
+        /// What it is called with.
+        input: Value,
+        /// Whether somebody has to approve first.
+        confirm: bool,
+    },
+    /// Asks a person.
+    Ask(String),
+    /// Thinks, then says.
+    Think(String),
+    /// Says so many words.
+    Words(usize),
+    /// Waits to be stopped.
+    Hang,
+}
+
+impl Script {
+    /// Reads a prompt. What is no command is said back as it is.
+    pub fn read(prompt: &str) -> Self {
+        let said = || Self::Say(prompt.to_owned());
+        let Some(line) = prompt.trim().strip_prefix('/') else { return said() };
+        let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        let or = |default: &str| if rest.is_empty() { default.to_owned() } else { rest.to_owned() };
+        match command {
+            "fail" => Self::Fail(or("failed, as it was asked to")),
+            "throw" => Self::Throw(or("threw, as it was asked to")),
+            "slow" => {
+                let (wait, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+                match duration(wait) {
+                    Some(wait) => Self::Slow(wait, text.trim().to_owned()),
+                    None => said(),
+                }
+            }
+            "tool" | "confirm" => {
+                let (name, input) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+                let input = match input.trim() {
+                    "" => Value::Object(Default::default()),
+                    text => match serde_json::from_str(text) {
+                        Ok(input) => input,
+                        Err(_) => return said(),
+                    },
+                };
+                match name {
+                    "" => said(),
+                    name => Self::Tool { name: name.to_owned(), input, confirm: command == "confirm" },
+                }
+            }
+            "ask" if !rest.is_empty() => Self::Ask(rest.to_owned()),
+            "think" => Self::Think(or("…")),
+            "words" => rest.parse().map_or_else(|_| said(), Self::Words),
+            "hang" => Self::Hang,
+            _ => said(),
+        }
+    }
+}
+
+/// `250ms`, `5s`, `2m`.
+fn duration(text: &str) -> Option<Duration> {
+    let at = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..at].parse().ok()?;
+    match &text[at..] {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number * 60)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    #[test]
+    fn commands_are_read_and_anything_else_is_said() {
+        assert_eq!(Script::read("hello /there"), Script::Say("hello /there".into()));
+        assert_eq!(Script::read("/nonsense"), Script::Say("/nonsense".into()));
+        assert_eq!(Script::read("/fail"), Script::Fail("failed, as it was asked to".into()));
+        assert_eq!(Script::read("/slow 5s done"), Script::Slow(Duration::from_secs(5), "done".into()));
+        assert_eq!(Script::read("/slow 20ms"), Script::Slow(Duration::from_millis(20), String::new()));
+        assert_eq!(Script::read("/slow soon"), Script::Say("/slow soon".into()));
+        assert_eq!(
+            Script::read(r#"/tool shout {"text":"a b"}"#),
+            Script::Tool { name: "shout".into(), input: json!({ "text": "a b" }), confirm: false }
+        );
+        assert_eq!(Script::read("/tool shout {"), Script::Say("/tool shout {".into()));
+        assert_eq!(Script::read("/words 1000"), Script::Words(1000));
+        assert_eq!(Script::read("/words many"), Script::Say("/words many".into()));
+        assert_eq!(Script::read("/hang"), Script::Hang);
+        for (name, _) in COMMANDS {
+            let filled = format!("/{name} 5s {{}}");
+            assert!(name == &"words" || !matches!(Script::read(&filled), Script::Say(_)), "{filled}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! One conversation: each turn runs on a task of its own and ends exactly once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ostler_contract::points::{AgentSession, BoundTool, Emit, Start, ToolCallPlace, TurnFrom};
+use ostler_contract::wire::StateAction;
+use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
+use ostler_contract::{Call, Thrown, Value, json};
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use crate::script::Script;
+
+type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
+
+/// What a conversation waits for.
+#[derive(Default)]
+struct Waiting {
+    /// Approvals, by tool call.
+    approvals: HashMap<String, oneshot::Sender<bool>>,
+    /// Answers, by request.
+    answers: HashMap<String, oneshot::Sender<Option<String>>>,
+}
+
+struct Conversation {
+    start: Start,
+    tools: Mutex<Vec<BoundTool>>,
+    delay: AtomicU64,
+    waiting: Mutex<Waiting>,
+    /// Told the id of a turn that is to stop; an empty one stops all.
+    stop: watch::Sender<Option<String>>,
+}
+
+/// Emits until the turn is stopped or over.
+struct Turn {
+    conversation: Arc<Conversation>,
+    id: String,
+    begun: Instant,
+    stop: watch::Receiver<Option<String>>,
+}
+
+/// Why a turn goes no further.
+enum Stopped {
+    Cancelled,
+    Failed(String),
+}
+
+impl From<Thrown> for Stopped {
+    fn from(thrown: Thrown) -> Self {
+        Self::Failed(thrown.message)
+    }
+}
+
+pub(crate) fn session(start: Start) -> AgentSession {
+    let delay = start.settings.get("delayMs").and_then(Value::as_u64).unwrap_or_default();
+    let conversation = Arc::new(Conversation {
+        tools: Mutex::new(start.tools.clone().unwrap_or_default()),
+        start,
+        delay: AtomicU64::new(delay),
+        waiting: Mutex::default(),
+        stop: watch::Sender::new(None),
+    });
+    let with = || conversation.clone();
+    let (begun, cancelled, confirmed, answered, tooled, set, closed) =
+        (with(), with(), with(), with(), with(), with(), with());
+    AgentSession {
+        begin: Call::now(move |(turn, text, ..): Begin| {
+            let script = Script::read(&text);
+            if let Script::Throw(why) = script {
+                return Err(Thrown::new(why));
+            }
+            tokio::spawn(Turn::new(&begun, turn).run(script));
+            Ok(())
+        }),
+        cancel: Call::now(move |(turn,): (String,)| {
+            cancelled.stop.send_replace(Some(turn));
+            Ok(())
+        }),
+        confirm: Some(Call::now(move |(call, approved, _): (String, bool, Option<String>)| {
+            if let Some(waiting) = confirmed.waiting.lock().approvals.remove(&call) {
+                let _ = waiting.send(approved);
+            }
+            Ok(())
+        })),
+        answer: Some(Call::now(
+            move |(request, accepted, answers): (String, bool, BTreeMap<String, ChatInputAnswer>)| {
+                let Some(waiting) = answered.waiting.lock().answers.remove(&request) else {
+                    return Ok(false);
+                };
+                Ok(waiting.send(accepted.then(|| text_of(&answers))).is_ok())
+            },
+        )),
+        set_tools: Some(Call::now(move |(tools,): (Vec<BoundTool>,)| {
+            *tooled.tools.lock() = tools;
+            Ok(true)
+        })),
+        set_config: Some(Call::now(move |(key, value): (String, Value)| {
+            match (key.as_str(), value.as_u64()) {
+                ("delayMs", Some(delay)) => {
+                    set.delay.store(delay, Ordering::Relaxed);
+                    Ok(Value::Bool(true))
+                }
+                _ => Ok("delayMs has to be a whole number of milliseconds".into()),
+            }
+        })),
+        close: Call::now(move |_| {
+            closed.stop.send_replace(Some(String::new()));
+            Ok(())
+        }),
+        ..AgentSession::default()
+    }
+}
+
+/// The words somebody answered, whatever the question was.
+fn text_of(answers: &BTreeMap<String, ChatInputAnswer>) -> String {
+    let answer = answers.values().next().and_then(|answer| serde_json::to_value(answer).ok());
+    let value = answer.as_ref().and_then(|answer| answer.pointer("/value/value"));
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "nothing".to_owned(),
+    }
+}
+
+impl Turn {
+    fn new(conversation: &Arc<Conversation>, id: String) -> Self {
+        let mut stop = conversation.stop.subscribe();
+        // What stopped an earlier turn is not for this one.
+        stop.mark_unchanged();
+        Self { conversation: conversation.clone(), id, begun: Instant::now(), stop }
+    }
+
+    async fn run(mut self, script: Script) {
+        let outcome = self.play(script).await;
+        let duration = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or_default();
+        let last = match outcome {
+            Ok(()) => json!({ "type": "chat/turnComplete", "turnId": self.id, "duration": duration }),
+            Err(Stopped::Cancelled) => {
+                json!({ "type": "chat/turnCancelled", "turnId": self.id, "duration": duration })
+            }
+            Err(Stopped::Failed(why)) => {
+                json!({ "type": "chat/error", "turnId": self.id, "duration": duration,
+                    "part": { "kind": "error", "error": { "errorType": "echo", "message": why } } })
+            }
+        };
+        let _ = self.emit(Emit::Chat, last);
+    }
+
+    async fn play(&mut self, script: Script) -> Result<(), Stopped> {
+        match script {
+            Script::Say(text) => self.say("answer", &text).await,
+            Script::Fail(why) | Script::Throw(why) => Err(Stopped::Failed(why)),
+            Script::Slow(wait, text) => {
+                self.wait(tokio::time::sleep(wait)).await?;
+                self.say("answer", &text).await
+            }
+            Script::Think(text) => {
+                self.emit(
+                    Emit::Chat,
+                    json!({ "type": "chat/responsePart", "turnId": self.id,
+                    "part": { "kind": "reasoning", "id": "thought", "content": "" } }),
+                )?;
+                for word in words(&text) {
+                    self.emit(
+                        Emit::Chat,
+                        json!({ "type": "chat/reasoning", "turnId": self.id,
+                        "partId": "thought", "content": word }),
+                    )?;
+                    self.pause().await?;
+                }
+                self.say("answer", "Done thinking.").await
+            }
+            Script::Words(count) => {
+                self.open("answer")?;
+                for at in 0..count {
+                    self.add("answer", &format!("word {at} "))?;
+                    if at % 64 == 63 {
+                        self.pause().await?;
+                    }
+                }
+                Ok(())
+            }
+            Script::Hang => self.wait(std::future::pending::<()>()).await,
+            Script::Tool { name, input, confirm } => self.tool(&name, input, confirm).await,
+            Script::Ask(question) => self.ask(&question).await,
+        }
+    }
+
+    fn emit(&self, channel: Emit, action: Value) -> Result<(), Thrown> {
+        let action: StateAction = serde_json::from_value(action).map_err(Thrown::new)?;
+        self.conversation.start.emit.call((channel, action))
+    }
+
+    fn open(&self, part: &str) -> Result<(), Thrown> {
+        self.emit(
+            Emit::Chat,
+            json!({ "type": "chat/responsePart", "turnId": self.id,
+            "part": { "kind": "markdown", "id": part, "content": "" } }),
+        )
+    }
+
+    fn add(&self, part: &str, content: &str) -> Result<(), Thrown> {
+        use ostler_contract::wire::actions::ChatDeltaAction;
+        let delta = ChatDeltaAction {
+            turn_id: self.id.clone(),
+            part_id: part.to_owned(),
+            content: content.to_owned(),
+            meta: None,
+        };
+        self.conversation.start.emit.call((Emit::Chat, StateAction::ChatDelta(delta)))
+    }
+
+    async fn say(&mut self, part: &str, text: &str) -> Result<(), Stopped> {
+        self.open(part)?;
+        for word in words(text) {
+            self.add(part, word)?;
+            self.pause().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets others run, and stops where the turn was stopped.
+    async fn pause(&mut self) -> Result<(), Stopped> {
+        match self.conversation.delay.load(Ordering::Relaxed) {
+            0 => self.wait(tokio::task::yield_now()).await,
+            delay => self.wait(tokio::time::sleep(Duration::from_millis(delay))).await,
+        }
+    }
+
+    async fn wait<T>(&mut self, what: impl Future<Output = T>) -> Result<T, Stopped> {
+        let mine =
+            |stopped: &Option<String>| stopped.as_ref().is_some_and(|id| id.is_empty() || *id == self.id);
+        let mut stop = self.stop.clone();
+        let stopped = async {
+            loop {
+                if stop.changed().await.is_err() || mine(&stop.borrow_and_update()) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopped => Err(Stopped::Cancelled),
+            outcome = what => Ok(outcome),
+        }
+    }
+
+    async fn tool(&mut self, name: &str, input: Value, confirm: bool) -> Result<(), Stopped> {
+        let call = format!("{}-call", self.id);
+        let tool = self.conversation.tools.lock().iter().find(|tool| tool.definition.name == name).cloned();
+        let about = json!({ "turnId": self.id, "toolCallId": call });
+        let with = |kind: &str, more: Value| {
+            let mut action = about.clone();
+            action["type"] = kind.into();
+            if let (Some(action), Value::Object(more)) = (action.as_object_mut(), more) {
+                action.extend(more);
+            }
+            action
+        };
+        self.emit(Emit::Chat, with("chat/toolCallStart", json!({ "toolName": name, "displayName": name })))?;
+        let invocation = format!("Calling {name}");
+        let shown = input.to_string();
+        let mut ready = json!({ "invocationMessage": invocation, "toolInput": shown });
+        if !confirm {
+            ready["confirmed"] = "not-needed".into();
+        }
+        self.emit(Emit::Chat, with("chat/toolCallReady", ready))?;
+        if confirm && !self.approved(&call, name, &invocation, &shown).await? {
+            return self.say("answer", &format!("{name} was not approved.")).await;
+        }
+        let place = ToolCallPlace { turn_id: Some(self.id.clone()), tool_call_id: Some(call.clone()) };
+        let outcome = match tool.and_then(|tool| tool.run) {
+            Some(run) => self.wait(run.call((input, Some(place)))).await?,
+            None => Err(Thrown::new(format_args!("there is no tool {name}"))),
+        };
+        let (success, text) = match outcome {
+            Ok(Value::String(text)) => (true, text),
+            Ok(value) => (true, value.to_string()),
+            Err(thrown) => (false, thrown.message),
+        };
+        let mut result = json!({ "success": success, "pastTenseMessage": format!("Called {name}"),
+            "content": [{ "type": "text", "text": text }] });
+        if !success {
+            result["error"] = json!({ "message": text });
+        }
+        self.emit(Emit::Chat, with("chat/toolCallComplete", json!({ "result": result })))?;
+        self.say("answer", &text).await
+    }
+
+    async fn approved(
+        &mut self,
+        call: &str,
+        name: &str,
+        invocation: &str,
+        input: &str,
+    ) -> Result<bool, Stopped> {
+        let (approve, approved) = oneshot::channel();
+        self.conversation.waiting.lock().approvals.insert(call.to_owned(), approve);
+        self.emit(Emit::Session, json!({ "type": "session/inputNeededSet", "request": {
+            "kind": "toolConfirmation", "id": call, "chat": self.conversation.start.chat_uri, "turnId": self.id,
+            "toolCall": { "status": "pending-confirmation", "toolCallId": call, "toolName": name,
+                "displayName": name, "invocationMessage": invocation, "toolInput": input } } }))?;
+        Ok(self.wait(approved).await?.unwrap_or(false))
+    }
+
+    async fn ask(&mut self, question: &str) -> Result<(), Stopped> {
+        let id = format!("{}-question", self.id);
+        let (answer, answered) = oneshot::channel();
+        self.conversation.waiting.lock().answers.insert(id.clone(), answer);
+        let request = json!({ "id": id, "message": question,
+            "questions": [{ "kind": "text", "id": "answer", "message": question, "required": true }] });
+        self.emit(Emit::Chat, json!({ "type": "chat/inputRequested", "request": request }))?;
+        self.emit(
+            Emit::Session,
+            json!({ "type": "session/inputNeededSet", "request": {
+            "kind": "chatInput", "id": id, "chat": self.conversation.start.chat_uri, "request": request } }),
+        )?;
+        match self.wait(answered).await? {
+            Ok(Some(text)) => self.say("answer", &format!("You said: {text}")).await,
+            _ => self.say("answer", "You did not say.").await,
+        }
+    }
+}
+
+/// Words, each with the space behind it, so that together they are the text.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(char::is_whitespace)
+}
