@@ -1,13 +1,15 @@
 //! Typed functions across the boundary. A native function called by native code never turns into JSON; one
 //! from the other side converts by the same signature.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::cross::{Cross, Mismatch};
@@ -112,7 +114,7 @@ impl<S: Signature> Call<S> {
         F: Fn(S::Arguments) -> O + Send + Sync + 'static,
         O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
     {
-        Self { native: Some(Arc::new(move |arguments| Box::pin(function(arguments)))), foreign: None }
+        Self { native: Some(Arc::new(move |arguments| caught(|| function(arguments)))), foreign: None }
     }
 
     /// A native function that answers at once all the same.
@@ -120,7 +122,10 @@ impl<S: Signature> Call<S> {
     where
         F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
     {
-        Self { native: Some(Arc::new(move |arguments| ready(function(arguments)))), foreign: None }
+        Self {
+            native: Some(Arc::new(move |arguments| ready(caught_now(|| function(arguments))))),
+            foreign: None,
+        }
     }
 
     /// Stands for a required function nobody gave; the check refuses it.
@@ -223,7 +228,7 @@ impl<S: Signature> Func<S> {
 
     /// Calls it.
     pub fn call(&self, arguments: S::Arguments) -> Result<S::Answer, Thrown> {
-        (self.0)(arguments)
+        caught_now(|| (self.0)(arguments))
     }
 }
 
@@ -299,6 +304,35 @@ impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
     }
 
     fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
-        (self.0)(read_arguments(arguments)?).map(Cross::into_live)
+        let arguments = read_arguments(arguments)?;
+        caught_now(|| (self.0)(arguments)).map(Cross::into_live)
+    }
+}
+
+/// A native function that panics fails that call, as a JavaScript one that throws does.
+fn caught<T: Send + 'static, O>(begin: impl FnOnce() -> O) -> Pending<T>
+where
+    O: Future<Output = Result<T, Thrown>> + Send + 'static,
+{
+    match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
+        Ok(answer) => Box::pin(async move {
+            AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)))
+        }),
+        Err(panic) => ready(Err(panicked(&*panic))),
+    }
+}
+
+fn caught_now<T>(call: impl FnOnce() -> Result<T, Thrown>) -> Result<T, Thrown> {
+    std::panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Thrown {
+    let said = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    match said {
+        Some(said) => Thrown::new(format_args!("it panicked: {said}")),
+        None => Thrown::new("it panicked"),
     }
 }

@@ -59,7 +59,7 @@ pub use id::{PluginId, Slug};
 pub use live::{Function, Live, Pending};
 pub use ostler_contract_derive::Cross;
 pub use ostler_protocol::{self as protocol, JsonObject, RpcError, Value, grants::Grant, json, wire};
-pub use plugin::{Module, Plugin, PluginSource};
+pub use plugin::{Module, Options, Plugin, PluginSource};
 pub use problem::Problem;
 pub use registry::Registry;
 pub use secret::Secret;

@@ -8,10 +8,42 @@ use ostler_protocol::JsonObject;
 use serde_json::Value;
 
 use crate::host::PluginHost;
-use crate::live::Pending;
+use crate::live::{Live, Pending};
 use crate::thrown::Thrown;
 
-type Apply = dyn Fn(PluginHost, JsonObject) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync;
+type Apply = dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync;
+
+/// The options `apply` is handed: the plugin's own copy, of its schema's types. A reference to a secret that
+/// the plugin reads itself stands as it was written and is frozen on the JavaScript side.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Options(pub JsonObject);
+
+impl Options {
+    /// For JavaScript.
+    pub fn into_live(self) -> Live {
+        fn live(value: Value) -> Live {
+            match value {
+                Value::Object(fields) if fields.len() == 1 && fields.contains_key("$secret") => {
+                    Live::Frozen(Box::new(Live::Data(Value::Object(fields))))
+                }
+                Value::Object(fields) => {
+                    Live::Object(fields.into_iter().map(|(key, value)| (key.into(), live(value))).collect())
+                }
+                Value::Array(entries) => Live::List(entries.into_iter().map(live).collect()),
+                other => Live::Data(other),
+            }
+        }
+        live(Value::Object(self.0))
+    }
+}
+
+impl std::ops::Deref for Options {
+    type Target = JsonObject;
+
+    fn deref(&self) -> &JsonObject {
+        &self.0
+    }
+}
 
 /// What a module exports. Spec: *Plugin module*.
 #[derive(Clone)]
@@ -32,7 +64,7 @@ pub struct Module {
 
 impl Module {
     /// Runs `apply`.
-    pub fn apply(&self, host: PluginHost, options: JsonObject) -> Pending<()> {
+    pub fn apply(&self, host: PluginHost, options: Options) -> Pending<()> {
         match &self.apply {
             Some(apply) => apply(host, options),
             None => crate::live::ready(Err(Thrown::new("the module exports no apply function"))),
@@ -59,7 +91,7 @@ impl Plugin {
     /// A plugin from its `apply`. Its id is the package name without the scope.
     pub fn new<F>(spec: &'static str, apply: F) -> Self
     where
-        F: Fn(PluginHost, JsonObject) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync + 'static,
+        F: Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync + 'static,
     {
         let name = spec.rsplit('/').next().unwrap_or(spec);
         Self {

@@ -72,6 +72,13 @@ impl Recorder {
         self.entries.iter().any(|entry| entry.value.is::<P>())
     }
 
+    /// Takes every `P` back out; answers whether there was one.
+    pub fn withdraw<P: Point>(&mut self) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| !entry.value.is::<P>());
+        self.entries.len() != before
+    }
+
     /// Every `P` the plugin registered.
     pub fn all<P: Point>(&self) -> impl Iterator<Item = &P> {
         self.entries.iter().filter_map(|entry| entry.value.downcast_ref())

@@ -320,3 +320,12 @@ fn every_point_and_call_has_docs_and_named_parameters() {
         assert_eq!(call.params.len(), function().params.len(), "{}", call.name);
     }
 }
+
+#[test]
+fn a_native_function_that_panics_fails_that_call() {
+    let now = Call::<fn()>::new(|()| async { panic!("boom") });
+    assert_eq!(block_on(now.call(())).unwrap_err().message, "it panicked: boom");
+    let at_once = Call::<fn()>::now(|()| panic!("bang"));
+    assert_eq!(block_on(at_once.call(())).unwrap_err().message, "it panicked: bang");
+    assert_eq!(Func::<fn()>::new(|()| panic!("bing")).call(()).unwrap_err().message, "it panicked: bing");
+}

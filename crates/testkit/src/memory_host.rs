@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp::{Client, ClientConfig};
 use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault};
 use ostler_contract::registry::Fold;
-use ostler_contract::{Caller, Grant, HostFacts, JsonObject, Plugin, PluginHost, Slug, Value};
+use ostler_contract::{Caller, Grant, HostFacts, JsonObject, Options, Plugin, PluginHost, Slug, Value};
 use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, Principal, Yaml};
 use parking_lot::Mutex;
 
@@ -154,7 +154,7 @@ impl Builder {
                 plugin.module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
             merged.extend(options.as_object().cloned().unwrap_or_default());
             let handed = plugin_host(&id, grants);
-            plugin.module.apply(handed.clone(), merged).await.expect("the plugin applies");
+            plugin.module.apply(handed.clone(), Options(merged)).await.expect("the plugin applies");
             let recorder = handed.seal();
             fold.plugin(handed.clone(), recorder);
             plugins.push(handed);

@@ -1,0 +1,88 @@
+//! A plugin's id. Spec: *Plugin id*.
+
+use std::path::Path;
+
+use ostler_contract::problem::Problem;
+use ostler_contract::{Module, Slug, Value};
+
+use crate::manifest::Manifest;
+
+/// The id of a module: its own name, else its manifest's, its file's, or the spec as written.
+///
+/// # Errors
+/// The line for an id that is no slug.
+pub(crate) fn id_of(
+    module: &Module,
+    manifest: &Manifest,
+    path: Option<&Path>,
+    spec: &str,
+) -> Result<Slug, Problem> {
+    let own = match &module.name {
+        Some(Value::String(name)) if !name.trim().is_empty() => Some(name.clone()),
+        _ => None,
+    };
+    let name = own
+        .or_else(|| manifest.name.as_deref().map(unscoped))
+        .or_else(|| path.and_then(file_name))
+        .unwrap_or_else(|| unscoped(spec));
+    Slug::parse(&name).ok_or(Problem::NotASlug { name })
+}
+
+/// `@scope/pkg` is `scope-pkg`.
+fn unscoped(name: &str) -> String {
+    match name.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
+        Some((scope, package)) => format!("{scope}-{package}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The file's name without its ending, or the folder's where the file is an index.
+fn file_name(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?;
+    match stem {
+        "index" => path.parent()?.file_name()?.to_str().map(str::to_owned),
+        stem => Some(stem.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    fn module(name: Value) -> Module {
+        Module {
+            name: Some(name),
+            title: None,
+            defaults: None,
+            options_schema: None,
+            apply: None,
+            keep: None,
+        }
+    }
+
+    #[test]
+    fn the_fallbacks_in_order() {
+        let named = Manifest { name: Some("@inn/horse".into()), ..Manifest::default() };
+        let none = Manifest::default();
+        let id = |module: &Module, manifest: &Manifest, path: Option<&str>, spec: &str| {
+            id_of(module, manifest, path.map(Path::new), spec)
+                .map(|id| id.to_string())
+                .map_err(|problem| problem.to_string())
+        };
+        assert_eq!(id(&module(json!("mine")), &named, None, "x").unwrap(), "mine");
+        assert_eq!(id(&module(json!(" ")), &named, Some("/p/file.js"), "x").unwrap(), "inn-horse");
+        assert_eq!(id(&module(json!(5)), &none, Some("/p/file.js"), "x").unwrap(), "file");
+        assert_eq!(id(&module(Value::Null), &none, Some("/p/folder/index.js"), "x").unwrap(), "folder");
+        assert_eq!(id(&module(Value::Null), &none, None, "spec").unwrap(), "spec");
+        assert_eq!(
+            id(&module(json!("@a/b")), &none, None, "x").unwrap_err(),
+            "plugin @a/b skipped: its name is not a slug"
+        );
+        assert_eq!(
+            id(&module(Value::Null), &none, Some("/p/My File.js"), "x").unwrap_err(),
+            "plugin My File skipped: its name is not a slug"
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! The whole way of one plugin: configuration entry, resolution, import, id, options, secrets, `apply`; and
+//! the fold of all of them into the one registry.
+//!
+//! A plugin that goes wrong anywhere costs itself and one line. Spec: *Plugin id*, *Configuration entry*,
+//! *Options and credentials*, *Plugin loading*.
+
+mod id;
+mod load;
+mod manifest;
+pub mod options;
+mod resolve;
+
+pub use load::{Entry, Loaded, LoadedPlugin, Loader, State};
+pub use manifest::{Manifest, satisfies};
+pub use resolve::{Resolved, resolve};

@@ -1,0 +1,351 @@
+//! Loading: modules are imported together, applied one after the other in configuration order, and folded.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use ostler_contract::points::{Port, ProblemLine, Vault};
+use ostler_contract::problem::Problem;
+use ostler_contract::recorder::Recorder;
+use ostler_contract::registry::{Fold, Registry};
+use ostler_contract::{
+    Caller, Grant, HostCalls, HostFacts, JsonObject, Module, Options, Plugin, PluginHost, PluginId,
+    PluginSource, Thrown, Value,
+};
+use tokio::time::Instant;
+
+use crate::id::id_of;
+use crate::manifest::Manifest;
+use crate::options;
+use crate::resolve::resolve;
+
+/// How long an import or an `apply` may take before the daemon goes on without it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One entry of the configuration's `plugins` list. Spec: *Configuration entry*.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The spec.
+    pub name: String,
+    /// Option values.
+    pub options: JsonObject,
+    /// `false` turns the plugin off.
+    pub enabled: bool,
+    /// Grants the plugin's own connection holds, as written.
+    pub grants: Vec<String>,
+}
+
+impl Entry {
+    /// An entry that only names a spec.
+    pub fn named(spec: &str) -> Self {
+        Self { name: spec.to_owned(), options: JsonObject::new(), enabled: true, grants: Vec::new() }
+    }
+}
+
+/// What loading needs.
+pub struct Loader {
+    /// Native plugins, by spec.
+    pub bundled: Vec<Plugin>,
+    /// Imports everything else.
+    pub source: Arc<dyn PluginSource>,
+    /// Where relative specs are looked for first.
+    pub working_dir: PathBuf,
+    /// Where packages are installed.
+    pub config_dir: PathBuf,
+    /// Facts every plugin is handed; its `version` is the SDK's.
+    pub facts: Arc<HostFacts>,
+    /// The host's calls.
+    pub calls: Arc<dyn HostCalls>,
+    /// Takes log lines.
+    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// How far a plugin came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It applied.
+    Applied,
+    /// It is turned off.
+    Off,
+    /// It was refused, failed, or is the second of its id.
+    Skipped,
+}
+
+/// One configured plugin after loading.
+#[derive(Debug, Clone)]
+pub struct LoadedPlugin {
+    /// The spec as written.
+    pub spec: String,
+    /// Its id, once known.
+    pub id: Option<PluginId>,
+    /// What a listing prints.
+    pub title: Option<String>,
+    /// How far it came.
+    pub state: State,
+    /// Its schema, where it could be imported and has one.
+    pub schema: Option<Value>,
+    /// How long import and apply took.
+    pub took: Duration,
+}
+
+/// What loading comes to.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The one registry.
+    pub registry: Registry,
+    /// Lines to print as `skipped: <line>`.
+    pub problems: Vec<Problem>,
+    /// Every entry, in configuration order.
+    pub plugins: Vec<LoadedPlugin>,
+    /// Keeps native and JavaScript modules running.
+    pub modules: Vec<Module>,
+}
+
+/// A module and where it came from.
+struct Imported {
+    entry: Entry,
+    module: Module,
+    manifest: Manifest,
+    path: Option<PathBuf>,
+    took: Duration,
+}
+
+impl Loader {
+    /// Loads every entry and folds what they registered over what the daemon is built with. A reserved or
+    /// repeated name in that last part has been refused already, where it was recorded.
+    pub async fn load(&self, entries: &[Entry], own: Recorder) -> Loaded {
+        let mut problems = Vec::new();
+        let imported = futures::future::join_all(entries.iter().map(|entry| self.import(entry))).await;
+        let mut ids: Vec<(PluginId, String)> = Vec::new();
+        let mut plugins = Vec::new();
+        let mut modules = Vec::new();
+        let mut fold = Fold::default();
+        let mut vault = own.all::<Port<Vault>>().next().map(|port| port.value.clone());
+        let mut first_secret: Option<PluginId> = None;
+        fold.host(own);
+        for (entry, outcome) in entries.iter().zip(imported) {
+            let skipped = |id: Option<PluginId>| LoadedPlugin {
+                spec: entry.name.clone(),
+                id,
+                title: None,
+                state: State::Skipped,
+                schema: None,
+                took: Duration::ZERO,
+            };
+            let imported = match outcome {
+                Ok(imported) => imported,
+                Err(problem) => {
+                    problems.push(problem);
+                    plugins.push(skipped(None));
+                    continue;
+                }
+            };
+            let id = match id_of(&imported.module, &imported.manifest, imported.path.as_deref(), &entry.name)
+            {
+                Ok(id) => id,
+                Err(problem) => {
+                    problems.push(problem);
+                    plugins.push(skipped(None));
+                    continue;
+                }
+            };
+            if let Some((_, first)) = ids.iter().find(|(taken, _)| *taken == id) {
+                problems.push(Problem::SameId {
+                    id: id.to_string(),
+                    first: first.clone(),
+                    second: entry.name.clone(),
+                });
+                plugins.push(skipped(Some(id)));
+                continue;
+            }
+            ids.push((id.clone(), entry.name.clone()));
+            let mut row = LoadedPlugin {
+                title: imported.module.title.clone().or_else(|| imported.manifest.title.clone()),
+                schema: imported.module.options_schema.clone(),
+                state: State::Off,
+                took: imported.took,
+                ..skipped(Some(id.clone()))
+            };
+            if !entry.enabled {
+                plugins.push(row);
+                continue;
+            }
+            match self.apply(&id, &imported, vault.as_ref(), &mut problems).await {
+                Ok(applied) => {
+                    let Applied { host, mut recorder, named_secret, took } = applied;
+                    row.took += took;
+                    row.state = State::Applied;
+                    self.take_vault(&id, &mut recorder, &mut vault, first_secret.as_ref(), &mut problems);
+                    if named_secret {
+                        first_secret.get_or_insert(id.clone());
+                    }
+                    problems.extend(
+                        recorder
+                            .all::<ProblemLine>()
+                            .map(|said| Problem::Said { id: id.to_string(), line: said.line.clone() }),
+                    );
+                    let from = imported
+                        .path
+                        .as_ref()
+                        .map_or_else(|| "bundled".to_owned(), |path| path.display().to_string());
+                    self.say(format!("plugin {id} from {from} in {} ms", row.took.as_millis()));
+                    fold.plugin(host, recorder);
+                }
+                Err(problem) => {
+                    row.state = State::Skipped;
+                    problems.push(problem);
+                }
+            }
+            plugins.push(row);
+            modules.push(imported.module);
+        }
+        let (registry, clashes) = fold.finish();
+        problems.extend(clashes);
+        Loaded { registry, problems, plugins, modules }
+    }
+
+    fn say(&self, line: String) {
+        (self.log)(&line);
+    }
+
+    async fn import(&self, entry: &Entry) -> Result<Imported, Problem> {
+        if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
+            return Ok(Imported {
+                entry: entry.clone(),
+                module: plugin.module.clone(),
+                manifest: Manifest::default(),
+                path: None,
+                took: Duration::ZERO,
+            });
+        }
+        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir)?;
+        let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
+        resolved.manifest.check_sdk(&name, &self.facts.version)?;
+        self.say(format!("plugin {} loading", entry.name));
+        let begun = Instant::now();
+        let failed = |why: String| Problem::Import {
+            id: entry.name.clone(),
+            target: resolved.path.display().to_string(),
+            ms: begun.elapsed().as_millis(),
+            why,
+        };
+        let import = tokio::time::timeout(LIMIT, self.source.import(&resolved.path, &entry.name));
+        let module = match import.await {
+            Ok(Ok(module)) => module,
+            Ok(Err(thrown)) => {
+                if let Some(stack) = &thrown.stack {
+                    self.say(format!("plugin {}: {}\n{stack}", entry.name, thrown.message));
+                }
+                return Err(failed(thrown.message));
+            }
+            Err(_) => return Err(failed(format!("it did not finish within {} seconds", LIMIT.as_secs()))),
+        };
+        if module.apply.is_none() {
+            let url =
+                url::Url::from_file_path(&resolved.path).map_or_else(|()| entry.name.clone(), String::from);
+            return Err(Problem::NoApply { url });
+        }
+        let took = begun.elapsed();
+        Ok(Imported {
+            entry: entry.clone(),
+            module,
+            manifest: resolved.manifest,
+            path: Some(resolved.path),
+            took,
+        })
+    }
+
+    async fn apply(
+        &self,
+        id: &PluginId,
+        imported: &Imported,
+        vault: Option<&Vault>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Applied, Problem> {
+        let schema = imported.module.options_schema.as_ref();
+        if schema.is_some_and(|schema| !schema.is_object()) {
+            return Err(Problem::Schema { id: id.to_string(), why: "is not an object".to_owned() });
+        }
+        let mut merged =
+            imported.module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        merged.extend(imported.entry.options.clone());
+        let read = options::resolve(id, &merged, schema, vault).await?;
+        if let Some(schema) = schema {
+            options::check(id, schema, &read.checked)?;
+            for key in options::unknown_keys(schema, &imported.entry.options) {
+                self.say(Problem::UnknownOption { id: id.to_string(), key: key.to_owned() }.to_string());
+            }
+        }
+        let caller = Caller { plugin: id.clone(), grants: grants(id, &imported.entry.grants, problems) };
+        let host = PluginHost::new(self.facts.clone(), caller, self.calls.clone());
+        let begun = Instant::now();
+        let (handed, options) = (host.clone(), Options(read.handed));
+        let applying = async { imported.module.apply(handed, options).await };
+        let outcome = match tokio::time::timeout(LIMIT, AssertUnwindSafe(applying).catch_unwind()).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(Thrown::new("its apply panicked")),
+            Err(_) => {
+                Err(Thrown::new(format_args!("its apply did not return within {} seconds", LIMIT.as_secs())))
+            }
+        };
+        // Whatever became of it, nothing may be registered from here on.
+        let recorder = host.seal();
+        let took = begun.elapsed();
+        if let Err(thrown) = outcome {
+            if let Some(stack) = &thrown.stack {
+                self.say(format!("plugin {id}: {}\n{stack}", thrown.message));
+            }
+            return Err(Problem::Failed { id: id.to_string(), ms: took.as_millis(), why: thrown.message });
+        }
+        if read.named && recorder.has::<Port<Vault>>() {
+            return Err(Problem::VaultNamesSecret { id: id.to_string() });
+        }
+        Ok(Applied { host, recorder, named_secret: read.named, took })
+    }
+
+    /// Makes a plugin's vault the one later plugins' secrets are read from, unless some were read already.
+    fn take_vault(
+        &self,
+        id: &PluginId,
+        recorder: &mut Recorder,
+        vault: &mut Option<Vault>,
+        first_secret: Option<&PluginId>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let Some(port) = recorder.all::<Port<Vault>>().next() else { return };
+        let (new, replaces) = (port.value.clone(), port.when.is_some());
+        if vault.is_some() && !replaces {
+            return;
+        }
+        match first_secret {
+            Some(earlier) => {
+                recorder.withdraw::<Port<Vault>>();
+                problems.push(Problem::VaultTooLate { id: id.to_string(), earlier: earlier.to_string() });
+            }
+            None => *vault = Some(new),
+        }
+    }
+}
+
+struct Applied {
+    host: PluginHost,
+    recorder: Recorder,
+    named_secret: bool,
+    took: Duration,
+}
+
+/// The grants of an entry; words that are none are dropped, each with a line.
+fn grants(id: &PluginId, written: &[String], problems: &mut Vec<Problem>) -> Arc<[Grant]> {
+    written
+        .iter()
+        .filter_map(|word| {
+            let grant = Grant::parse(word);
+            if grant.is_none() {
+                problems.push(Problem::Grant { id: id.to_string(), grant: word.clone() });
+            }
+            grant
+        })
+        .collect()
+}

@@ -1,0 +1,202 @@
+//! Options against a plugin's schema, in words for the person who wrote them. A value is never repeated.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use ostler_contract::problem::Problem;
+use ostler_contract::{JsonObject, Value};
+
+use super::walk::member;
+
+/// Checks options; the first that does not fit is the line.
+///
+/// # Errors
+/// The line that names the option and what it must be, or what is wrong with the schema itself.
+pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Problem> {
+    let bad_schema = |why: String| Problem::Schema { id: id.to_owned(), why };
+    if !schema.is_object() {
+        return Err(bad_schema("is not an object".to_owned()));
+    }
+    let mut schema = schema.clone();
+    if let Some(fields) = schema.as_object_mut() {
+        // A key the schema does not name is passed through with a warning, whatever the schema says of it.
+        if fields.get("additionalProperties") == Some(&Value::Bool(false)) {
+            fields.remove("additionalProperties");
+        }
+        fields.entry("type").or_insert_with(|| "object".into());
+    }
+    let validator = jsonschema::validator_for(&schema)
+        .map_err(|error| bad_schema(format!("does not hold: {}", error.masked())))?;
+    let value = Value::Object(options.clone());
+    let Some(error) = validator.iter_errors(&value).next() else { return Ok(()) };
+    let mut path = path_of(error.instance_path().as_str());
+    let expected = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            path.push_str(&format!(".{}", property.as_str().unwrap_or_default()));
+            "be given".to_owned()
+        }
+        kind => expected(kind, &schema, error.instance_path().as_str()),
+    };
+    Err(Problem::Option { id: id.to_owned(), path, expected })
+}
+
+/// Keys that the schema does not name; only those the configuration wrote count.
+pub fn unknown_keys<'a>(schema: &Value, configured: &'a JsonObject) -> Vec<&'a str> {
+    configured.keys().filter(|key| member(schema, key).is_none()).map(String::as_str).collect()
+}
+
+/// `/a/0/b` as `.a[0].b`.
+fn path_of(pointer: &str) -> String {
+    let parts = pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
+    parts
+        .map(|part| {
+            if part.bytes().all(|byte| byte.is_ascii_digit()) {
+                format!("[{part}]")
+            } else {
+                format!(".{part}")
+            }
+        })
+        .collect()
+}
+
+fn expected(kind: &ValidationErrorKind, schema: &Value, pointer: &str) -> String {
+    use ValidationErrorKind as Kind;
+    let node = node_at(schema, pointer);
+    let number = |name: &str| node.and_then(|node| node.get(name)).map(Value::to_string);
+    match kind {
+        Kind::Type { kind } => format!("be {}", of_type(kind, node)),
+        Kind::Enum { options } => {
+            let words =
+                options.as_array().map(|options| options.iter().map(word).collect::<Vec<_>>().join(", "));
+            format!("be one of {}", words.unwrap_or_default())
+        }
+        Kind::Constant { expected_value } => format!("be {}", word(expected_value)),
+        Kind::Minimum { .. }
+        | Kind::Maximum { .. }
+        | Kind::ExclusiveMinimum { .. }
+        | Kind::ExclusiveMaximum { .. } => {
+            format!("be {}", ranged(node))
+        }
+        Kind::MinLength { limit } => format!("be text of at least {limit} {}", plural(*limit, "character")),
+        Kind::MaxLength { limit } => format!("be text of at most {limit} {}", plural(*limit, "character")),
+        Kind::MinItems { limit } => format!("be a list of at least {limit} {}", plural(*limit, "entry")),
+        Kind::MaxItems { limit } => format!("be a list of at most {limit} {}", plural(*limit, "entry")),
+        Kind::Pattern { pattern } => format!("be text that matches {pattern}"),
+        Kind::Format { format } => format!("be text of the form {format}"),
+        Kind::MultipleOf { .. } => format!("be a multiple of {}", number("multipleOf").unwrap_or_default()),
+        Kind::UniqueItems => "be a list without repeats".to_owned(),
+        Kind::AdditionalProperties { unexpected } => format!("not hold {}", unexpected.join(", ")),
+        _ => "have one of the forms its schema allows".to_owned(),
+    }
+}
+
+fn plural(count: u64, word: &str) -> String {
+    match (count, word.strip_suffix('y')) {
+        (1, _) => word.to_owned(),
+        (_, Some(stem)) => format!("{stem}ies"),
+        (_, None) => format!("{word}s"),
+    }
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn of_type(kind: &TypeKind, node: Option<&Value>) -> String {
+    use jsonschema::JsonType;
+    let one = |kind: JsonType| match kind {
+        JsonType::String => "text".to_owned(),
+        JsonType::Boolean => "true or false".to_owned(),
+        JsonType::Integer | JsonType::Number => ranged(node),
+        JsonType::Array => "a list".to_owned(),
+        JsonType::Object => "an object".to_owned(),
+        JsonType::Null => "null".to_owned(),
+    };
+    match kind {
+        TypeKind::Single(kind) => one(*kind),
+        TypeKind::Multiple(kinds) => kinds.iter().map(one).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+/// `an integer between 1 and 10`, `a number of 0 or more`.
+fn ranged(node: Option<&Value>) -> String {
+    let of = |name: &str| node.and_then(|node| node.get(name)).filter(|value| value.is_number());
+    let kind = match node.and_then(|node| node.get("type")).and_then(Value::as_str) {
+        Some("integer") => "an integer",
+        _ => "a number",
+    };
+    match (of("minimum"), of("maximum"), of("exclusiveMinimum"), of("exclusiveMaximum")) {
+        (Some(low), Some(high), _, _) => format!("{kind} between {low} and {high}"),
+        (Some(low), None, _, None) => format!("{kind} of {low} or more"),
+        (None, Some(high), None, _) => format!("{kind} of {high} or less"),
+        (_, _, Some(low), None) => format!("{kind} above {low}"),
+        (_, _, None, Some(high)) => format!("{kind} below {high}"),
+        (_, _, Some(low), Some(high)) => format!("{kind} above {low} and below {high}"),
+        (None, None, None, None) => kind.to_owned(),
+    }
+}
+
+/// The schema of the place a pointer names.
+fn node_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
+    pointer.split('/').skip(1).try_fold(schema, |node, part| {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        member(node, &part).or_else(|| super::walk::entry(node, part.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    fn line(schema: Value, options: Value) -> String {
+        match check("notes", &schema, options.as_object().unwrap()) {
+            Ok(()) => "fits".to_owned(),
+            Err(problem) => problem.to_string().replace("plugin notes skipped: ", ""),
+        }
+    }
+
+    #[test]
+    fn what_an_option_must_be_is_said_in_words() {
+        let one = |node: Value, value: Value| {
+            line(json!({ "properties": { "key": node } }), json!({ "key": value }))
+        };
+        insta::assert_snapshot!(one(json!({ "type": "string" }), json!(5)), @"plugins.notes.options.key must be text");
+        insta::assert_snapshot!(one(json!({ "type": "integer" }), json!(1.5)), @"plugins.notes.options.key must be an integer");
+        insta::assert_snapshot!(one(json!({ "type": "integer", "minimum": 0, "maximum": 9 }), json!(10)), @"plugins.notes.options.key must be an integer between 0 and 9");
+        insta::assert_snapshot!(one(json!({ "type": "integer", "minimum": 0, "maximum": 9 }), json!("x")), @"plugins.notes.options.key must be an integer between 0 and 9");
+        insta::assert_snapshot!(one(json!({ "type": "number", "exclusiveMinimum": 0 }), json!(0)), @"plugins.notes.options.key must be a number above 0");
+        insta::assert_snapshot!(one(json!({ "type": "boolean" }), json!("yes")), @"plugins.notes.options.key must be true or false");
+        insta::assert_snapshot!(one(json!({ "enum": ["a", "b", 3] }), json!("c")), @"plugins.notes.options.key must be one of a, b, 3");
+        insta::assert_snapshot!(one(json!({ "type": "array", "items": { "type": "string" } }), json!(["a", 5])), @"plugins.notes.options.key[1] must be text");
+        insta::assert_snapshot!(one(json!({ "type": "object", "additionalProperties": { "type": "string" } }), json!({ "A B": 5 })), @"plugins.notes.options.key.A B must be text");
+        insta::assert_snapshot!(one(json!({ "type": ["string", "null"] }), json!(5)), @"plugins.notes.options.key must be null or text");
+        insta::assert_snapshot!(one(json!({ "type": "string", "minLength": 1 }), json!("")), @"plugins.notes.options.key must be text of at least 1 character");
+        insta::assert_snapshot!(one(json!({ "type": "string", "pattern": "^a" }), json!("b")), @"plugins.notes.options.key must be text that matches ^a");
+        insta::assert_snapshot!(one(json!({ "type": "object", "properties": {}, "additionalProperties": false }), json!({ "x": 1 })), @"plugins.notes.options.key must not hold x");
+        insta::assert_snapshot!(line(json!({ "required": ["key"] }), json!({})), @"plugins.notes.options.key must be given");
+        insta::assert_snapshot!(line(json!({ "properties": { "key": { "type": 5 } } }), json!({ "key": 1 })).split(':').next().unwrap().to_owned(), @"its optionsSchema does not hold");
+        insta::assert_snapshot!(line(json!([]), json!({})), @"its optionsSchema is not an object");
+    }
+
+    #[test]
+    fn a_key_the_schema_does_not_name_is_no_failure() {
+        let schema = json!({ "properties": { "a": {} }, "patternProperties": { "^x-": {} }, "additionalProperties": false });
+        let options = json!({ "a": 1, "b": 2, "x-c": 3 });
+        assert_eq!(line(schema.clone(), options.clone()), "fits");
+        assert_eq!(unknown_keys(&schema, options.as_object().unwrap()), ["b"]);
+    }
+
+    proptest::proptest! {
+        /// Whatever is wrong, the line does not hold the value.
+        #[test]
+        fn a_value_is_never_repeated(secret in "[a-z]{12}") {
+            for node in [json!({ "type": "integer" }), json!({ "enum": [1] }), json!({ "type": "string", "maxLength": 3 }),
+                json!({ "pattern": "^[0-9]+$" }), json!({ "type": "object" }), json!({ "const": 4 }), json!({ "not": {} }),
+                json!({ "oneOf": [{ "type": "integer" }, { "type": "boolean" }] }), json!({ "format": "uuid" })] {
+                let schema = json!({ "properties": { "key": node } });
+                let said = line(schema, json!({ "key": secret }));
+                proptest::prop_assert!(!said.contains(&secret), "{said}");
+            }
+        }
+    }
+}

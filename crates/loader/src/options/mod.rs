@@ -1,0 +1,8 @@
+//! A plugin's options: merged, their secrets read, checked against its schema.
+
+mod check;
+mod secrets;
+pub mod walk;
+
+pub use check::{check, unknown_keys};
+pub use secrets::{NamedSecret, is_reference, resolve};

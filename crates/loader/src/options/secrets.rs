@@ -1,0 +1,119 @@
+//! References to secrets in options: `{ "$secret": "<name>" }`. Spec: *Options and credentials*, 8 to 11.
+
+use ostler_contract::points::Vault;
+use ostler_contract::problem::{Problem, no_secret, no_vault};
+use ostler_contract::{JsonObject, Value, VaultName};
+
+use super::walk::{Step, marked, path_text, rewrite};
+
+/// A reference found in options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedSecret {
+    /// Where.
+    pub path: Vec<Step>,
+    /// The name, as written.
+    pub name: Value,
+    /// Whether the plugin reads it itself, so that it is handed on as written.
+    pub at_use: bool,
+}
+
+/// Whether a value is a reference.
+pub fn is_reference(value: &Value) -> bool {
+    value.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("$secret"))
+}
+
+/// Every reference in options.
+fn found(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
+    let mut found = Vec::new();
+    let mut marks: Vec<Vec<Step>> = Vec::new();
+    rewrite(options, schema, &mut |path, node, value| {
+        if marked(node, "secretAtUse") {
+            marks.push(path.to_vec());
+        }
+        if !is_reference(value) {
+            return None;
+        }
+        // The mark counts at any depth below it.
+        let at_use = marks.iter().any(|mark| path.starts_with(mark));
+        found.push(NamedSecret { path: path.to_vec(), name: value["$secret"].clone(), at_use });
+        Some(Value::Null)
+    });
+    found
+}
+
+/// Options with their secrets read: what the schema is checked against, and what `apply` is handed.
+#[derive(Debug)]
+pub struct Read {
+    /// Every reference a string, for the check.
+    pub checked: JsonObject,
+    /// References read at use still as written.
+    pub handed: JsonObject,
+    /// Whether there was any reference.
+    pub named: bool,
+}
+
+/// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
+///
+/// # Errors
+/// The line that names the option, the name and the reason; never a value.
+pub async fn resolve(
+    id: &str,
+    options: &JsonObject,
+    schema: Option<&Value>,
+    vault: Option<&Vault>,
+) -> Result<Read, Problem> {
+    let whole = Value::Object(options.clone());
+    let references = found(&whole, schema);
+    let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
+    for reference in &references {
+        let refuse = |reason: String| Problem::Secret {
+            id: id.to_owned(),
+            path: path_text(&reference.path),
+            name: reference
+                .name
+                .as_str()
+                .map_or_else(|| "something that is no name".to_owned(), str::to_owned),
+            reason,
+        };
+        let written = ostler_contract::json!({ "$secret": reference.name });
+        let Some(text) = reference.name.as_str() else {
+            return Err(refuse(
+                "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>".to_owned(),
+            ));
+        };
+        let name = VaultName::parse(text).map_err(|why| Problem::Secret {
+            id: id.to_owned(),
+            path: path_text(&reference.path),
+            // What stands where a name should may be the secret itself.
+            name: "something that is no name".to_owned(),
+            reason: why.to_string(),
+        })?;
+        if reference.at_use {
+            read.push((reference.path.clone(), Value::from(text), written));
+            continue;
+        }
+        if !matches!(name, VaultName::Host(_)) {
+            return Err(refuse(format!(
+                "{text} belongs to a team or a person, and a plugin is loaded for neither; only host: names are read here"
+            )));
+        }
+        let Some(vault) = vault else { return Err(refuse(no_vault(text))) };
+        let value = match vault.get.call((text.to_owned(),)).await {
+            Ok(Some(value)) => Value::from(value),
+            Ok(None) => return Err(refuse(no_secret(text))),
+            Err(why) => return Err(refuse(why.message)),
+        };
+        read.push((reference.path.clone(), value.clone(), value));
+    }
+    let fill = |pick: fn(&(Vec<Step>, Value, Value)) -> Value| {
+        let filled = rewrite(&whole, schema, &mut |path, _, _| {
+            read.iter().find(|(at, _, _)| at.as_slice() == path).map(pick)
+        });
+        filled.as_object().cloned().unwrap_or_default()
+    };
+    Ok(Read {
+        checked: fill(|(_, checked, _)| checked.clone()),
+        handed: fill(|(_, _, handed)| handed.clone()),
+        named: !references.is_empty(),
+    })
+}

@@ -1,0 +1,150 @@
+//! From a plugin's spec to the module behind it.
+
+use std::path::{Path, PathBuf};
+
+use ostler_contract::problem::Problem;
+
+use crate::manifest::Manifest;
+
+/// The module behind a spec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The file to import.
+    pub path: PathBuf,
+    /// The manifest of the package it belongs to; empty for a bare file.
+    pub manifest: Manifest,
+}
+
+/// Files looked for in a folder that names no entry.
+const INDEX: &[&str] = &["index.js", "index.mjs", "index.ts"];
+
+/// Finds a spec's module. A bare name is looked for in the configuration folder's own `node_modules` only; a
+/// path from the working directory, then from the configuration folder.
+///
+/// # Errors
+/// A sentence that says where was looked.
+pub fn resolve(spec: &str, working_dir: &Path, config_dir: &Path) -> Result<Resolved, Problem> {
+    if let Some(scheme) = scheme(spec) {
+        let path = (scheme == "file").then(|| url::Url::parse(spec).ok()?.to_file_path().ok()).flatten();
+        return match path {
+            Some(path) if path.exists() => at(&path),
+            Some(path) => Err(not_there(spec, &[path])),
+            None => Err(Problem::Scheme { spec: spec.to_owned(), scheme: scheme.to_owned() }),
+        };
+    }
+    if Path::new(spec).is_absolute() || spec.starts_with('.') {
+        let mut tried: Vec<PathBuf> = Vec::new();
+        for base in [working_dir, config_dir] {
+            let path = normal(&base.join(spec));
+            if path.exists() {
+                return at(&path);
+            }
+            if !tried.contains(&path) {
+                tried.push(path);
+            }
+        }
+        return Err(not_there(spec, &tried));
+    }
+    let package = config_dir.join("node_modules").join(spec);
+    if !package.is_dir() || spec.split('/').any(|part| part == ".." || part.is_empty()) {
+        return Err(Problem::NotInstalled { name: spec.to_owned(), dir: config_dir.display().to_string() });
+    }
+    at(&package)
+}
+
+fn not_there(spec: &str, tried: &[PathBuf]) -> Problem {
+    let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
+    Problem::NotThere { name: spec.to_owned(), tried: tried.join(" and ") }
+}
+
+/// A file is the module itself, and no manifest speaks for it.
+fn at(path: &Path) -> Result<Resolved, Problem> {
+    if !path.is_dir() {
+        return Ok(Resolved { path: path.to_owned(), manifest: Manifest::default() });
+    }
+    let manifest = Manifest::read(path)?;
+    let named = [&manifest.entry, &manifest.exports, &manifest.main].into_iter().flatten().cloned();
+    let candidates: Vec<String> = named.chain(INDEX.iter().map(|name| (*name).to_owned())).collect();
+    for candidate in &candidates {
+        let file = normal(&path.join(candidate));
+        if file.is_file() {
+            return Ok(Resolved { path: file, manifest });
+        }
+    }
+    let looked = candidates;
+    Err(Problem::NoEntry { dir: path.display().to_string(), looked: looked.join(", ") })
+}
+
+/// The scheme of a spec: at least two letters, so that a drive is none.
+fn scheme(spec: &str) -> Option<&str> {
+    let (scheme, _) = spec.split_once(':')?;
+    let good = scheme.len() > 1
+        && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    good.then_some(scheme)
+}
+
+/// Takes `.` and `..` out of a path without asking the disk.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(dir: &Path, file: &str, text: &str) {
+        let path = dir.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_spec_is_found_where_it_should_be_and_nowhere_else() {
+        let root = tempfile::tempdir().unwrap();
+        let (work, config) = (root.path().join("work"), root.path().join("config"));
+        write(&work, "own.js", "");
+        write(&config, "mine/index.ts", "");
+        write(
+            &config,
+            "node_modules/@a/b/package.json",
+            r#"{ "name": "@a/b", "ostler": { "entry": "./lib/p.js" }, "main": "x.js" }"#,
+        );
+        write(&config, "node_modules/@a/b/lib/p.js", "");
+        write(&work, "node_modules/c/index.js", "");
+        let found = |spec: &str| resolve(spec, &work, &config).map(|resolved| resolved.path);
+        assert_eq!(found("./own.js").unwrap(), work.join("own.js"));
+        assert_eq!(found("./mine").unwrap(), config.join("mine/index.ts"));
+        assert_eq!(found("@a/b").unwrap(), config.join("node_modules/@a/b/lib/p.js"));
+        let url = url::Url::from_file_path(work.join("own.js")).unwrap().to_string();
+        assert_eq!(found(&url).unwrap(), work.join("own.js"));
+        let dir = config.display();
+        assert_eq!(
+            found("c").unwrap_err().to_string(),
+            format!("Plugin c is not installed in {dir}; run npm install there, or name a path.")
+        );
+        assert_eq!(
+            found("./gone.js").unwrap_err().to_string(),
+            format!(
+                "Plugin ./gone.js is not there: tried {} and {}.",
+                work.join("gone.js").display(),
+                config.join("gone.js").display()
+            )
+        );
+        assert!(found("../../etc").is_err());
+        assert!(found("@a/../b").is_err());
+        assert!(matches!(found("npm:x"), Err(Problem::Scheme { .. })));
+        write(&config, "node_modules/empty/readme", "");
+        assert!(found("empty").unwrap_err().to_string().contains("has no plugin entry: looked for index.js"));
+    }
+}

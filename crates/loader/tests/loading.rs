@@ -1,0 +1,342 @@
+//! The whole way of a plugin, with modules made here: what each mistake costs, and the line it is answered
+//! with.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use ostler_contract::live::Pending;
+use ostler_contract::points::{Port, TriggerEvent, TriggerType, Vault, When};
+use ostler_contract::recorder::Recorder;
+use ostler_contract::{
+    Call, HostFacts, JsonObject, Module, Options, PluginHost, PluginSource, Slug, Thrown, Value, json,
+};
+use ostler_engine::{Clock, Gate, Host, HostDoor, HostOptions, Log, Yaml};
+use ostler_loader::{Entry, Loaded, Loader, State};
+
+type Apply = Arc<dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync>;
+
+fn apply(run: impl Fn(PluginHost, Options) -> Result<(), Thrown> + Send + Sync + 'static) -> Option<Apply> {
+    Some(Arc::new(move |host, options| Box::pin(std::future::ready(run(host, options)))))
+}
+
+fn module(name: &str, apply: Option<Apply>) -> Module {
+    Module { name: Some(name.into()), title: None, defaults: None, options_schema: None, apply, keep: None }
+}
+
+/// Imports modules by file name.
+struct Fakes(HashMap<String, Result<Module, Thrown>>);
+
+impl PluginSource for Fakes {
+    fn import(&self, path: &Path, _: &str) -> Pending<Module> {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        ostler_contract::live::ready(self.0.get(name).cloned().expect("a fake of that name"))
+    }
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+    modules: HashMap<String, Result<Module, Thrown>>,
+    entries: Vec<Entry>,
+    vault: HashMap<String, String>,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            modules: HashMap::new(),
+            entries: Vec::new(),
+            vault: HashMap::new(),
+            log: Arc::default(),
+        }
+    }
+
+    fn add(&mut self, file: &str, module: Module) -> &mut Entry {
+        std::fs::write(self.dir.path().join(file), "").unwrap();
+        self.modules.insert(file.to_owned(), Ok(module));
+        self.entries.push(Entry::named(&format!("./{file}")));
+        self.entries.last_mut().unwrap()
+    }
+
+    async fn load(&self) -> Loaded {
+        let log = self.log.clone();
+        let host = Host::new(
+            HostOptions::default(),
+            Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()),
+            Log::default(),
+            Yaml::default(),
+            Gate::default(),
+        );
+        let door = HostDoor::new(&host);
+        let loader = Loader {
+            bundled: Vec::new(),
+            source: Arc::new(Fakes(self.modules.clone())),
+            working_dir: self.dir.path().to_owned(),
+            config_dir: self.dir.path().to_owned(),
+            facts: Arc::new(HostFacts { version: "0.1.0".to_owned(), ..HostFacts::default() }),
+            calls: door.clone(),
+            log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
+        };
+        let caller = ostler_contract::Caller { plugin: Slug::parse("host").unwrap(), grants: Arc::new([]) };
+        let own = PluginHost::new(Arc::default(), caller, door);
+        own.register_vault(vault_of(self.vault.clone()), None).unwrap();
+        loader.load(&self.entries, own.seal()).await
+    }
+
+    async fn lines(&self) -> String {
+        let loaded = self.load().await;
+        let lines: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+        let dir = self.dir.path().display().to_string();
+        lines.join("\n").replace(&dir, "<dir>")
+    }
+
+    fn logged(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+}
+
+fn vault_of(held: HashMap<String, String>) -> Vault {
+    Vault {
+        get: Call::now(move |(name,): (String,)| Ok(held.get(&name).cloned())),
+        set: Call::now(|_| Ok(())),
+        delete: Call::now(|_| Ok(false)),
+        list: Call::now(|()| Ok(vec![])),
+    }
+}
+
+fn build() -> TriggerType {
+    TriggerType {
+        r#type: "build".into(),
+        title: "A build".into(),
+        events: vec![TriggerEvent { id: "done".into(), title: "Done".into(), description: None }],
+        ..TriggerType::default()
+    }
+}
+
+#[tokio::test]
+async fn ids_and_shapes() {
+    let mut bench = Bench::new();
+    bench.add("a.js", module("notes", apply(|_, _| Ok(()))));
+    bench.add("b.js", module("notes", apply(|_, _| panic!("must not run"))));
+    bench.add("c.js", module("@inn/horse", apply(|_, _| panic!("must not run"))));
+    bench.add("d.js", module("d", None));
+    bench.add("off.js", module("off", apply(|_, _| panic!("must not run")))).enabled = false;
+    bench.entries.push(Entry::named("missing"));
+    let lines = bench.lines().await;
+    let lines = lines.replace(&format!("file://{}", bench.dir.path().display()), "file://<dir>");
+    insta::assert_snapshot!(lines, @r"
+    plugin notes is named by ./a.js and by ./b.js; only ./a.js is loaded
+    plugin @inn/horse skipped: its name is not a slug
+    file://<dir>/d.js does not export an apply function
+    Plugin missing is not installed in <dir>; run npm install there, or name a path.
+    ");
+    let states: Vec<State> = bench.load().await.plugins.iter().map(|plugin| plugin.state).collect();
+    use State::{Applied, Off, Skipped};
+    assert_eq!(states, [Applied, Skipped, Skipped, Skipped, Off, Skipped]);
+}
+
+#[tokio::test]
+async fn options_are_merged_read_and_checked_before_apply() {
+    let seen: Arc<Mutex<Vec<JsonObject>>> = Arc::default();
+    let mut bench = Bench::new();
+    bench.vault.insert("host:key".into(), "s3cret".into());
+    let took = seen.clone();
+    let mut notes = module(
+        "notes",
+        apply(move |_, options| {
+            took.lock().unwrap().push(options.0.clone());
+            Ok(())
+        }),
+    );
+    notes.defaults = Some(json!({ "size": 3, "key": "" }));
+    notes.options_schema = Some(json!({
+        "type": "object", "required": ["size"], "additionalProperties": false,
+        "properties": {
+            "size": { "type": "integer" }, "key": { "type": "string", "writeOnly": true },
+            "later": { "type": "object", "secretAtUse": true, "additionalProperties": { "type": "string" } }
+        }
+    }));
+    let entry = bench.add("notes.js", notes);
+    entry.options =
+        json!({ "key": { "$secret": "host:key" }, "other": 1, "later": { "a": { "$secret": "team:t/x" } } })
+            .as_object()
+            .unwrap()
+            .clone();
+    assert_eq!(bench.lines().await, "");
+    assert_eq!(
+        Value::Object(seen.lock().unwrap()[0].clone()),
+        json!({ "size": 3, "key": "s3cret", "other": 1, "later": { "a": { "$secret": "team:t/x" } } })
+    );
+    assert!(
+        bench.logged().contains(
+            "plugin notes: plugins.notes.options.other is not an option notes knows; passed through"
+        )
+    );
+    assert!(!bench.logged().contains("s3cret"));
+}
+
+#[tokio::test]
+async fn options_that_do_not_fit_cost_the_plugin_and_nothing_else() {
+    let mut bench = Bench::new();
+    for (file, options) in [
+        ("a.js", json!({ "key": 5 })),
+        ("b.js", json!({ "key": { "$secret": "host:gone" } })),
+        ("c.js", json!({ "map": { "x": [{ "$secret": "team:t/k" }] } })),
+        ("d.js", json!({ "key": { "$secret": "my-real-key" } })),
+        ("e.js", json!({ "key": { "$secret": 5 } })),
+    ] {
+        let id = file.trim_end_matches(".js");
+        let mut plugin = module(id, apply(|_, _| panic!("must not run")));
+        plugin.options_schema = Some(json!({ "properties": { "key": { "type": "string" }, "map": {} } }));
+        bench.add(file, plugin).options = options.as_object().unwrap().clone();
+    }
+    let mut bad = module("f", apply(|_, _| panic!("must not run")));
+    bad.options_schema = Some(json!("nonsense"));
+    bench.add("f.js", bad);
+    bench.add("good.js", module("good", apply(|_, _| Ok(()))));
+    insta::assert_snapshot!(bench.lines().await, @r"
+    plugin a skipped: plugins.a.options.key must be text
+    plugin b skipped: plugins.b.options.key names host:gone: the vault holds no host:gone
+    plugin c skipped: plugins.c.options.map.x[0] names team:t/k: team:t/k belongs to a team or a person, and a plugin is loaded for neither; only host: names are read here
+    plugin d skipped: plugins.d.options.key names something that is no name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
+    plugin e skipped: plugins.e.options.key names something that is no name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
+    plugin f skipped: its optionsSchema is not an object
+    ");
+    assert_eq!(bench.load().await.plugins.last().unwrap().state, State::Applied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_fails_leaves_nothing_behind() {
+    let kept: Arc<Mutex<Option<PluginHost>>> = Arc::default();
+    let mut bench = Bench::new();
+    bench.add(
+        "a.js",
+        module(
+            "a",
+            apply(|host, _| {
+                host.register_trigger_type(build())?;
+                Err("it would not".into())
+            }),
+        ),
+    );
+    bench.add(
+        "b.js",
+        module(
+            "b",
+            apply(|host, _| {
+                host.register_trigger_type(build())?;
+                host.register_trigger_type(build())
+            }),
+        ),
+    );
+    bench.add("c.js", module("c", apply(|_, _| panic!("boom"))));
+    let never: Apply = Arc::new(|_, _| Box::pin(std::future::pending()));
+    bench.add("d.js", module("d", Some(never)));
+    let keep = kept.clone();
+    bench
+        .add(
+            "e.js",
+            module(
+                "e",
+                apply(move |host, _| {
+                    host.problem("one record is broken".into())?;
+                    *keep.lock().unwrap() = Some(host);
+                    Ok(())
+                }),
+            ),
+        )
+        .grants = vec!["bot:get".into(), "nonsense".into()];
+    let lines = bench.lines().await;
+    let lines: Vec<String> = lines
+        .lines()
+        .map(|line| {
+            let (head, tail) = line.split_once(" ms:").unwrap_or((line, ""));
+            if tail.is_empty() {
+                line.to_owned()
+            } else {
+                format!("{} N ms:{tail}", head.rsplit_once(' ').unwrap().0)
+            }
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    plugin a failed in N ms: it would not
+    plugin b failed in N ms: plugin b: registerTriggerType needs type to be a type name no other type in this plugin uses
+    plugin c failed in N ms: its apply panicked
+    plugin d failed in N ms: its apply did not return within 60 seconds
+    plugin e: grants: nonsense is not <subject>:<operation>; dropped
+    plugin e: one record is broken
+    ");
+    let loaded = bench.load().await;
+    assert!(loaded.registry.all::<TriggerType>().is_empty());
+    let host = kept.lock().unwrap().clone().unwrap();
+    assert_eq!(host.caller().grants.len(), 1);
+    assert_eq!(
+        host.register_trigger_type(build()).unwrap_err().message,
+        "e: nothing may be registered after apply returned"
+    );
+}
+
+fn replaces(id: &str) -> Module {
+    module(
+        id,
+        apply(|host, _| {
+            host.register_vault(
+                vault_of(HashMap::from([("host:key".into(), "from the plugin".into())])),
+                Some(When::Replace),
+            )
+        }),
+    )
+}
+
+#[tokio::test]
+async fn a_vault_plugin_comes_first_and_names_no_secret() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let reader = |id: &str| {
+        let seen = seen.clone();
+        module(
+            id,
+            apply(move |_, options| {
+                seen.lock().unwrap().push(options["key"].as_str().unwrap().to_owned());
+                Ok(())
+            }),
+        )
+    };
+    let secret = || json!({ "key": { "$secret": "host:key" } }).as_object().unwrap().clone();
+
+    let mut first = Bench::new();
+    first.add("vault.js", replaces("vault"));
+    first.add("reader.js", reader("reader")).options = secret();
+    assert_eq!(first.lines().await, "");
+    assert_eq!(*seen.lock().unwrap(), ["from the plugin"]);
+
+    let mut late = Bench::new();
+    late.vault.insert("host:key".into(), "from the daemon".into());
+    late.add("reader.js", reader("reader")).options = secret();
+    late.add("vault.js", replaces("vault"));
+    insta::assert_snapshot!(late.lines().await, @"plugin vault sets vault, but plugin reader already named a secret; list vault first in the configuration");
+    let loaded = late.load().await;
+    let held = loaded.registry.port::<Vault>().unwrap().get.call(("host:key".into(),)).await.unwrap();
+    assert_eq!(held.as_deref(), Some("from the daemon"));
+
+    let mut needy = Bench::new();
+    needy.vault.insert("host:key".into(), "x".into());
+    needy.add("vault.js", replaces("vault")).options = secret();
+    insta::assert_snapshot!(needy.lines().await, @"plugin vault skipped: a vault plugin's own options cannot name a secret");
+    assert!(!needy.load().await.registry.all::<Port<Vault>>().is_empty());
+}
+
+#[tokio::test]
+async fn the_daemon_holds_its_own_ports() {
+    let mut bench = Bench::new();
+    bench.add(
+        "vault.js",
+        module("vault", apply(|host, _| host.register_vault(vault_of(HashMap::new()), None))),
+    );
+    insta::assert_snapshot!(bench.lines().await, @"plugin vault sets vault, which the daemon already set; pass 'replace' to take it over");
+    let _: Option<Recorder> = None;
+}
