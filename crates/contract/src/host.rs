@@ -113,6 +113,7 @@ pub struct Peer {
 #[derive(Debug, Clone, Cross)]
 pub struct Fired {
     /// Answers the URIs of the runs the event started, once each is kept so that a crash cannot lose it.
+    /// Throws where one could not be kept.
     pub kept: Call<fn() -> Vec<String>>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -40,14 +41,18 @@ pub enum Body {
     Empty,
     /// All of it.
     Full(Bytes),
-    /// As it comes.
-    Stream(Chunks),
+    /// As it comes. Never locked: the lock only lets a request be shared while its body is not read.
+    Stream(Mutex<Chunks>),
+}
+
+fn unlocked(chunks: &mut Mutex<Chunks>) -> &mut Chunks {
+    chunks.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Body {
     /// A body that comes bit by bit.
     pub fn stream(chunks: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
-        Self::Stream(Box::pin(chunks))
+        Self::Stream(Mutex::new(Box::pin(chunks)))
     }
 
     /// The next bit; `None` at the end.
@@ -59,7 +64,7 @@ impl Body {
                 *self = Self::Empty;
                 Some(Ok(bytes))
             }
-            Self::Stream(chunks) => chunks.next().await,
+            Self::Stream(chunks) => unlocked(chunks).next().await,
         }
     }
 
@@ -129,7 +134,7 @@ impl http_body::Body for Body {
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Self::Stream(chunks) => {
-                chunks.poll_next_unpin(context).map(|chunk| chunk.map(|c| c.map(Frame::data)))
+                unlocked(chunks).poll_next_unpin(context).map(|chunk| chunk.map(|c| c.map(Frame::data)))
             }
         }
     }

@@ -41,6 +41,14 @@ pub enum Item {
 }
 
 impl Item {
+    /// Each one JSON text.
+    pub fn frames(&self) -> &[Bytes] {
+        match self {
+            Self::Frame(frame) => std::slice::from_ref(frame),
+            Self::Batch(batch) => batch.frames(),
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.len(),
@@ -58,6 +66,8 @@ pub enum Closed {
     Behind,
     /// It broke the protocol.
     Protocol,
+    /// It sent more at once than is taken.
+    TooLarge,
 }
 
 /// How much may wait, in bytes.
@@ -68,6 +78,7 @@ pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
 pub struct Outbox {
     state: Mutex<State>,
     wake: Notify,
+    behind: Notify,
     limit: usize,
 }
 
@@ -83,7 +94,7 @@ struct State {
 impl Outbox {
     /// An empty one that takes `limit` bytes before its client counts as behind.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), wake: Notify::new(), limit })
+        Arc::new(Self { state: Mutex::default(), wake: Notify::new(), behind: Notify::new(), limit })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,6 +112,7 @@ impl Outbox {
             state.closed = Some(Closed::Behind);
             state.queue.clear();
             state.held = None;
+            self.behind.notify_one();
         } else if let Some(held) = &mut state.held {
             held.push_back(item);
             return;
@@ -151,6 +163,16 @@ impl Outbox {
         self.wake.notify_one();
     }
 
+    /// Resolves once the client is behind: whoever writes to it may be stuck in that.
+    pub async fn overrun(&self) {
+        loop {
+            if self.state().closed == Some(Closed::Behind) {
+                return;
+            }
+            self.behind.notified().await;
+        }
+    }
+
     /// Whether nothing more is taken.
     pub fn is_closed(&self) -> bool {
         self.state().closed.is_some()
@@ -180,12 +202,7 @@ mod tests {
     use super::*;
 
     fn text(item: &Item) -> String {
-        match item {
-            Item::Frame(frame) => String::from_utf8_lossy(frame).into_owned(),
-            Item::Batch(batch) => {
-                batch.frames().iter().map(|f| String::from_utf8_lossy(f).into_owned()).collect()
-            }
-        }
+        item.frames().iter().map(|frame| String::from_utf8_lossy(frame).into_owned()).collect()
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::connection::Connection;
 use crate::host::Host;
-use crate::outbox::{Item, Outbox};
+use crate::outbox::Outbox;
 use crate::principal::Principal;
 
 type Listener = Call<fn(message: Value)>;
@@ -98,13 +98,8 @@ async fn deliver(outbox: Arc<Outbox>, shared: Arc<Shared>) {
     let mut items = Vec::new();
     while outbox.drain(&mut items).await.is_none() {
         for item in items.drain(..) {
-            match item {
-                Item::Frame(frame) => handle(&shared, &frame).await,
-                Item::Batch(batch) => {
-                    for frame in batch.frames() {
-                        handle(&shared, frame).await;
-                    }
-                }
+            for frame in item.frames() {
+                handle(&shared, frame).await;
             }
         }
     }

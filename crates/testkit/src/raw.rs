@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ostler_contract::{Value, json};
 use ostler_engine::Connection;
-use ostler_engine::outbox::{Closed, Item};
+use ostler_engine::outbox::Closed;
 use ostler_protocol::Message;
 
 /// How long an answer may take before a test gives up.
@@ -94,11 +94,7 @@ impl RawClient {
                 return None;
             }
             for item in items {
-                let frames = match &item {
-                    Item::Frame(frame) => std::slice::from_ref(frame),
-                    Item::Batch(batch) => batch.frames(),
-                };
-                for frame in frames {
+                for frame in item.frames() {
                     self.ready.push_back(serde_json::from_slice(frame).expect("a frame is JSON"));
                 }
             }

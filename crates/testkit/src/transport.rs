@@ -44,11 +44,8 @@ impl Transport for MemoryTransport {
                 return Ok(None);
             }
             for item in self.items.drain(..) {
-                let frames = match &item {
-                    Item::Frame(frame) => std::slice::from_ref(frame),
-                    Item::Batch(batch) => batch.frames(),
-                };
-                self.ready.extend(frames.iter().map(|frame| String::from_utf8_lossy(frame).into_owned()));
+                self.ready
+                    .extend(item.frames().iter().map(|frame| String::from_utf8_lossy(frame).into_owned()));
             }
         }
     }

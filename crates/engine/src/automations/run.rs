@@ -129,7 +129,8 @@ impl Host {
                 let waits = waits.lock().take().unwrap_or_default();
                 async move {
                     let runs = futures::future::join_all(waits).await;
-                    Ok(runs.into_iter().filter_map(Result::ok).collect())
+                    let lost = |_| Thrown::new("a run this event started could not be kept");
+                    runs.into_iter().map(|run| run.map_err(lost)).collect()
                 }
             }),
         })

@@ -1,0 +1,119 @@
+//! What a request has to show before a mount sees it.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
+use ostler_contract::Secret;
+use parking_lot::RwLock;
+use subtle::ConstantTimeEq;
+
+/// The names a listener answers to: its loopback names and its bound address with the port, and names an
+/// operator or a plugin announced.
+#[derive(Debug, Clone, Default)]
+pub struct HostNames(Arc<RwLock<HashSet<String>>>);
+
+impl HostNames {
+    /// The names of a bound address.
+    pub fn of(address: SocketAddr) -> Self {
+        let names = Self::default();
+        let port = address.port();
+        for name in ["127.0.0.1", "localhost", "[::1]"] {
+            names.add(&format!("{name}:{port}"));
+        }
+        if !address.ip().is_unspecified() {
+            names.add(&address.to_string());
+        }
+        names
+    }
+
+    /// Adds a name as it is.
+    pub fn add(&self, name: &str) {
+        self.0.write().insert(name.to_ascii_lowercase());
+    }
+
+    /// Adds the host of a URL, with its port and without.
+    pub fn announce(&self, url: &str) {
+        let Ok(url) = url::Url::parse(url) else { return };
+        let Some(host) = url.host_str() else { return };
+        self.add(host);
+        if let Some(port) = url.port_or_known_default() {
+            self.add(&format!("{host}:{port}"));
+        }
+    }
+
+    /// Whether a request asked for one of them.
+    ///
+    /// # Errors
+    /// What it asked for instead.
+    pub fn admits(&self, headers: &HeaderMap) -> Result<(), String> {
+        let Some(host) = headers.get(header::HOST) else { return Err("a request with no Host".to_owned()) };
+        let Ok(host) = host.to_str() else { return Err("that Host".to_owned()) };
+        if self.0.read().contains(&host.to_ascii_lowercase()) { Ok(()) } else { Err(host.to_owned()) }
+    }
+}
+
+/// The token that admits a connection.
+#[derive(Debug, Clone)]
+pub struct Token(Arc<Secret<String>>);
+
+impl Token {
+    /// A token.
+    pub fn new(token: String) -> Self {
+        Self(Arc::new(Secret::new(token)))
+    }
+
+    /// Whether a request carries it: `?tkn=`, which wins, or a bearer. Compared in constant time.
+    pub fn admits(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
+        let in_query = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+            .find(|(name, _)| name == "tkn")
+            .map(|(_, value)| value.into_owned());
+        let given = in_query.or_else(|| bearer(headers).map(str::to_owned));
+        given.is_some_and(|given| given.as_bytes().ct_eq(self.0.reveal().as_bytes()).into())
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn a_listener_answers_to_its_own_names() {
+        let names = HostNames::of("0.0.0.0:9187".parse().unwrap());
+        names.announce("https://hooks.example.org/in");
+        for good in
+            ["127.0.0.1:9187", "LOCALHOST:9187", "[::1]:9187", "hooks.example.org", "hooks.example.org:443"]
+        {
+            assert!(names.admits(&headers(header::HOST, good)).is_ok(), "{good}");
+        }
+        for bad in ["127.0.0.1", "localhost:1", "0.0.0.0:9187", "evil.org", "hooks.example.org.evil.org"] {
+            assert_eq!(names.admits(&headers(header::HOST, bad)), Err(bad.to_owned()));
+        }
+        assert_eq!(names.admits(&HeaderMap::new()), Err("a request with no Host".to_owned()));
+    }
+
+    #[test]
+    fn a_token_admits_by_query_or_bearer() {
+        let token = Token::new("a b&c".to_owned());
+        assert!(token.admits(Some("x=1&tkn=a%20b%26c"), &HeaderMap::new()));
+        assert!(token.admits(None, &headers(header::AUTHORIZATION, "bearer a b&c")));
+        assert!(
+            !token.admits(Some("tkn=wrong"), &headers(header::AUTHORIZATION, "Bearer a b&c")),
+            "the query wins"
+        );
+        assert!(!token.admits(None, &headers(header::AUTHORIZATION, "Basic a b&c")));
+        assert!(!token.admits(None, &HeaderMap::new()));
+        assert!(!format!("{token:?}").contains("a b&c"));
+    }
+}

@@ -1,0 +1,20 @@
+//! The doors from outside: one listener with its mounts, WebSocket connections, and stdio.
+//!
+//! A request meets the mounts in their order; each mount has a guard it cannot be built without. What no
+//! mount takes is a WebSocket handshake or is told that this is none.
+
+mod body;
+mod guard;
+mod listener;
+mod mount;
+mod reply;
+mod routes;
+mod stdio;
+mod websocket;
+
+pub use guard::{HostNames, Token};
+pub use listener::{Listener, Server};
+pub use mount::{Guard, Handler, Mount};
+pub use reply::{Reply, refuse};
+pub use routes::plugin_routes;
+pub use stdio::serve_stdio;

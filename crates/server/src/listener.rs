@@ -1,0 +1,179 @@
+//! One TCP listener: HTTP/1.1 with its mounts, and WebSocket handshakes.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use ostler_contract::http::{Body, Response};
+use ostler_engine::{Host, Principal};
+use ostler_protocol::names;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::body::incoming;
+use crate::guard::Token;
+use crate::mount::{Guard, Mount};
+use crate::reply::{Reply, refuse};
+use crate::websocket;
+
+/// How long a peer may take to send a request's head.
+const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// How long to wait before accepting again when there are no file handles left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// A bound listener.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds an address; port 0 takes any free one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn bind(address: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens, with the port it got.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What a listener serves.
+#[derive(Debug)]
+pub struct Server {
+    mounts: Vec<Mount>,
+    door: Option<Door>,
+}
+
+/// The way in for clients of the protocol.
+#[derive(Debug)]
+struct Door {
+    host: Arc<Host>,
+    token: Option<Token>,
+}
+
+impl Server {
+    /// A server of mounts, met in this order.
+    pub fn new(mounts: Vec<Mount>) -> Self {
+        Self { mounts, door: None }
+    }
+
+    /// Lets clients of the protocol in, with this token where one is needed.
+    #[must_use]
+    pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>) -> Self {
+        self.door = Some(Door { host, token });
+        self
+    }
+
+    /// Serves until `stop` says so. Connections that are open then are ended.
+    pub async fn serve(self, listener: Listener, mut stop: watch::Receiver<bool>) {
+        let server = Arc::new(self);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
+                accepted = listener.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    tokio::spawn(server.clone().connection(stream, stop.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+        let stopped = stop.clone();
+        let service = service_fn(move |request| {
+            let (server, stop) = (self.clone(), stopped.clone());
+            async move { Ok::<_, Infallible>(server.answer(request, stop).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_LIMIT)
+            .max_buf_size(64 * 1024)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        tokio::pin!(connection);
+        tokio::select! {
+            // What goes wrong between a peer and its socket is the peer's own affair.
+            _ = connection.as_mut() => {}
+            _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+        }
+    }
+
+    async fn answer(&self, request: hyper::Request<Incoming>, stop: watch::Receiver<bool>) -> Response {
+        let path = request.uri().path();
+        if !is_decodable(path) {
+            return refuse(&Reply::Malformed);
+        }
+        if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(path)) {
+            if let Guard::Host { names, what } = mount.guard()
+                && let Err(host) = names.admits(request.headers())
+            {
+                return refuse(&Reply::ForeignHost { what, host });
+            }
+            return (mount.handler())(request.map(incoming)).await;
+        }
+        let Some(door) = &self.door else { return refuse(&Reply::NoApi(path.to_owned())) };
+        if ["/api", "/v1"]
+            .iter()
+            .any(|api| path.strip_prefix(api).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        {
+            return refuse(&Reply::NoApi(path.to_owned()));
+        }
+        if !websocket::is_handshake(&request) {
+            return not_a_handshake();
+        }
+        let principal = match &door.token {
+            None => Principal::Anyone,
+            Some(token) if token.admits(request.uri().query(), request.headers()) => {
+                if door.host.gate.guarded { Principal::Root } else { Principal::Anyone }
+            }
+            Some(_) => {
+                let mut response = Response::new(Body::from("A connection token is required"));
+                *response.status_mut() = StatusCode::UNAUTHORIZED;
+                return response;
+            }
+        };
+        websocket::upgrade(request, door.host.clone(), principal, stop)
+    }
+}
+
+fn not_a_handshake() -> Response {
+    let text = format!("{} speaks the Agent Host Protocol over WebSocket\n", names::HOST);
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// Whether every `%` of a path begins an escape, and all of them together are text.
+fn is_decodable(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let escapes =
+        bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(at, _)| {
+            bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+        });
+    escapes && percent_encoding::percent_decode_str(path).decode_utf8().is_ok()
+}

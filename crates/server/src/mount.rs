@@ -1,0 +1,60 @@
+//! A part of the listener under one path, with its guard.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use ostler_contract::http::{Request, Response};
+
+use crate::guard::HostNames;
+
+/// What answers the requests of a mount.
+pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// What a request has to show before the handler sees it.
+#[derive(Debug, Clone)]
+pub enum Guard {
+    /// One of these names as its `Host`. The handler authenticates its caller itself.
+    Host {
+        /// The names.
+        names: HostNames,
+        /// What the refusal calls what is behind it: `API` or `route`.
+        what: &'static str,
+    },
+    /// The handler checks a credential of its own before it reads anything: said, so that no mount is open by
+    /// omission.
+    Own,
+}
+
+/// A part of the listener.
+pub struct Mount {
+    prefix: &'static str,
+    guard: Guard,
+    handler: Handler,
+}
+
+impl Mount {
+    /// What is served under `prefix` (`/plugins`): it and everything below it, by whole segments.
+    pub fn new(prefix: &'static str, guard: Guard, handler: Handler) -> Self {
+        Self { prefix, guard, handler }
+    }
+
+    /// Whether a path is below this mount.
+    pub fn takes(&self, path: &str) -> bool {
+        path.strip_prefix(self.prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    pub(crate) fn handler(&self) -> &Handler {
+        &self.handler
+    }
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} behind {:?}", self.prefix, self.guard)
+    }
+}

@@ -1,0 +1,46 @@
+//! Plugin routes, under `/plugins/<id>/`. Spec: *Plugin routes on the host listener*.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ostler_contract::http::{Request, Response};
+use ostler_contract::points::{Route, RouteHandler};
+use ostler_contract::registry::{Owner, Registry};
+use ostler_engine::Log;
+
+use crate::guard::HostNames;
+use crate::mount::{Guard, Mount};
+use crate::reply::{Reply, refuse};
+
+/// The mount of every plugin's route. The full path, prefix included, reaches the handler; nothing but the
+/// check of the `Host` stands in front of it.
+pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log) -> Mount {
+    let routes: HashMap<String, RouteHandler> = registry
+        .all::<Route>()
+        .iter()
+        .filter_map(|route| match &route.owner {
+            Owner::Plugin(id) => Some((id.to_string(), route.handler.clone())),
+            Owner::Host => None,
+        })
+        .collect();
+    let routes = Arc::new(routes);
+    let guard = Guard::Host { names, what: "route" };
+    Mount::new(
+        "/plugins",
+        guard,
+        Arc::new(move |request| Box::pin(serve(routes.clone(), log.clone(), request))),
+    )
+}
+
+async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let id = path.strip_prefix("/plugins/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let Some(handler) = routes.get(id) else { return refuse(&Reply::NoRoute(path)) };
+    match handler.call((request,)).await {
+        Ok(response) => response,
+        Err(thrown) => {
+            log.line(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
+            refuse(&Reply::RouteFailed(id.to_owned()))
+        }
+    }
+}

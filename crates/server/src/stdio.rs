@@ -1,0 +1,67 @@
+//! One connection over stdin and stdout: one JSON message per line. The peer started the host, so it is the
+//! host itself.
+
+use std::sync::Arc;
+
+use ostler_engine::outbox::{Closed, Outbox};
+use ostler_engine::{Connection, Host, Principal};
+use ostler_protocol::message::{BadFrame, MAX_FRAME};
+use ostler_protocol::{Message, RpcError};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+
+/// Serves one peer until it closes its end.
+pub async fn serve_stdio(
+    host: &Arc<Host>,
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+) {
+    let principal = if host.gate.guarded { Principal::Root } else { Principal::Anyone };
+    let connection = Connection::open(host, principal);
+    let outbox = connection.outbox.clone();
+    let writing = tokio::spawn(write(outbox.clone(), output));
+    let mut input = BufReader::new(input);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = (&mut input).take(MAX_FRAME as u64 + 1);
+        match limited.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) if read > MAX_FRAME => {
+                let error = RpcError::invalid_request(format!("a message is at most {MAX_FRAME} bytes"));
+                connection.refuse(&BadFrame { id: None, error });
+                break;
+            }
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        match Message::parse(text) {
+            Ok(message) => connection.receive(message).await,
+            Err(bad) => connection.refuse(&bad),
+        }
+    }
+    connection.close();
+    outbox.close(Closed::Done);
+    let _ = writing.await;
+}
+
+async fn write(outbox: Arc<Outbox>, mut output: impl AsyncWrite + Unpin) {
+    let mut items = Vec::new();
+    let mut bytes = Vec::new();
+    while outbox.drain(&mut items).await.is_none() {
+        for item in items.drain(..) {
+            for frame in item.frames() {
+                bytes.extend_from_slice(frame);
+                bytes.push(b'\n');
+            }
+        }
+        if output.write_all(&bytes).await.is_err() || output.flush().await.is_err() {
+            outbox.close(Closed::Done);
+            return;
+        }
+        bytes.clear();
+    }
+}

@@ -1,0 +1,323 @@
+//! WebSocket connections. Frames are read by the library; what the host publishes is framed once for all
+//! subscribers and written as it is, many frames in one system call.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::StreamExt;
+use http::{HeaderValue, StatusCode, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use ostler_contract::http::{Body, Response};
+use ostler_engine::outbox::{Batch, Closed, Item, Outbox};
+use ostler_engine::{Connection, Host, Principal};
+use ostler_protocol::Message;
+use ostler_protocol::message::MAX_FRAME;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+
+/// The library's default is 128 KiB a connection; requests are small.
+const READ_BUFFER: usize = 4 * 1024;
+/// Less than this is gathered into one write.
+const WRITE_BUFFER: usize = 16 * 1024;
+/// How often a quiet peer is asked whether it is there.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// How long a peer may say nothing at all.
+const SILENCE_LIMIT: Duration = Duration::from_secs(90);
+
+const OPCODE_TEXT: u8 = 0x81;
+const OPCODE_CLOSE: u8 = 0x88;
+const OPCODE_PING: u8 = 0x89;
+
+/// Whether a request asks to become a WebSocket.
+pub(crate) fn is_handshake<B>(request: &hyper::Request<B>) -> bool {
+    let has = |name: header::HeaderName, wanted: &str| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(wanted)))
+    };
+    request.method() == http::Method::GET
+        && has(header::UPGRADE, "websocket")
+        && has(header::CONNECTION, "upgrade")
+        && request.headers().contains_key(header::SEC_WEBSOCKET_KEY)
+}
+
+/// Answers a handshake and serves the connection once it has become one.
+pub(crate) fn upgrade(
+    mut request: hyper::Request<Incoming>,
+    host: Arc<Host>,
+    principal: Principal,
+    stop: watch::Receiver<bool>,
+) -> Response {
+    let mut response = Response::new(Body::Empty);
+    if request.headers().get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+        response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        return response;
+    }
+    let key = request.headers().get(header::SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
+    let accept = key.and_then(|key| HeaderValue::from_str(&key).ok());
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else { return };
+        serve(parts.io.into_inner(), parts.read_buf, host, principal, stop).await;
+    });
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    if let Some(accept) = accept {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    response
+}
+
+async fn serve(
+    stream: TcpStream,
+    read: Bytes,
+    host: Arc<Host>,
+    principal: Principal,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (reader, writer) = stream.into_split();
+    let control = Arc::new(Control::default());
+    let connection = Connection::open(&host, principal);
+    let seen = Arc::new(Seen::new());
+    let outbox = connection.outbox.clone();
+    let mut writing = tokio::spawn(write(writer, outbox.clone(), control.clone(), seen.clone()));
+    let mut config = WebSocketConfig::default();
+    config.read_buffer_size = READ_BUFFER;
+    config.write_buffer_size = 0;
+    config.max_message_size = Some(MAX_FRAME);
+    config.max_frame_size = Some(MAX_FRAME);
+    let io = ReadIo { reader, control };
+    let mut frames =
+        WebSocketStream::from_partially_read(io, read.to_vec(), Role::Server, Some(config)).await;
+    let why = loop {
+        let frame = tokio::select! {
+            biased;
+            // The peer does not read, is gone, or was told to go.
+            _ = &mut writing => break None,
+            _ = stop.wait_for(|stop| *stop) => break Some(Closed::Done),
+            frame = frames.next() => frame,
+        };
+        seen.now();
+        match frame {
+            Some(Ok(Frame::Text(text))) => receive(&connection, &text).await,
+            Some(Ok(Frame::Binary(bytes))) => match std::str::from_utf8(&bytes) {
+                Ok(text) => receive(&connection, text).await,
+                Err(_) => break Some(Closed::Protocol),
+            },
+            Some(Ok(Frame::Close(_))) | None => break Some(Closed::Done),
+            Some(Ok(_)) => {}
+            Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => break Some(Closed::TooLarge),
+            Some(Err(_)) => break Some(Closed::Protocol),
+        }
+    };
+    if let Some(why) = why {
+        outbox.close(why);
+    }
+    connection.close();
+    if why.is_some() {
+        let _ = tokio::time::timeout(Duration::from_secs(5), writing).await;
+    }
+}
+
+async fn receive(connection: &Arc<Connection>, text: &str) {
+    match Message::parse(text) {
+        Ok(message) => connection.receive(message).await,
+        Err(bad) => connection.refuse(&bad),
+    }
+}
+
+/// When something was last heard of a peer.
+struct Seen {
+    begun: Instant,
+    at: AtomicU64,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Self { begun: Instant::now(), at: AtomicU64::new(0) }
+    }
+
+    fn now(&self) {
+        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.at.store(millis, Ordering::Relaxed);
+    }
+
+    fn silence(&self) -> Duration {
+        self.begun.elapsed().saturating_sub(Duration::from_millis(self.at.load(Ordering::Relaxed)))
+    }
+}
+
+/// Frames the library wants written: answers to pings and closes.
+#[derive(Default)]
+struct Control {
+    bytes: Mutex<Vec<u8>>,
+    wake: Notify,
+}
+
+/// What the library reads from, and writes its control frames to.
+struct ReadIo {
+    reader: OwnedReadHalf,
+    control: Arc<Control>,
+}
+
+impl AsyncRead for ReadIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.reader).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ReadIo {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.control.bytes.lock().extend_from_slice(bytes);
+        self.control.wake.notify_one();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Writes what the outbox holds until there will be no more, or the peer does not take it.
+async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Control>, seen: Arc<Seen>) {
+    let mut items: Vec<Item> = Vec::new();
+    let mut gathered: Vec<u8> = Vec::new();
+    let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+    loop {
+        let closed = tokio::select! {
+            biased;
+            closed = outbox.drain(&mut items) => closed,
+            () = control.wake.notified() => None,
+            _ = ping.tick() => {
+                if seen.silence() > SILENCE_LIMIT {
+                    return;
+                }
+                gathered.extend_from_slice(&[OPCODE_PING, 0]);
+                None
+            }
+        };
+        let sent = tokio::select! {
+            biased;
+            sent = send(&mut writer, &mut items, &mut gathered, &control) => sent,
+            () = outbox.overrun() => Ok(()),
+        };
+        if sent.is_err() {
+            return;
+        }
+        if let Some(why) = closed {
+            let farewell = async {
+                writer.write_all(&close_frame(why)).await?;
+                writer.shutdown().await
+            };
+            let _ = tokio::time::timeout(Duration::from_secs(1), farewell).await;
+            return;
+        }
+    }
+}
+
+/// Small frames are gathered; frames shared with others are written where they lie.
+async fn send(
+    writer: &mut OwnedWriteHalf,
+    items: &mut Vec<Item>,
+    gathered: &mut Vec<u8>,
+    control: &Control,
+) -> io::Result<()> {
+    gathered.append(&mut control.bytes.lock());
+    for item in items.drain(..) {
+        match item {
+            Item::Frame(frame) => push_frame(gathered, &frame),
+            Item::Batch(batch) => {
+                let encoded = batch.encoded.get_or_init(|| encode(&batch));
+                if encoded.len() < WRITE_BUFFER {
+                    gathered.extend_from_slice(encoded);
+                } else {
+                    writer.write_all(gathered).await?;
+                    gathered.clear();
+                    writer.write_all(encoded).await?;
+                }
+            }
+        }
+        if gathered.len() >= WRITE_BUFFER {
+            writer.write_all(gathered).await?;
+            gathered.clear();
+        }
+    }
+    if !gathered.is_empty() {
+        writer.write_all(gathered).await?;
+        gathered.clear();
+    }
+    // A connection that is quiet again gives its buffers back.
+    if gathered.capacity() > 4 * WRITE_BUFFER {
+        *gathered = Vec::new();
+    }
+    Ok(())
+}
+
+fn encode(batch: &Batch) -> Bytes {
+    let frames = batch.frames();
+    let mut bytes = BytesMut::with_capacity(frames.iter().map(|frame| frame.len() + 10).sum());
+    for frame in frames {
+        push_frame(&mut bytes, frame);
+    }
+    bytes.freeze()
+}
+
+/// A text frame of the host: never masked, never split.
+fn push_frame(into: &mut impl BufMut, payload: &[u8]) {
+    into.put_u8(OPCODE_TEXT);
+    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+        (Ok(small @ 0..126), _) => into.put_u8(small),
+        (_, Ok(middle)) => {
+            into.put_u8(126);
+            into.put_u16(middle);
+        }
+        _ => {
+            into.put_u8(127);
+            into.put_u64(payload.len() as u64);
+        }
+    }
+    into.put_slice(payload);
+}
+
+fn close_frame(why: Closed) -> Vec<u8> {
+    let (code, reason): (u16, &str) = match why {
+        Closed::Done => (1000, ""),
+        Closed::Behind => (1013, "too far behind; reconnect"),
+        Closed::Protocol => (1002, "not the Agent Host Protocol"),
+        Closed::TooLarge => (1009, "the frame is too large"),
+    };
+    let length = u8::try_from(2 + reason.len()).unwrap_or(2);
+    let mut frame = vec![OPCODE_CLOSE, length];
+    frame.extend_from_slice(&code.to_be_bytes());
+    frame.extend_from_slice(reason.as_bytes());
+    frame
+}

@@ -1,0 +1,212 @@
+//! An endpoint record, checked. Spec: *Webhook endpoint record*.
+
+use std::time::Duration;
+
+use ostler_contract::{JsonObject, Slug, Value, VaultName};
+use url::Url;
+
+/// What a call to an endpoint does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Target {
+    /// Talks to a bot.
+    Bot(BotTarget),
+    /// Fires the `webhook` trigger.
+    Automation,
+}
+
+/// How a call talks to a bot.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BotTarget {
+    /// `bot://<slug>`
+    pub bot: String,
+    /// How the call is answered.
+    pub reply: ReplyMode,
+    /// What every callback URL must start with.
+    pub callback_prefix: Option<Url>,
+    /// How long a `sync` call waits.
+    pub sync_timeout: Option<Duration>,
+}
+
+/// How a bot call is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyMode {
+    Callback,
+    Sync,
+    None,
+}
+
+/// An endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Endpoint {
+    pub id: Slug,
+    pub target: Target,
+    /// The vault name of the secret callers send.
+    pub secret: String,
+}
+
+const FIELDS: &[&str] =
+    &["id", "bot", "automation", "secret", "reply", "callbackPrefix", "syncTimeoutSeconds"];
+
+impl Endpoint {
+    /// Checks a record; answers the endpoint and what is odd about it.
+    ///
+    /// # Errors
+    /// What makes it no endpoint.
+    pub fn read(record: &JsonObject) -> Result<(Self, Vec<String>), String> {
+        let id = text(record, "id")?.and_then(Slug::parse).ok_or("id has to be a slug")?;
+        let secret = text(record, "secret")?
+            .ok_or("secret has to be the vault name of the endpoint's secret, as host:<name>")?;
+        match VaultName::parse(secret) {
+            Ok(VaultName::Host(_)) => {}
+            Ok(_) => {
+                return Err(
+                    "secret has to be a host: name; an endpoint belongs to no team and no person".to_owned()
+                );
+            }
+            // What stands there may be the secret itself, so it is not repeated.
+            Err(why) => return Err(format!("secret has to be a vault name: {why}")),
+        }
+        let bot = text(record, "bot")?;
+        let automation = match record.get("automation") {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(fires)) => Some(*fires),
+            Some(_) => return Err("automation has to be true or false".to_owned()),
+        };
+        let target = match (bot, automation) {
+            (Some(_), Some(true)) => return Err("an endpoint names bot or automation, not both".to_owned()),
+            (None, Some(true)) => Target::Automation,
+            (Some(bot), _) => Target::Bot(bot_target(record, bot)?),
+            (None, _) => return Err("an endpoint names a bot, or has automation: true".to_owned()),
+        };
+        let warnings = record
+            .keys()
+            .filter(|key| !FIELDS.contains(&key.as_str()))
+            .map(|key| format!("{key} is not something an endpoint has; ignored"))
+            .collect();
+        Ok((Self { id, target, secret: secret.to_owned() }, warnings))
+    }
+}
+
+fn bot_target(record: &JsonObject, bot: &str) -> Result<BotTarget, String> {
+    if bot.strip_prefix("bot://").and_then(Slug::parse).is_none() {
+        return Err("bot has to be bot://<slug>".to_owned());
+    }
+    let reply = match text(record, "reply")? {
+        None | Some("callback") => ReplyMode::Callback,
+        Some("sync") => ReplyMode::Sync,
+        Some("none") => ReplyMode::None,
+        Some(_) => return Err("reply has to be callback, sync or none".to_owned()),
+    };
+    let callback_prefix = text(record, "callbackPrefix")?.map(prefix).transpose()?;
+    if reply == ReplyMode::Callback && callback_prefix.is_none() {
+        return Err("an endpoint that replies by callback needs a callbackPrefix".to_owned());
+    }
+    let sync_timeout = match record.get("syncTimeoutSeconds") {
+        None | Some(Value::Null) => None,
+        Some(seconds) => Some(
+            seconds
+                .as_f64()
+                .filter(|seconds| *seconds > 0.0)
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .ok_or("syncTimeoutSeconds has to be a number of seconds above 0")?,
+        ),
+    };
+    Ok(BotTarget { bot: bot.to_owned(), reply, callback_prefix, sync_timeout })
+}
+
+fn prefix(text: &str) -> Result<Url, String> {
+    let wrong = || "callbackPrefix has to be an http or https URL whose path ends in /".to_owned();
+    let url = Url::parse(text).map_err(|_| wrong())?;
+    let good = matches!(url.scheme(), "http" | "https")
+        && url.path().ends_with('/')
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if good { Ok(url) } else { Err(wrong()) }
+}
+
+fn text<'a>(record: &'a JsonObject, field: &str) -> Result<Option<&'a str>, String> {
+    match record.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("{field} has to be text")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    fn read(record: Value) -> Result<(Endpoint, Vec<String>), String> {
+        Endpoint::read(record.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn what_is_an_endpoint() {
+        let (endpoint, odd) =
+            read(json!({ "id": "deploy", "automation": true, "secret": "host:deploy", "colour": 1 }))
+                .unwrap();
+        assert_eq!(endpoint.target, Target::Automation);
+        assert_eq!(odd, ["colour is not something an endpoint has; ignored"]);
+        let bot = json!({ "id": "ask", "bot": "bot://helper", "secret": "host:k", "reply": "sync", "syncTimeoutSeconds": 1.5 });
+        let Target::Bot(target) = read(bot).unwrap().0.target else { panic!("no bot") };
+        assert_eq!((target.reply, target.sync_timeout), (ReplyMode::Sync, Some(Duration::from_millis(1500))));
+        let prefixed = json!({ "id": "ask", "bot": "bot://helper", "secret": "host:k", "callbackPrefix": "https://a.example/in/" });
+        assert!(read(prefixed).is_ok());
+    }
+
+    #[test]
+    fn what_is_none_and_why() {
+        let base = |more: Value| {
+            let mut record = json!({ "id": "a", "secret": "host:k" });
+            record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(record).unwrap_err()
+        };
+        for (more, why) in [
+            (json!({}), "an endpoint names a bot, or has automation: true"),
+            (json!({ "automation": false }), "an endpoint names a bot, or has automation: true"),
+            (json!({ "automation": "yes" }), "automation has to be true or false"),
+            (
+                json!({ "automation": true, "bot": "bot://b" }),
+                "an endpoint names bot or automation, not both",
+            ),
+            (json!({ "bot": "helper" }), "bot has to be bot://<slug>"),
+            (json!({ "bot": "bot://b" }), "an endpoint that replies by callback needs a callbackPrefix"),
+            (json!({ "bot": "bot://b", "reply": "later" }), "reply has to be callback, sync or none"),
+            (
+                json!({ "bot": "bot://b", "callbackPrefix": "ftp://x/" }),
+                "callbackPrefix has to be an http or https URL whose path ends in /",
+            ),
+            (
+                json!({ "bot": "bot://b", "callbackPrefix": "https://x/a" }),
+                "callbackPrefix has to be an http or https URL whose path ends in /",
+            ),
+            (
+                json!({ "bot": "bot://b", "reply": "sync", "syncTimeoutSeconds": 0 }),
+                "syncTimeoutSeconds has to be a number of seconds above 0",
+            ),
+            (json!({ "automation": true, "secret": 5 }), "secret has to be text"),
+            (
+                json!({ "automation": true, "secret": null }),
+                "secret has to be the vault name of the endpoint's secret, as host:<name>",
+            ),
+            (
+                json!({ "automation": true, "secret": "team:t/k" }),
+                "secret has to be a host: name; an endpoint belongs to no team and no person",
+            ),
+            (json!({ "automation": true, "id": "Not A Slug" }), "id has to be a slug"),
+        ] {
+            assert_eq!(base(more), why);
+        }
+        let pasted = base(json!({ "automation": true, "secret": "sk-live-123" }));
+        assert!(!pasted.contains("sk-live-123"), "{pasted}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_record_panics(fields in proptest::collection::btree_map("(id|bot|automation|secret|reply|callbackPrefix|syncTimeoutSeconds|[a-z]{3})", ".{0,20}", 0..8)) {
+            let _ = read(json!(fields));
+        }
+    }
+}
