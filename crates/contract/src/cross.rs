@@ -122,6 +122,9 @@ pub fn check_data(value: &Value, shape: &Shape) -> Result<(), Mismatch> {
         Shape::Nothing => value.is_null(),
         Shape::Boolean => value.is_boolean(),
         Shape::Integer => value.is_i64() || value.is_u64(),
+        Shape::IntegerBetween { low, high } => {
+            value.as_i64().is_some_and(|number| (*low..=*high).contains(&number))
+        }
         Shape::Number => value.is_number(),
         Shape::Text { non_empty } => value.as_str().is_some_and(|text| !(*non_empty && text.is_empty())),
         Shape::Any => true,

@@ -10,6 +10,13 @@ pub enum Shape {
     Boolean,
     /// A whole number.
     Integer,
+    /// A whole number in a range, ends included.
+    IntegerBetween {
+        /// The least.
+        low: i64,
+        /// The greatest.
+        high: i64,
+    },
     /// Any number.
     Number,
     /// Text; `""` too unless said.
@@ -133,6 +140,7 @@ impl Shape {
             Self::Nothing => "left out".to_owned(),
             Self::Boolean => "true or false".to_owned(),
             Self::Integer => "an integer".to_owned(),
+            Self::IntegerBetween { low, high } => format!("an integer between {low} and {high}"),
             Self::Number => "a number".to_owned(),
             Self::Text { non_empty: false } => "a string".to_owned(),
             Self::Text { non_empty: true } => "a non-empty string".to_owned(),

@@ -169,6 +169,7 @@ pub struct Host {
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
     tools_server: OnceLock<OpenToolsServer>,
+    stopping: AtomicBool,
     closing: AtomicBool,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) meta: OnceLock<JsonObject>,
@@ -198,6 +199,7 @@ impl Host {
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
             tools_server: OnceLock::new(),
+            stopping: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             watches: Mutex::default(),
             meta: OnceLock::new(),
@@ -481,6 +483,31 @@ impl Host {
     }
 
     // ---- close ----
+
+    /// Ends the announcements: a line said later is dropped.
+    pub fn end_announcements(&self) -> Vec<String> {
+        self.announcements.lock().take().unwrap_or_default()
+    }
+
+    /// Refuses new sessions and turns from now on.
+    pub fn stop_turns(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether new sessions and turns are refused.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) || self.is_closing()
+    }
+
+    /// Ends the connections plugins opened.
+    pub fn close_plugin_connections(&self) {
+        let open: Vec<_> = self.connections.read().values().filter_map(Weak::upgrade).collect();
+        for connection in open {
+            if matches!(connection.principal(), Principal::Plugin { .. }) {
+                connection.close();
+            }
+        }
+    }
 
     /// Ends everything: sessions first, then what plugins want to do, in order.
     pub async fn close(self: &Arc<Self>) {

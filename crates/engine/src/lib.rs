@@ -11,7 +11,7 @@ mod automations;
 pub mod clock;
 mod commands;
 pub mod connection;
-mod events;
+pub mod events;
 pub mod fanout;
 pub mod host;
 mod host_calls;

@@ -16,5 +16,5 @@ pub use guard::{HostNames, Token};
 pub use listener::{Listener, Server};
 pub use mount::{Guard, Handler, Mount};
 pub use reply::{Reply, refuse};
-pub use routes::plugin_routes;
+pub use routes::{no_plugin_routes, plugin_routes};
 pub use stdio::serve_stdio;

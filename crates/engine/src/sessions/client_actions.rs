@@ -396,6 +396,9 @@ impl Actor {
         if message.origin.kind != MessageKind::User {
             return refuse("a client may only send messages of a person");
         }
+        if self.host.is_stopping() {
+            return refuse("the host is stopping");
+        }
         if self.agent.is_none() {
             return refuse(format!("{} is not loaded on this host", self.entry.provider));
         }

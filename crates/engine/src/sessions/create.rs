@@ -73,8 +73,8 @@ impl Host {
             Some(provider) => self.agent(provider).ok_or_else(|| no_provider(provider))?,
             None => self.first_agent().ok_or_else(|| no_provider("default"))?,
         };
-        if self.is_closing() {
-            return Err(RpcError::internal("the host is closing"));
+        if self.is_stopping() {
+            return Err(RpcError::internal("the host is stopping"));
         }
         let provider = agent.provider.to_string();
         let now = self.clock.iso();

@@ -1,0 +1,54 @@
+//! What the daemon says about itself once it is up: one block, written at once.
+
+use std::net::SocketAddr;
+
+use crate::compose::Composed;
+use crate::settings::Settings;
+
+/// Where a daemon listens.
+#[derive(Debug, Clone, Copy)]
+pub enum Listens {
+    /// On this address.
+    At(SocketAddr),
+    /// On stdin and stdout.
+    Stdio,
+}
+
+/// The block, each line ended.
+pub fn block(
+    settings: &Settings,
+    composed: &Composed,
+    listens: Listens,
+    routes: Option<SocketAddr>,
+    said: &[String],
+) -> String {
+    let runtime = format!("ostler {}", env!("CARGO_PKG_VERSION"));
+    let paths = settings.paths.join(", ");
+    let applied = composed.applied();
+    let files: Vec<String> = settings.files.iter().map(|file| file.display().to_string()).collect();
+    let or_none = |list: &[String]| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+    let mut lines = vec![match listens {
+        Listens::At(address) => format!("ostler on ws://{address} ({runtime}), sessions in {paths}"),
+        Listens::Stdio => format!("ostler over stdio ({runtime}), sessions in {paths}"),
+    }];
+    lines.push(format!("pid {}", std::process::id()));
+    lines.push(composed.automations.clone());
+    lines.push(format!("plugins {}", or_none(&applied)));
+    lines.push(format!("config {}", or_none(&files)));
+    lines.push(composed.vault.clone());
+    lines.push(settings.token.line());
+    if let Some(address) = routes {
+        lines.push(format!("routes on http://{address}/plugins/"));
+    }
+    if settings.advanced_tools {
+        lines.push("advanced tools: offered to every session".to_owned());
+    }
+    lines.extend(composed.skipped.iter().map(|line| format!("skipped: {line}")));
+    lines.extend(said.iter().cloned());
+    lines.iter().map(|line| format!("{}\n", one_line(line))).collect()
+}
+
+/// A line stays one, whatever is in it.
+fn one_line(line: &str) -> String {
+    line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}

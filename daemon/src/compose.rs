@@ -1,0 +1,156 @@
+//! Putting a host together: stores, plugins, engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_contract::points::{AutomationStore, SessionStore, Vault};
+use ostler_contract::recorder::Recorder;
+use ostler_contract::registry::Owner;
+use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, Yaml};
+use ostler_js::{JsOptions, JsSource};
+use ostler_loader::{LoadedPlugin, Loader, State};
+use ostler_ports::{FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml};
+
+use crate::bundled;
+use crate::config::{Keep, Unowned};
+use crate::exit::Exit;
+use crate::log::clock;
+use crate::settings::Settings;
+
+/// A host with its plugins applied, before anybody is let in.
+pub struct Composed {
+    /// The host.
+    pub host: Arc<Host>,
+    /// Every configured plugin and how far it came.
+    pub plugins: Vec<LoadedPlugin>,
+    /// Lines to print as `skipped: <line>`.
+    pub skipped: Vec<String>,
+    /// Where automations are kept, for the announcement.
+    pub automations: String,
+    /// Where secrets are kept, for the announcement.
+    pub vault: String,
+    /// Keeps what runs the plugins.
+    pub modules: Vec<Module>,
+}
+
+impl Composed {
+    /// The ids of the plugins that applied, in configuration order.
+    pub fn applied(&self) -> Vec<String> {
+        self.plugins
+            .iter()
+            .filter(|plugin| plugin.state == State::Applied)
+            .filter_map(|plugin| plugin.id.as_ref().map(ToString::to_string))
+            .collect()
+    }
+}
+
+/// Puts a host together and applies its plugins.
+///
+/// # Errors
+/// Exit 1 where a store cannot be opened or no backend is loaded.
+pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Result<Composed, Exit> {
+    std::fs::create_dir_all(&settings.dir)
+        .map_err(|error| Exit::machine(format!("{} could not be made: {error}", settings.dir.display())))?;
+    let facts = Arc::new(HostFacts {
+        paths: settings.paths.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host_name: host_name(),
+        config_dir: settings.dir.to_string_lossy().into_owned(),
+    });
+    let host = Host::new(options(settings, &facts), clock(), log.clone(), host_yaml(), Gate::default());
+    let door = HostDoor::new(&host);
+    let (own, automations) = own(settings, log, &facts, door.clone()).await?;
+    let lines = log.clone();
+    let plugin_lines = log.clone();
+    let js = JsOptions {
+        log: Arc::new(move |line| plugin_lines.line(line)),
+        sdk_version: facts.version.clone(),
+        ..JsOptions::default()
+    };
+    let loader = Loader {
+        bundled: bundled::plugins(),
+        source: Arc::new(JsSource::new(js)),
+        working_dir: working_dir.to_owned(),
+        config_dir: settings.dir.clone(),
+        facts,
+        calls: door,
+        log: Arc::new(move |line| lines.line(line)),
+    };
+    let loaded = loader.load(&settings.plugins, own).await;
+    let skipped = loaded.problems.iter().map(ToString::to_string).collect();
+    let vault = match loaded.registry.holder::<Vault>() {
+        Some(Owner::Plugin(_)) => "vault from a plugin".to_owned(),
+        _ => format!("vault {}", settings.dir.join("vault.json").display()),
+    };
+    host.build(loaded.registry).await;
+    Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, modules: loaded.modules })
+}
+
+fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {
+    HostOptions {
+        host_name: facts.host_name.clone(),
+        version: facts.version.clone(),
+        paths: settings.paths.clone(),
+        delta_window_ms: settings.delta_window_ms,
+        client_tool_timeout_ms: settings.client_tool_timeout_ms,
+        unowned_automations: settings.unowned == Unowned::Every,
+        advanced_tools: settings.advanced_tools,
+        mcp_servers: settings.mcp_servers.clone(),
+        ..HostOptions::default()
+    }
+}
+
+/// What the machine is called.
+fn host_name() -> String {
+    let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+    named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_owned())
+}
+
+fn host_yaml() -> Yaml {
+    Yaml {
+        parse: Arc::new(|text| yaml::parse(text).map_err(Thrown::new)),
+        stringify: Arc::new(|value| Ok(yaml::stringify(value))),
+    }
+}
+
+/// What the daemon is built with, registered as a plugin would.
+async fn own(
+    settings: &Settings,
+    log: &Log,
+    facts: &Arc<HostFacts>,
+    calls: Arc<HostDoor>,
+) -> Result<(Recorder, String), Exit> {
+    let lines = log.clone();
+    let report: Report = Arc::new(move |line| lines.line(line));
+    let failed = |why: Thrown| Exit::machine(why.message);
+    let file = match (settings.sessions, settings.automations) {
+        (Keep::Memory, Keep::Memory) => None,
+        _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
+    };
+    let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
+    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]) }, calls);
+    let sessions: SessionStore = match (&file, settings.sessions) {
+        (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
+        _ => Arc::new(SqliteSessions::new(StateDb::memory().map_err(failed)?, report.clone())).into_point(),
+    };
+    let (automations, kept): (AutomationStore, String) = match (&file, settings.automations) {
+        (Some(db), Keep::File) => {
+            let store = FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
+            let dir = settings.dir.join("automations");
+            (Arc::new(store).into_point(), format!("automations in {}, schedules do not fire", dir.display()))
+        }
+        _ => {
+            let store = MemoryAutomations::new(report.clone()).map_err(failed)?;
+            (Arc::new(store).into_point(), "automations in memory, schedules do not fire".to_owned())
+        }
+    };
+    let records = Arc::new(FileRecords::new(&settings.dir, report.clone())).into_point();
+    let vault = Arc::new(FileVault::new(&settings.dir, report).map_err(failed)?).into_point();
+    host.register_sessions(sessions, None)
+        .and_then(|()| host.register_automations(automations, None))
+        .and_then(|()| host.register_records(records, None))
+        .and_then(|()| host.register_vault(vault, None))
+        .map_err(failed)?;
+    Ok((host.seal(), kept))
+}

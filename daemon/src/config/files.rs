@@ -1,0 +1,254 @@
+//! Configuration files: which are read, how they come together, and what is wrong in them.
+
+use std::path::{Path, PathBuf};
+
+use ostler_contract::cross::{Cross, data_from_live};
+use ostler_contract::live::Live;
+use ostler_contract::shape::{ObjectShape, Shape};
+use ostler_contract::{JsonObject, Value};
+
+use super::settings::{Config, KEYS_NOT_SERVED};
+use crate::exit::Exit;
+
+/// The name of the program's folder below the configuration home.
+const FOLDER: &str = "ostler";
+/// Names one more configuration file.
+const VARIABLE: &str = "OSTLER_CONFIG";
+
+/// Keys that only flags may say.
+const FLAGS_ONLY: &[&str] = &["stdio", "configFile", "noPlugins", "noCwd", "pluginOptions"];
+
+/// What the files said.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigFiles {
+    /// Merged, checked, with paths made absolute.
+    pub config: Config,
+    /// The files read, in order.
+    pub files: Vec<PathBuf>,
+    /// Where the configuration, and everything kept beside it, lives.
+    pub dir: PathBuf,
+    /// Lines for the log: keys nobody knows.
+    pub warnings: Vec<String>,
+}
+
+/// Where configuration is looked for.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `$XDG_CONFIG_HOME`
+    pub config_home: Option<PathBuf>,
+    /// `$HOME`
+    pub home: Option<PathBuf>,
+    /// `$OSTLER_CONFIG`
+    pub named: Option<PathBuf>,
+}
+
+impl Environment {
+    /// What the process was started with.
+    pub fn of_process() -> Self {
+        let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self { config_home: path("XDG_CONFIG_HOME"), home: path("HOME"), named: path(VARIABLE) }
+    }
+}
+
+/// Reads the person's own file, if there is one, then the file `$OSTLER_CONFIG` names; `only` reads that file
+/// and no other.
+///
+/// # Errors
+/// A file that is missing though it was named, does not read, or holds a wrong value: exit 2.
+pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFiles, Exit> {
+    let mut read = ConfigFiles::default();
+    let own = match only {
+        Some(_) => None,
+        None => {
+            let home = environment
+                .config_home
+                .clone()
+                .or_else(|| environment.home.as_ref().map(|home| home.join(".config")))
+                .ok_or_else(|| Exit::usage("neither XDG_CONFIG_HOME nor HOME says where the configuration is; pass --config-file"))?;
+            Some(home.join(FOLDER).join("config.json"))
+        }
+    };
+    let mut merged = JsonObject::new();
+    if let Some(own) = &own
+        && own.exists()
+    {
+        read.add(own, &mut merged)?;
+    }
+    let named = only.map(Path::to_owned).or_else(|| environment.named.clone());
+    if let Some(named) = &named {
+        if !named.exists() {
+            return Err(Exit::usage(format!("{} is not there", named.display())));
+        }
+        read.add(named, &mut merged)?;
+    }
+    let folder = own.or(named).as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+    read.dir = std::path::absolute(&folder).unwrap_or(folder);
+    read.config = typed(&merged).map_err(|what| Exit::usage(what.to_string()))?;
+    Ok(read)
+}
+
+fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mismatch> {
+    data_from_live(Live::Data(Value::Object(fields.clone())), &Config::shape())
+}
+
+impl ConfigFiles {
+    fn add(&mut self, file: &Path, merged: &mut JsonObject) -> Result<(), Exit> {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| Exit::usage(format!("{shown} is not JSON: {error}")))?;
+        let Value::Object(mut fields) = value else {
+            return Err(Exit::usage(format!("{shown} is not a JSON object")));
+        };
+        self.drop_unknown(&shown, &mut fields)?;
+        typed(&fields).map_err(|wrong| Exit::usage(format!("{shown}: {} must be {}", wrong.path, wrong.expected)))?;
+        let folder = file.parent().unwrap_or(Path::new("."));
+        make_absolute(&mut fields, folder);
+        merge(merged, fields);
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// Takes out what no setting is called, with a line each.
+    fn drop_unknown(&mut self, shown: &str, fields: &mut JsonObject) -> Result<(), Exit> {
+        let Shape::Object(shape) = Config::shape() else { return Ok(()) };
+        for key in fields.keys() {
+            if KEYS_NOT_SERVED.contains(&key.as_str()) {
+                return Err(Exit::usage(format!("{shown}: {key} is not served by this host yet; take it out")));
+            }
+        }
+        for key in FLAGS_ONLY {
+            if fields.remove(*key).is_some() {
+                self.warnings.push(format!("{shown}: {key} is for the command line only; ignored"));
+            }
+        }
+        self.drop_unknown_of(shown, "", fields, shape());
+        Ok(())
+    }
+
+    fn drop_unknown_of(&mut self, shown: &str, path: &str, fields: &mut JsonObject, shape: &ObjectShape) {
+        fields.retain(|key, value| {
+            let Some(field) = shape.fields.iter().find(|field| field.name == key) else {
+                self.warnings.push(format!("{shown}: {path}{key} is not a setting ostler knows; ignored"));
+                return false;
+            };
+            match (field.shape.core(), value) {
+                (Shape::Object(inner), Value::Object(fields)) => {
+                    self.drop_unknown_of(shown, &format!("{path}{key}."), fields, inner());
+                }
+                (Shape::List(entry), Value::Array(entries)) => {
+                    if let Shape::Object(inner) = entry.core() {
+                        for (at, entry) in entries.iter_mut().enumerate() {
+                            if let Value::Object(fields) = entry {
+                                self.drop_unknown_of(shown, &format!("{path}{key}[{at}]."), fields, inner());
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+            true
+        });
+    }
+}
+
+/// Objects come together key by key; anything else is replaced whole.
+fn merge(into: &mut JsonObject, from: JsonObject) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(held)), Value::Object(new)) => merge(held, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Paths are relative to the file that says them.
+fn make_absolute(fields: &mut JsonObject, folder: &Path) {
+    let absolute = |text: &mut String| *text = folder.join(&*text).to_string_lossy().into_owned();
+    if let Some(Value::Array(paths)) = fields.get_mut("paths") {
+        for path in paths {
+            if let Value::String(path) = path {
+                absolute(path);
+            }
+        }
+    }
+    if let Some(Value::String(file)) = fields.get_mut("connectionTokenFile") {
+        absolute(file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str) -> Result<ConfigFiles, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.json");
+        std::fs::write(&file, text).unwrap();
+        let read = read(Some(&file), &Environment::default());
+        let shown = dir.path().display().to_string();
+        read.map_err(|exit| exit.to_string().replace(&shown, "<dir>")).map(|mut read| {
+            read.warnings.iter_mut().for_each(|line| *line = line.replace(&shown, "<dir>"));
+            read
+        })
+    }
+
+    #[test]
+    fn a_wrong_value_names_the_file_and_the_key() {
+        let wrong = |text: &str| with(text).unwrap_err();
+        insta::assert_snapshot!(wrong(r#"{ "port": "x" }"#), @"<dir>/c.json: port must be an integer between 0 and 65535");
+        insta::assert_snapshot!(wrong(r#"{ "port": 70000 }"#), @"<dir>/c.json: port must be an integer between 0 and 65535");
+        insta::assert_snapshot!(wrong(r#"{ "paths": ["a", 5] }"#), @"<dir>/c.json: paths[1] must be a string");
+        insta::assert_snapshot!(wrong(r#"{ "sessions": "disk" }"#), @"<dir>/c.json: sessions must be one of file, memory");
+        insta::assert_snapshot!(wrong(r#"{ "plugins": [{ "options": {} }] }"#), @"<dir>/c.json: plugins[0].name must be a string");
+        insta::assert_snapshot!(wrong(r#"{ "plugins": [{ "name": "a", "grants": "b" }] }"#), @"<dir>/c.json: plugins[0].grants must be a list");
+        insta::assert_snapshot!(wrong(r#"{ "routes": { "port": 1.5 } }"#), @"<dir>/c.json: routes.port must be an integer between 0 and 65535");
+        insta::assert_snapshot!(wrong("[]"), @"<dir>/c.json is not a JSON object");
+        insta::assert_snapshot!(wrong("{"), @"<dir>/c.json is not JSON: EOF while parsing an object at line 1 column 1");
+        insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host yet; take it out");
+    }
+
+    #[test]
+    fn an_unknown_key_is_a_line_and_nothing_more() {
+        let read = with(r#"{ "plugin": [], "stdio": true, "plugins": [{ "name": "a", "option": {} }], "port": 0 }"#).unwrap();
+        assert_eq!(read.config.port.map(|port| port.0), Some(0));
+        insta::assert_snapshot!(read.warnings.join("\n"), @r"
+        <dir>/c.json: stdio is for the command line only; ignored
+        <dir>/c.json: plugin is not a setting ostler knows; ignored
+        <dir>/c.json: plugins[0].option is not a setting ostler knows; ignored
+        ");
+    }
+
+    #[test]
+    fn files_come_together_key_by_key_and_paths_are_where_they_were_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("ostler");
+        let named = dir.path().join("other/extra.json");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::create_dir_all(named.parent().unwrap()).unwrap();
+        std::fs::write(own.join("config.json"), r#"{ "port": 1, "paths": ["a"], "mcpServers": { "x": { "command": "a" }, "y": {} } }"#).unwrap();
+        std::fs::write(&named, r#"{ "paths": ["b", "/c"], "mcpServers": { "x": { "command": "b" } } }"#).unwrap();
+        let environment = Environment { config_home: Some(dir.path().to_owned()), home: None, named: Some(named.clone()) };
+        let read = read(None, &environment).unwrap();
+        assert_eq!(read.config.port.map(|port| port.0), Some(1));
+        let b = dir.path().join("other/b").to_string_lossy().into_owned();
+        assert_eq!(read.config.paths, Some(vec![b, "/c".to_owned()]));
+        assert_eq!(Value::Object(read.config.mcp_servers.unwrap()), ostler_contract::json!({ "x": { "command": "b" }, "y": {} }));
+        assert_eq!(read.files, [own.join("config.json"), named]);
+        assert_eq!(read.dir, own);
+    }
+
+    #[test]
+    fn nothing_need_be_there_but_what_was_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = Environment { config_home: Some(dir.path().to_owned()), ..Environment::default() };
+        assert_eq!(read(None, &none).unwrap().files, Vec::<PathBuf>::new());
+        let gone = Environment { named: Some(dir.path().join("gone.json")), ..none };
+        assert_eq!(read(None, &gone).unwrap_err().code(), 2);
+        assert_eq!(read(None, &Environment::default()).unwrap_err().code(), 2);
+    }
+}

@@ -1,0 +1,7 @@
+//! The configuration: read from files, checked key by key, overridden by flags.
+
+mod files;
+mod settings;
+
+pub use files::{ConfigFiles, Environment, read};
+pub use settings::{Config, DeltaWindow, Keep, PluginEntry, Port, RoutesListener, Unowned};

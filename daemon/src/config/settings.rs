@@ -1,0 +1,138 @@
+//! Every configuration key, once: its name, its type and what it does. What a wrong value is told, and the
+//! reference page, are made from here.
+
+use ostler_contract::cross::{Cross, data_from_live, data_to_live};
+use ostler_contract::live::Live;
+use ostler_contract::shape::Shape;
+use ostler_contract::{JsonObject, Mismatch};
+use serde::{Deserialize, Serialize};
+
+/// What a configuration file may say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase", default)]
+#[cross(data)]
+pub struct Config {
+    /// The port to listen on; 0 takes any free one. 9187 when left out.
+    pub port: Option<Port>,
+    /// The address to listen on. `127.0.0.1` when left out; any other than a loopback address needs one of the
+    /// three token settings.
+    pub host: Option<String>,
+    /// The directories served; the first is the default for new work. The working directory when left out.
+    pub paths: Option<Vec<String>>,
+    /// The token a connection has to show.
+    pub connection_token: Option<String>,
+    /// The file that holds that token; made with a fresh one when it is missing.
+    pub connection_token_file: Option<String>,
+    /// Lets connections in without a token, wherever they come from.
+    pub without_connection_token: Option<bool>,
+    /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
+    pub client_tool_timeout_ms: Option<u64>,
+    /// How long streamed text is gathered before it is sent, in milliseconds, 0 to 1000. 75 when left out.
+    pub delta_window_ms: Option<DeltaWindow>,
+    /// Whether tools that ask for the operator's leave are offered to sessions.
+    pub advanced_tools: Option<bool>,
+    /// Where sessions are kept: `file` (when left out) or `memory`.
+    pub sessions: Option<Keep>,
+    /// Where automations are kept: `file` (when left out) or `memory`.
+    pub automations: Option<Keep>,
+    /// Whether automations nobody owns are run by events: `every` (when left out) or `none`.
+    pub unowned_automations: Option<Unowned>,
+    /// MCP servers by a name of your choice: `{ type: 'stdio', command, args?, env?, cwd? }` or
+    /// `{ type: 'http', url, headers? }`.
+    pub mcp_servers: Option<JsonObject>,
+    /// URLs this host is reached by from outside; their hosts are accepted by plugin routes.
+    pub origins: Option<Vec<String>>,
+    /// A listener of their own for plugin routes.
+    pub routes: Option<RoutesListener>,
+    /// The plugins to load, in order.
+    pub plugins: Option<Vec<PluginEntry>>,
+}
+
+/// One entry of `plugins`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct PluginEntry {
+    /// The plugin's spec: a package name or a path.
+    pub name: String,
+    /// Option values for the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<JsonObject>,
+    /// `false` turns the plugin off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Grants the plugin's own connection holds, as `bot:get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Vec<String>>,
+}
+
+/// A listener for plugin routes alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct RoutesListener {
+    /// The port; 0 takes any free one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<Port>,
+    /// The address; `127.0.0.1` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// Where something is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// On disk.
+    #[default]
+    File,
+    /// Only while the daemon runs.
+    Memory,
+}
+
+/// Which automations without an owner events may run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Unowned {
+    /// Every one.
+    #[default]
+    Every,
+    /// None.
+    None,
+}
+
+macro_rules! integers {
+    ($($(#[$doc:meta])* $name:ident($ty:ty): $low:literal to $high:literal;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $ty);
+
+        impl Cross for $name {
+            fn shape() -> Shape {
+                Shape::IntegerBetween { low: $low, high: $high }
+            }
+
+            fn into_live(self) -> Live {
+                data_to_live(&self)
+            }
+
+            fn from_live(live: Live) -> Result<Self, Mismatch> {
+                data_from_live(live, &Self::shape())
+            }
+        }
+    )+};
+}
+
+integers! {
+    /// A TCP port; 0 takes any free one.
+    Port(u16): 0 to 65535;
+    /// Milliseconds.
+    DeltaWindow(u16): 0 to 1000;
+}
+
+/// Keys a fuller host has and this one does not: refused, not silently taken.
+pub const KEYS_NOT_SERVED: &[&str] = &[
+    "worktreesRoot", "users", "resource", "issuer", "trustToken", "wire", "updateCheck", "closedChats", "usage",
+    "policies", "http", "proxy",
+];

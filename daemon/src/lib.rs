@@ -1,0 +1,13 @@
+//! The daemon: what it is put together from, and its command line. The only crate that sees all others.
+
+pub mod announce;
+pub mod bundled;
+pub mod cli;
+pub mod compose;
+pub mod config;
+pub mod demo;
+pub mod exit;
+pub mod log;
+pub mod run;
+pub mod settings;
+pub mod token;

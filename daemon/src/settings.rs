@@ -1,0 +1,201 @@
+//! What a run is set up with: flags over files, checked together.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use ostler_contract::{JsonObject, Secret, Value};
+use ostler_loader::Entry;
+
+use crate::cli::RunFlags;
+use crate::config::{ConfigFiles, Keep, PluginEntry, Unowned};
+use crate::exit::Exit;
+use crate::token::TokenSource;
+
+const DEFAULT_PORT: u16 = 9187;
+
+/// What a run is set up with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// A listener of their own for plugin routes.
+    pub routes: Option<SocketAddr>,
+    /// URLs this host is reached by from outside.
+    pub origins: Vec<String>,
+    /// One connection on stdin and stdout instead of a listener.
+    pub stdio: bool,
+    /// Directories served.
+    pub paths: Vec<String>,
+    /// What admits connections.
+    pub token: TokenSource,
+    /// Where the configuration and everything kept beside it lives.
+    pub dir: PathBuf,
+    /// The files read.
+    pub files: Vec<PathBuf>,
+    /// Where sessions are kept.
+    pub sessions: Keep,
+    /// Where automations are kept.
+    pub automations: Keep,
+    /// Which automations without an owner events may run.
+    pub unowned: Unowned,
+    /// In milliseconds.
+    pub client_tool_timeout_ms: u64,
+    /// In milliseconds.
+    pub delta_window_ms: u64,
+    /// Whether tools that ask for the operator's leave are offered.
+    pub advanced_tools: bool,
+    /// MCP servers by name.
+    pub mcp_servers: JsonObject,
+    /// Plugins to load, in order.
+    pub plugins: Vec<Entry>,
+    /// Lines for the log.
+    pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Puts flags over files.
+    ///
+    /// # Errors
+    /// What does not go together: exit 2.
+    pub fn new(flags: &RunFlags, files: ConfigFiles, working_dir: &Path) -> Result<Self, Exit> {
+        let ConfigFiles { config, files, dir, mut warnings } = files;
+        let host = flags.host.clone().or(config.host).unwrap_or_else(|| "127.0.0.1".to_owned());
+        let ip = ip(&host)?;
+        let port = flags.port.or(config.port.map(|port| port.0)).unwrap_or(DEFAULT_PORT);
+        let token = token(flags, config.connection_token, config.connection_token_file, config.without_connection_token)?;
+        if !ip.is_loopback() && token == TokenSource::Unsaid && !flags.stdio {
+            return Err(Exit::usage(format!(
+                "{host} is reached from other machines, so connections need a token: pass --connection-token, \
+                 --connection-token-file or --without-connection-token"
+            )));
+        }
+        let routes = match config.routes {
+            None => None,
+            Some(_) if flags.stdio => {
+                return Err(Exit::usage("routes needs a listener, and --stdio has none"));
+            }
+            Some(routes) => match (routes.port, routes.host) {
+                (None, Some(_)) => return Err(Exit::usage("routes.host needs routes.port")),
+                (None, None) => None,
+                (Some(port), host) => {
+                    Some(SocketAddr::new(self::ip(host.as_deref().unwrap_or("127.0.0.1"))?, port.0))
+                }
+            },
+        };
+        let mcp_servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
+        Ok(Self {
+            address: SocketAddr::new(ip, port),
+            routes,
+            origins: config.origins.unwrap_or_default(),
+            stdio: flags.stdio,
+            paths: paths(flags, config.paths, working_dir)?,
+            token,
+            dir,
+            files,
+            sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
+            automations: flags.automations.or(config.automations).unwrap_or_default(),
+            unowned: flags.unowned_automations.or(config.unowned_automations).unwrap_or_default(),
+            client_tool_timeout_ms: flags.client_tool_timeout_ms.or(config.client_tool_timeout_ms).unwrap_or(600_000),
+            delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
+            advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
+            mcp_servers,
+            plugins: plugins(flags, config.plugins.unwrap_or_default()),
+            warnings,
+        })
+    }
+}
+
+fn ip(host: &str) -> Result<IpAddr, Exit> {
+    match host {
+        "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+        other => other
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse()
+            .map_err(|_| Exit::usage(format!("{other} is not an address to listen on: give an IP address or localhost"))),
+    }
+}
+
+fn token(
+    flags: &RunFlags,
+    given: Option<String>,
+    file: Option<String>,
+    without: Option<bool>,
+) -> Result<TokenSource, Exit> {
+    let by_flag = [flags.connection_token.is_some(), flags.connection_token_file.is_some(), flags.without_connection_token];
+    let sources = match by_flag.iter().filter(|said| **said).count() {
+        0 => (given, file.map(PathBuf::from), without == Some(true)),
+        1 => (flags.connection_token.clone(), flags.connection_token_file.clone(), flags.without_connection_token),
+        _ => return Err(Exit::usage("pass one of --connection-token, --connection-token-file and --without-connection-token")),
+    };
+    match sources {
+        (None, None, false) => Ok(TokenSource::Unsaid),
+        (None, None, true) => Ok(TokenSource::Without),
+        (Some(token), None, false) if token.trim().is_empty() => Err(Exit::usage("the connection token is empty")),
+        (Some(token), None, false) => Ok(TokenSource::Given(Secret::new(token))),
+        (None, Some(file), false) => Ok(TokenSource::File(std::path::absolute(&file).unwrap_or(file))),
+        _ => Err(Exit::usage("the configuration says more than one of connectionToken, connectionTokenFile and withoutConnectionToken")),
+    }
+}
+
+fn paths(flags: &RunFlags, configured: Option<Vec<String>>, working_dir: &Path) -> Result<Vec<String>, Exit> {
+    let named: Vec<PathBuf> = match flags.path.is_empty() {
+        false => flags.path.clone(),
+        true => configured.unwrap_or_default().into_iter().map(PathBuf::from).collect(),
+    };
+    if named.is_empty() {
+        if flags.no_cwd {
+            return Err(Exit::usage(
+                "--no-cwd serves only what --path or \"paths\" names, and neither does. Pass --path, or write \"paths\" in the configuration.",
+            ));
+        }
+        return Ok(vec![working_dir.to_string_lossy().into_owned()]);
+    }
+    named
+        .into_iter()
+        .map(|path| {
+            let path = working_dir.join(path);
+            let path = path.canonicalize().map_err(|_| Exit::usage(format!("{} is not there", path.display())))?;
+            if !path.is_dir() {
+                return Err(Exit::usage(format!("{} is not a directory", path.display())));
+            }
+            Ok(path.to_string_lossy().into_owned())
+        })
+        .collect()
+}
+
+fn plugins(flags: &RunFlags, configured: Vec<PluginEntry>) -> Vec<Entry> {
+    if flags.no_plugins {
+        return Vec::new();
+    }
+    if !flags.plugin.is_empty() {
+        return flags.plugin.iter().map(|spec| Entry::named(spec)).collect();
+    }
+    configured
+        .into_iter()
+        .map(|entry| Entry {
+            name: entry.name,
+            options: entry.options.unwrap_or_default(),
+            enabled: entry.enabled.unwrap_or(true),
+            grants: entry.grants.unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// Leaves out servers that cannot be started, each with a line.
+fn mcp_servers(servers: JsonObject, warnings: &mut Vec<String>) -> JsonObject {
+    servers
+        .into_iter()
+        .filter(|(name, server)| {
+            let has = |field: &str| server.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+            let wrong = match server.get("type").and_then(Value::as_str) {
+                Some("stdio") if !has("command") => "is a stdio server with no command",
+                Some("http") if !has("url") => "is an http server with no url",
+                Some("stdio" | "http") => return true,
+                _ => "has to have the type stdio or http",
+            };
+            warnings.push(format!("mcpServers.{name} {wrong}; ignored"));
+            false
+        })
+        .collect()
+}

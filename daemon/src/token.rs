@@ -1,0 +1,80 @@
+//! The token that admits connections: where it comes from.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ostler_server::Token;
+
+use crate::exit::Exit;
+
+/// Where the token comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenSource {
+    /// It was written in a flag or a configuration file.
+    Given(ostler_contract::Secret<String>),
+    /// It is in this file.
+    File(PathBuf),
+    /// Connections come in without one, because somebody said so.
+    Without,
+    /// Nobody said anything: only loopback addresses are listened on.
+    Unsaid,
+}
+
+impl TokenSource {
+    /// Reads the token; a file that is missing is made with a fresh one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or made, or holds nothing.
+    pub fn token(&self) -> Result<Option<Token>, Exit> {
+        match self {
+            Self::Given(token) => Ok(Some(Token::new(token.reveal().clone()))),
+            Self::File(path) => read_or_make(path).map(|token| Some(Token::new(token))),
+            Self::Without | Self::Unsaid => Ok(None),
+        }
+    }
+
+    /// The line of the announcement; never the secret.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Given(_) => "connection token as given".to_owned(),
+            Self::File(path) => format!("connection token in {}", path.display()),
+            Self::Without => "no connection token: everybody who reaches this host is let in".to_owned(),
+            Self::Unsaid => "no connection token: programs on this machine are let in".to_owned(),
+        }
+    }
+}
+
+fn read_or_make(path: &Path) -> Result<String, Exit> {
+    let shown = path.display();
+    match fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => {
+            Err(Exit::usage(format!("{shown} holds no token; remove it to have one made")))
+        }
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let token = fresh();
+            make(path, &token).map_err(|error| Exit::machine(format!("{shown} could not be made: {error}")))?;
+            Ok(token)
+        }
+        Err(error) => Err(Exit::usage(format!("{shown} could not be read: {error}"))),
+    }
+}
+
+fn make(path: &Path, token: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()
+}
+
+/// A token nobody guesses.
+pub fn fresh() -> String {
+    format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
+}
