@@ -69,9 +69,10 @@ impl Script {
                 let (name, input) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
                 let input = match input.trim() {
                     "" => Value::Object(Default::default()),
-                    text => match serde_json::from_str(text) {
-                        Ok(input) => input,
-                        Err(_) => return said(),
+                    // What follows the input is for a reader, as the lines an automation adds are.
+                    text => match serde_json::Deserializer::from_str(text).into_iter().next() {
+                        Some(Ok(input)) => input,
+                        _ => return said(),
                     },
                 };
                 match name {
@@ -117,6 +118,10 @@ mod tests {
         assert_eq!(
             Script::read(r#"/tool shout {"text":"a b"}"#),
             Script::Tool { name: "shout".into(), input: json!({ "text": "a b" }), confirm: false }
+        );
+        assert_eq!(
+            Script::read("/tool shout {} \n\nCount: 1"),
+            Script::Tool { name: "shout".into(), input: json!({}), confirm: false }
         );
         assert_eq!(Script::read("/tool shout {"), Script::Say("/tool shout {".into()));
         assert_eq!(Script::read("/words 1000"), Script::Words(1000));

@@ -1,0 +1,96 @@
+//! The daemon of the demonstration: this program again, in a process of its own.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::folder::Folder;
+use crate::exit::Exit;
+
+/// A daemon that runs.
+pub(super) struct Daemon {
+    child: Child,
+    /// Kept open, so that the daemon can go on writing.
+    _out: Lines<BufReader<ChildStdout>>,
+    /// `ws://127.0.0.1:<port>`
+    pub url: String,
+    /// The first line it said.
+    pub announced: String,
+    /// How long each plugin took to load.
+    pub plugins: Vec<String>,
+}
+
+impl Daemon {
+    /// Starts one and waits until it has said where it listens.
+    pub async fn start(folder: &Folder) -> Result<Self, Exit> {
+        let failed = |why: String| Exit::machine(format!("the host could not be started: {why}"));
+        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let log = File::create(folder.log()).map_err(|error| failed(error.to_string()))?;
+        let mut child = Command::new(program)
+            .arg("--config-file")
+            .arg(folder.dir.join("config.json"))
+            .current_dir(&folder.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(log))
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let out = child.stdout.take().ok_or_else(|| failed("it has no output".to_owned()))?;
+        let mut out = BufReader::new(out).lines();
+        let Ok(Some(announced)) = out.next_line().await else {
+            let said = std::fs::read_to_string(folder.log()).unwrap_or_default();
+            return Err(failed(said.trim().to_owned()));
+        };
+        let url = announced
+            .split_whitespace()
+            .find(|word| word.starts_with("ws://"))
+            .map(str::to_owned)
+            .ok_or_else(|| failed(announced.clone()))?;
+        while let Ok(Some(line)) = out.next_line().await {
+            if line.starts_with("skipped: ") {
+                return Err(failed(line));
+            }
+            // The last line of the block.
+            if line.contains("connection token") {
+                break;
+            }
+        }
+        let log = std::fs::read_to_string(folder.log()).unwrap_or_default();
+        let plugins = log
+            .lines()
+            .filter_map(|line| line.split_once(' ').map(|(_, line)| line))
+            .filter(|line| line.starts_with("plugin ") && line.ends_with(" ms"))
+            .map(str::to_owned)
+            .collect();
+        Ok(Self { child, _out: out, url, announced, plugins })
+    }
+
+    /// Its address over HTTP.
+    pub fn http(&self) -> String {
+        self.url.replacen("ws://", "http://", 1)
+    }
+
+    /// Waits until it ends, or this program is told to.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.child.wait() => {}
+            _ = tokio::signal::ctrl_c() => self.stop().await,
+        }
+    }
+
+    /// Tells it to end and waits until it has.
+    pub async fn stop(&mut self) {
+        #[cfg(unix)]
+        if let Some(pid) = self.child.id() {
+            let _ = Command::new("kill").arg(pid.to_string()).status().await;
+            let limit = std::time::Duration::from_secs(10);
+            if tokio::time::timeout(limit, self.child.wait()).await.is_ok() {
+                return;
+            }
+        }
+        let _ = self.child.kill().await;
+    }
+}

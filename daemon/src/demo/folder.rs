@@ -1,0 +1,112 @@
+//! The folder the demonstration works in: a configuration, an endpoint, its secret, an automation, a plugin.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ostler_contract::json;
+
+use crate::exit::Exit;
+use crate::token;
+
+/// The endpoint's id.
+pub(super) const ENDPOINT: &str = "github-push";
+/// The vault name of its secret.
+const SECRET: &str = "host:github-push";
+
+const PLUGIN: &str = include_str!("../../../examples/plugins/push-notes.ts");
+/// A push, as GitHub sends it.
+pub(super) const PAYLOAD: &str = include_str!("../../../examples/payloads/github-push.json");
+
+const AUTOMATION: &str = r#"---
+title: Note a push
+enabled: true
+session:
+  provider: echo
+triggers:
+  - id: pushed
+    kind: event
+    type: webhook
+    title: A push to the repository
+    events:
+      - id: call
+    config:
+      endpoint: github-push
+---
+/tool push_notes { "ref": "{{event.ref}}", "repository": "{{event.repository.full_name}}", "commits": {{event.commits}} }
+"#;
+
+/// The folder.
+pub(super) struct Folder {
+    pub dir: PathBuf,
+    /// What was written, a line each.
+    pub files: Vec<String>,
+    /// The endpoint's secret.
+    pub secret: String,
+    made: bool,
+}
+
+impl Folder {
+    /// Writes everything.
+    pub fn make(dir: Option<&Path>) -> Result<Self, Exit> {
+        let made = dir.is_none();
+        let dir = dir.map_or_else(|| std::env::temp_dir().join(format!("ostler-demo-{}", std::process::id())), Path::to_owned);
+        let mut folder = Self { dir, files: Vec::new(), secret: token::fresh(), made };
+        folder.write().map_err(|error| Exit::machine(format!("{} could not be written: {error}", folder.dir.display())))?;
+        Ok(folder)
+    }
+
+    fn write(&mut self) -> std::io::Result<()> {
+        let config = json!({
+            "port": 0,
+            "deltaWindowMs": 0,
+            "plugins": [
+                { "name": "@ostler/echo", "options": {} },
+                { "name": "@ostler/webhook" },
+                { "name": "./push-notes.ts" },
+            ],
+        });
+        let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: {SECRET}\n---\n");
+        let vault = json!({ SECRET: self.secret });
+        for (file, text, what) in [
+            ("config.json", format!("{config:#}\n"), "three plugins: the echo backend, webhooks, one in TypeScript"),
+            ("push-notes.ts", PLUGIN.to_owned(), "that plugin: a tool that sums up a push"),
+            ("webhooks/github-push.md", endpoint, "an endpoint that fires automations"),
+            ("vault.json", format!("{vault:#}\n"), "its secret"),
+            ("automations/note-a-push.md", AUTOMATION.to_owned(), "what a call to it starts"),
+        ] {
+            let path = self.dir.join(file);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(&path, text)?;
+            if file == "vault.json" {
+                private(&path)?;
+            }
+            self.files.push(format!("{file:<28} {what}"));
+        }
+        Ok(())
+    }
+
+    /// The daemon's log.
+    pub fn log(&self) -> PathBuf {
+        self.dir.join("daemon.log")
+    }
+
+    /// Removes the folder, where it was made for this.
+    pub fn clear(&self) {
+        if self.made {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn private(_: &Path) -> std::io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! `ostler demo`: a host of its own, a call to a webhook, and the agent session that comes of it, watched by
+//! the official client.
+
+mod call;
+mod daemon;
+mod folder;
+mod watch;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::exit::Exit;
+
+use daemon::Daemon;
+use folder::Folder;
+
+/// How long the whole demonstration may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The demonstration.
+#[derive(Debug, Clone, Args)]
+pub struct DemoFlags {
+    /// Go on serving when the demonstration is over
+    #[arg(long)]
+    keep: bool,
+    /// The folder to work in; a new one when left out
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints one step.
+fn step(line: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// Runs the demonstration; it went well only if the run completed.
+///
+/// # Errors
+/// Exit 1 with what went wrong.
+pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
+    let folder = Folder::make(flags.dir.as_deref())?;
+    step(format!("1. A host of its own, configured in {}", folder.dir.display()));
+    for file in &folder.files {
+        step(format!("   {file}"));
+    }
+    let mut daemon = Daemon::start(&folder).await?;
+    step(format!("2. {}", daemon.announced));
+    for line in &daemon.plugins {
+        step(format!("   {line}"));
+    }
+    let shown = tokio::time::timeout(LIMIT, watch::show(&daemon, &folder)).await;
+    let outcome = match shown {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Exit::machine(format!("the run did not end within {} seconds", LIMIT.as_secs()))),
+    };
+    if outcome.is_err() {
+        step(format!("The daemon's log: {}", folder.log().display()));
+        daemon.stop().await;
+        return outcome;
+    }
+    step("");
+    step("The same by hand, while the host runs:");
+    step(call::curl(&daemon, &folder));
+    if flags.keep {
+        step("");
+        step(format!("Serving on {} until you press Ctrl-C.", daemon.url));
+        daemon.wait().await;
+    } else {
+        daemon.stop().await;
+        folder.clear();
+        step("");
+        step("The host has stopped. `ostler demo --keep` leaves it running.");
+    }
+    Ok(())
+}
