@@ -48,17 +48,19 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     for origin in &settings.origins {
         names.announce(origin);
     }
+    let doors = HostNames::of(address);
+    settings.origins.iter().for_each(|origin| doors.announce(origin));
     let host = composed.host.clone();
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
     let mount = plugin_routes(registry, names.clone(), log.clone());
     match routes {
         Some(routes) => {
             tokio::spawn(Server::new(vec![mount]).serve(routes, stopped.clone()));
-            let server = Server::new(vec![no_plugin_routes()]).with_protocol(host.clone(), token);
+            let server = Server::new(vec![no_plugin_routes()]).with_protocol(host.clone(), token, doors.clone());
             tokio::spawn(server.serve(listener, stopped));
         }
         None => {
-            let server = Server::new(vec![mount]).with_protocol(host.clone(), token);
+            let server = Server::new(vec![mount]).with_protocol(host.clone(), token, doors.clone());
             tokio::spawn(server.serve(listener, stopped));
         }
     }

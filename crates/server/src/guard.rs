@@ -54,6 +54,24 @@ impl HostNames {
     }
 }
 
+/// Whether a handshake without a token may come from where its `Origin` says: a program sends none, an editor
+/// one that is no website, and a website is let in only from this machine or from where the operator named.
+/// Without this any page open in a browser here could talk to the host.
+pub fn origin_is_near(headers: &HeaderMap, names: &HostNames) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let Ok(origin) = origin.to_str() else { return false };
+    let Ok(url) = url::Url::parse(origin) else { return false };
+    if !matches!(url.scheme(), "http" | "https") {
+        return origin != "null";
+    }
+    match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost" || names.0.read().contains(name),
+        None => false,
+    }
+}
+
 /// The token that admits a connection.
 #[derive(Debug, Clone)]
 pub struct Token(Arc<Secret<String>>);
@@ -101,6 +119,32 @@ mod tests {
             assert_eq!(names.admits(&headers(header::HOST, bad)), Err(bad.to_owned()));
         }
         assert_eq!(names.admits(&HeaderMap::new()), Err("a request with no Host".to_owned()));
+    }
+
+    #[test]
+    fn a_page_from_elsewhere_is_not_near() {
+        let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
+        names.announce("https://console.example.org");
+        let near = |origin: &str| origin_is_near(&headers(header::ORIGIN, origin), &names);
+        assert!(origin_is_near(&HeaderMap::new(), &names));
+        for good in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:1",
+            "vscode-file://vscode-app",
+            "https://console.example.org",
+        ] {
+            assert!(near(good), "{good}");
+        }
+        for bad in [
+            "https://evil.org",
+            "http://localhost.evil.org",
+            "null",
+            "nonsense",
+            "https://console.example.org.evil.org",
+        ] {
+            assert!(!near(bad), "{bad}");
+        }
     }
 
     #[test]

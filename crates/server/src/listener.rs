@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::body::incoming;
-use crate::guard::Token;
+use crate::guard::{HostNames, Token, origin_is_near};
 use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 use crate::websocket;
@@ -63,6 +63,7 @@ pub struct Server {
 struct Door {
     host: Arc<Host>,
     token: Option<Token>,
+    names: HostNames,
 }
 
 impl Server {
@@ -71,10 +72,11 @@ impl Server {
         Self { mounts, door: None }
     }
 
-    /// Lets clients of the protocol in, with this token where one is needed.
+    /// Lets clients of the protocol in, with this token where one is needed; without one, not from websites
+    /// elsewhere than `names`.
     #[must_use]
-    pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>) -> Self {
-        self.door = Some(Door { host, token });
+    pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>, names: HostNames) -> Self {
+        self.door = Some(Door { host, token, names });
         self
     }
 
@@ -144,6 +146,9 @@ impl Server {
             return not_a_handshake();
         }
         let principal = match &door.token {
+            None if !origin_is_near(request.headers(), &door.names) => {
+                return refuse(&Reply::ForeignOrigin);
+            }
             None => Principal::Anyone,
             Some(token) if token.admits(request.uri().query(), request.headers()) => {
                 if door.host.gate.guarded { Principal::Root } else { Principal::Anyone }

@@ -16,6 +16,11 @@ pub enum Reply {
         /// What was asked for, or `a request with no Host`.
         host: String,
     },
+    /// A page of another site asks to connect.
+    #[error(
+        "This host does not let pages of other sites connect; name yours under origins, or use a connection token"
+    )]
+    ForeignOrigin,
     /// No plugin has a route there.
     #[error("No plugin route at {0}")]
     NoRoute(String),
@@ -31,7 +36,7 @@ impl Reply {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::ForeignHost { .. } => StatusCode::FORBIDDEN,
+            Self::ForeignHost { .. } | Self::ForeignOrigin => StatusCode::FORBIDDEN,
             Self::NoRoute(_) | Self::NoApi(_) => StatusCode::NOT_FOUND,
             Self::RouteFailed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }

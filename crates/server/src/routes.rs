@@ -35,7 +35,11 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log) -> Mount {
 /// What stands under `/plugins` on a listener whose plugin routes are elsewhere: nothing.
 pub fn no_plugin_routes() -> Mount {
     let refused = |request: Request| refuse(&Reply::NoRoute(request.uri().path().to_owned()));
-    Mount::new("/plugins", Guard::Own, Arc::new(move |request| Box::pin(std::future::ready(refused(request)))))
+    Mount::new(
+        "/plugins",
+        Guard::Own,
+        Arc::new(move |request| Box::pin(std::future::ready(refused(request)))),
+    )
 }
 
 async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Request) -> Response {

@@ -25,7 +25,7 @@ pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
     let versions = SUPPORTED_PROTOCOL_VERSIONS.iter().map(|version| (*version).to_owned()).collect();
     let agreed = client.initialize("ostler-demo".to_owned(), versions, vec![]).await.map_err(failed)?;
     step(format!("3. The official AHP client is connected, protocol {}", agreed.protocol_version));
-    let (_, mut catalogue) = client.subscribe(uri::AUTOMATIONS).await.map_err(failed)?;
+    let (_, mut catalogue) = client.subscribe(uri::AUTOMATIONS.to_owned()).await.map_err(failed)?;
 
     let (status, body) = call::post(daemon, folder).await?;
     step(format!("4. A GitHub push was posted to {}: {status} {body}", "/plugins/webhook/github-push"));
@@ -52,7 +52,7 @@ pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
 
 /// Follows a run to its end, and its session's turn meanwhile.
 async fn follow(client: &Client, run: &str) -> Result<(), Exit> {
-    let (subscribed, mut changes) = client.subscribe(run).await.map_err(failed)?;
+    let (subscribed, mut changes) = client.subscribe(run.to_owned()).await.map_err(failed)?;
     let state = subscribed.snapshot.map(|snapshot| snapshot.state);
     let Some(SnapshotState::AutomationRun(mut state)) = state else {
         return Err(failed("the run has no state"));
