@@ -1,0 +1,3 @@
+//! Checks, generated files and benchmarks of the workspace.
+
+pub mod tidy;

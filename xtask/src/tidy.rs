@@ -1,0 +1,206 @@
+//! What the compiler does not check: which crate may see which, what a crate must not touch, how long a file
+//! may grow, what may stand at the top, and that the ledger names tests that exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The workspace crates each crate may depend on. A new edge is a line here and one in ARCHITECTURE.md.
+const EDGES: &[(&str, &[&str])] = &[
+    ("ostler-protocol", &[]),
+    ("ostler-contract-derive", &[]),
+    ("ostler-contract", &["ostler-contract-derive", "ostler-protocol"]),
+    ("ostler-engine", &["ostler-contract", "ostler-protocol"]),
+    ("ostler-ports", &["ostler-contract"]),
+    ("ostler-js", &["ostler-contract"]),
+    ("ostler-loader", &["ostler-contract"]),
+    ("ostler-net", &[]),
+    ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
+    ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
+    ("xtask", &["ostler-contract", "ostler-js", "ostler-protocol"]),
+];
+
+/// A plugin depends on nothing but this.
+const PLUGIN_EDGES: &[&str] = &["ostler-contract"];
+
+/// What a crate's sources must not hold, and why.
+const ABSENT: &[(&str, &[&str], &str)] = &[
+    (
+        "crates/engine/src",
+        &["std::fs", "std::net", "tokio::fs", "tokio::net", "SystemTime", "std::time::Instant", "Timestamp::now"],
+        "the engine has no sockets, no files and no clock of its own",
+    ),
+    ("crates/contract/src", &["ostler_engine", "std::fs", "std::net", "tokio::net"], "the contract knows no engine"),
+    ("crates/js/src", &["registerAgent", "registerTool", "registerRoute", "registerVault", "fireTrigger"], "the JavaScript engine knows no registration method by name"),
+    ("plugins", &["ostler_engine", "ostler_server", "ostler_loader", "ostler_ports", "ostler_js"], "a plugin depends on the contract alone"),
+];
+
+/// How many lines a source file may have before its tests.
+const MOST_LINES: usize = 600;
+
+/// What may stand at the top of the repository.
+const TOP: &[&str] = &[
+    ".cargo", ".ci", ".git", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock",
+    "Cargo.toml", "LICENSE", "README.md", "benches", "clippy.toml", "crates", "daemon", "docs", "examples", "plugins",
+    "rustfmt.toml", "sdk", "target", "tests", "xtask",
+];
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Every problem, a line each.
+pub fn check(root: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    edges(root, &mut problems);
+    absences(root, &mut problems);
+    lengths(root, &mut problems);
+    top(root, &mut problems);
+    ledger(root, &mut problems);
+    problems
+}
+
+fn edges(root: &Path, problems: &mut Vec<String>) {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output();
+    let metadata: Value = match output {
+        Ok(output) if output.status.success() => serde_json::from_slice(&output.stdout).unwrap_or_default(),
+        other => return problems.push(format!("cargo metadata did not answer: {other:?}")),
+    };
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    let own: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    for package in &packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        // The composition root sees all; only it does.
+        if name == "ostler" {
+            continue;
+        }
+        let allowed = match name.strip_prefix("ostler-plugin-") {
+            Some(_) => PLUGIN_EDGES,
+            None => match EDGES.iter().find(|(crate_name, _)| *crate_name == name) {
+                Some((_, allowed)) => allowed,
+                None => {
+                    problems.push(format!("{name} has no row among the allowed edges"));
+                    continue;
+                }
+            },
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let is_test = dependency["kind"] == "dev";
+            if own.contains(on) && !is_test && !allowed.contains(&on) {
+                problems.push(format!("{name} may not depend on {on}"));
+            }
+        }
+    }
+}
+
+fn absences(root: &Path, problems: &mut Vec<String>) {
+    for (folder, words, why) in ABSENT {
+        for file in sources(&root.join(folder)) {
+            if file.components().any(|part| part.as_os_str() == "tests") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            for (at, line) in without_tests(&text).lines().enumerate() {
+                for word in words.iter().filter(|word| line.contains(**word)) {
+                    problems.push(format!("{}:{}: {word}: {why}", relative(root, &file), at + 1));
+                }
+            }
+        }
+    }
+}
+
+fn lengths(root: &Path, problems: &mut Vec<String>) {
+    for folder in ["crates", "daemon", "plugins", "xtask"] {
+        for file in sources(&root.join(folder)) {
+            if file.components().any(|part| part.as_os_str() == "tests") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let lines = without_tests(&text).lines().count();
+            if lines > MOST_LINES {
+                problems.push(format!("{} has {lines} lines before its tests; {MOST_LINES} is the most", relative(root, &file)));
+            }
+        }
+    }
+}
+
+fn top(root: &Path, problems: &mut Vec<String>) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !TOP.contains(&name.as_str()) {
+            problems.push(format!("{name} stands at the top of the repository; give it a place"));
+        }
+    }
+}
+
+/// Every `path/to/file.rs::test` of the ledger has to be a test that exists, and every row has to say one or
+/// that it is open.
+fn ledger(root: &Path, problems: &mut Vec<String>) {
+    let file = "docs/conformance.md";
+    let Ok(text) = fs::read_to_string(root.join(file)) else {
+        return problems.push(format!("{file} is missing"));
+    };
+    for (at, line) in text.lines().enumerate() {
+        if !line.starts_with('|') || line.starts_with("|---") || line.starts_with("| Item ") {
+            continue;
+        }
+        let place = format!("{file}:{}", at + 1);
+        let Some(proof) = line.trim_end_matches('|').rsplit('|').next().map(str::trim) else { continue };
+        if proof == "open" {
+            continue;
+        }
+        let mut named = 0;
+        for reference in proof.split('`').filter(|part| part.contains("::")) {
+            named += 1;
+            let Some((path, test)) = reference.split_once("::") else { continue };
+            let source = fs::read_to_string(root.join(path)).unwrap_or_default();
+            let exists = match path.rsplit('.').next() {
+                Some("rs") => source.contains(&format!("fn {test}(")),
+                _ => source.contains(test),
+            };
+            if !exists {
+                problems.push(format!("{place}: there is no test {reference}"));
+            }
+        }
+        if named == 0 {
+            problems.push(format!("{place}: the row names no test and is not open"));
+        }
+    }
+}
+
+/// The source before its own tests.
+fn without_tests(text: &str) -> &str {
+    text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                if path.file_name().is_none_or(|name| name != "target" && name != "node_modules") {
+                    open.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn relative(root: &Path, file: &Path) -> String {
+    file.strip_prefix(root).unwrap_or(file).display().to_string()
+}
