@@ -50,6 +50,7 @@ pub mod reserved;
 pub mod secret;
 pub mod shape;
 pub mod thrown;
+pub mod vault_name;
 
 pub use call::{Call, Func};
 pub use cross::{Cross, Frozen, Mismatch, Text};
@@ -63,3 +64,4 @@ pub use problem::Problem;
 pub use registry::Registry;
 pub use secret::Secret;
 pub use thrown::Thrown;
+pub use vault_name::VaultName;
