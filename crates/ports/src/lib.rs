@@ -1,0 +1,5 @@
+//! The stores a host has without any plugin.
+
+#![deny(missing_docs)]
+
+pub mod yaml;
