@@ -2,4 +2,18 @@
 
 #![deny(missing_docs)]
 
+pub mod atomic;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod frontmatter;
+mod stamp;
+mod vault;
+mod worker;
 pub mod yaml;
+
+use std::sync::Arc;
+
+pub use vault::FileVault;
+
+/// Takes the lines a store has for the daemon's output.
+pub type Report = Arc<dyn Fn(String) + Send + Sync>;

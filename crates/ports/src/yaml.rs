@@ -5,6 +5,7 @@
 //! is text however it is written; a tag that asks for a type JSON has not, a key written twice, `.nan` and
 //! `.inf` are refused.
 
+use serde::Serialize;
 use serde_json::Value;
 use serde_saphyr::{MessageFormatter, Options, UserMessageFormatter};
 
@@ -45,9 +46,11 @@ pub fn parse(text: &str) -> Result<Value, YamlError> {
 }
 
 /// Writes data as YAML text that [`parse`] reads back the same, unless it is more than [`DEPTH`] deep.
-pub fn stringify(value: &Value) -> String {
-    // Every JSON value has a YAML form, and JSON text is YAML too.
-    on_enough_stack(|| serde_saphyr::to_string(value)).unwrap_or_else(|_| value.to_string())
+pub fn stringify(value: &impl Serialize) -> String {
+    // Every JSON value has a YAML form, so neither way fails; and JSON text is YAML too.
+    on_enough_stack(|| serde_saphyr::to_string(value))
+        .or_else(|_| serde_json::to_string(value))
+        .unwrap_or_default()
 }
 
 /// A level takes 4 KiB of stack, unoptimised 40, and the caller's thread may be a small one.
