@@ -5,14 +5,20 @@
 pub mod atomic;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod folder;
 pub mod frontmatter;
+mod records;
+mod same;
 mod stamp;
 mod vault;
+mod watchers;
 mod worker;
 pub mod yaml;
 
 use std::sync::Arc;
 
+pub use folder::Watching;
+pub use records::{FileRecords, memory_records};
 pub use vault::FileVault;
 
 /// Takes the lines a store has for the daemon's output.

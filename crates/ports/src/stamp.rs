@@ -42,6 +42,16 @@ impl Stamp {
         Self { modified: found.modified().ok(), size: found.len(), identity, young: false }
     }
 
+    /// Of a file that cannot even be looked at.
+    pub(crate) fn unknown() -> Self {
+        Self { modified: None, size: 0, identity: (0, 0, 0), young: true }
+    }
+
+    /// Whether both were taken of one file with nothing written between.
+    pub(crate) fn is_of_same_file(&self, other: &Self) -> bool {
+        Self { young: false, ..*self } == Self { young: false, ..*other }
+    }
+
     /// Whether the file is still the one this was taken of.
     pub(crate) fn still(&self, found: &Metadata) -> bool {
         !self.young && *self == Self::of_own(found)

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::Vault;
 use ostler_contract::{Call, JsonObject, Thrown, Value, VaultName};
 
@@ -58,10 +59,10 @@ impl FileVault {
         &self,
         name: String,
         job: impl FnOnce(&mut VaultFile, VaultName) -> Result<T, Thrown> + Send + 'static,
-    ) -> ostler_contract::live::Pending<T> {
+    ) -> Pending<T> {
         match VaultName::parse(&name) {
             Ok(name) => self.file.ask(|file| job(file, name)),
-            Err(wrong) => ostler_contract::live::ready(Err(wrong.into())),
+            Err(wrong) => ready(Err(wrong.into())),
         }
     }
 }

@@ -1,0 +1,148 @@
+//! What the stores take. Run with `OSTLER_MEASURE=100000 cargo test --release -p ostler-ports --test measure
+//! -- --nocapture --test-threads=1` for figures; otherwise a small round that only keeps this working.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ostler_contract::points::{CollectionOptions, StoredCollection};
+use ostler_contract::{JsonObject, Value, json};
+use ostler_ports::conformance::Heard;
+use ostler_ports::{FileRecords, FileVault};
+
+fn many() -> usize {
+    std::env::var("OSTLER_MEASURE").ok().and_then(|many| many.parse().ok()).unwrap_or(300)
+}
+
+/// Prints the middle and the slow end of what some calls took.
+fn say(what: &str, mut took: Vec<Duration>) {
+    took.sort();
+    let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+    println!("{what}: p50 {:?}, p99 {:?}, max {:?} of {}", at(0.5), at(0.99), at(1.0), took.len());
+}
+
+async fn timed<T>(times: usize, mut call: impl AsyncFnMut(usize) -> T) -> Vec<Duration> {
+    let mut took = Vec::with_capacity(times);
+    for time in 0..times {
+        let start = Instant::now();
+        call(time).await;
+        took.push(start.elapsed());
+    }
+    took
+}
+
+/// What the process holds, in MiB; 0 where that cannot be told.
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next())
+        .and_then(|size| size.parse::<usize>().ok())
+        .unwrap_or(0)
+        >> 10
+}
+
+fn record(number: usize) -> JsonObject {
+    let value = json!({
+        "id": format!("t{number}"), "endpoint": format!("e{}", number % 10), "thread": format!("ticket-{number}"),
+        "session": format!("ahp-session:/6f1c{number:08}"), "chat": format!("ahp-chat:/6f1c{number:08}"),
+        "createdAt": "2026-01-01T00:00:00.000Z", "count": number, "open": number % 2 == 0,
+    });
+    match value {
+        Value::Object(record) => record,
+        _ => JsonObject::new(),
+    }
+}
+
+async fn open(folder: &tempfile::TempDir) -> StoredCollection {
+    let store =
+        Arc::new(FileRecords::new(folder.path(), Arc::new(|line| println!("said: {line}")))).into_point();
+    store.collection.call(("threads".into(), CollectionOptions::default())).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records() {
+    let many = many();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("threads")).unwrap();
+    for number in 0..many {
+        let mut text = "---\n".to_owned();
+        for (key, value) in record(number) {
+            text.push_str(&format!("{key}: {value}\n"));
+        }
+        fs::write(folder.path().join(format!("threads/t{number}.md")), text + "---\n").unwrap();
+    }
+    let before = resident();
+    let start = Instant::now();
+    let threads = open(&folder).await;
+    println!("{many} records read in {:?}", start.elapsed());
+    let heard = Heard::default();
+    threads.watch.call((heard.listener(),)).await.unwrap();
+    println!("memory: {} MiB more", resident() - before);
+
+    let calls = many.min(2000);
+    let any = |time: usize| (time * 7919) % many;
+    let took =
+        timed(calls, async |time| threads.get.call((format!("t{}", any(time)),)).await.unwrap().unwrap())
+            .await;
+    say("get", took);
+    let find = async |time: usize| {
+        let mut wanted = JsonObject::new();
+        wanted.insert("endpoint".into(), format!("e{}", any(time) % 10).into());
+        wanted.insert("thread".into(), format!("ticket-{}", any(time)).into());
+        assert_eq!(threads.find.call((wanted,)).await.unwrap().len(), 1);
+    };
+    say("find, the first time", timed(1, find).await);
+    say("find one by two fields", timed(calls, find).await);
+    println!("memory with two fields indexed: {} MiB more", resident() - before);
+    let wanted: JsonObject = [("endpoint".to_owned(), "e1".into())].into_iter().collect();
+    say("find a tenth", timed(5, async |_| threads.find.call((wanted.clone(),)).await.unwrap()).await);
+    say("list", timed(5, async |_| threads.list.call(()).await.unwrap().len()).await);
+    println!("memory after lists: {} MiB more", resident() - before);
+
+    let put = async |time: usize| threads.put.call((record(many + time),)).await.unwrap();
+    say("put, one after the other", timed(calls.min(500), put).await);
+    let start = Instant::now();
+    let puts: Vec<_> = (0..calls).map(|time| threads.put.call((record(2 * many + time),))).collect();
+    for put in puts {
+        put.await.unwrap();
+    }
+    println!("put, {calls} at once: {:?} each", start.elapsed() / calls as u32);
+    let changed = |time: usize| {
+        let mut changed = record(any(time));
+        changed.insert("count".into(), (many + time).into());
+        changed
+    };
+    say(
+        "put a change",
+        timed(calls.min(500), async |time| threads.put.call((changed(time),)).await.unwrap()).await,
+    );
+
+    while heard.unheard().pop().is_some() {}
+    let edit = async |time: usize| {
+        let id = format!("h{time}");
+        fs::write(folder.path().join(format!("threads/{id}.md")), "---\nby: hand\n---\n").unwrap();
+        while heard.next().await.id != id {}
+    };
+    say("an edit by hand is told", timed(5, edit).await);
+    let start = Instant::now();
+    for time in 0..calls {
+        fs::write(folder.path().join(format!("threads/g{time}.md")), "---\nby: hand\n---\n").unwrap();
+    }
+    for _ in 0..calls {
+        heard.next().await;
+    }
+    println!("{calls} edits at once are told in {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vault() {
+    let folder = tempfile::tempdir().unwrap();
+    let vault = Arc::new(FileVault::new(folder.path(), Arc::new(drop)).unwrap()).into_point();
+    for number in 0..100 {
+        vault.set.call((format!("host:key{number}"), "value".into())).await.unwrap();
+    }
+    let get = async |time: usize| vault.get.call((format!("host:key{}", time % 100),)).await.unwrap();
+    say("vault get", timed(many().min(20_000), get).await);
+}
