@@ -8,8 +8,11 @@ pub mod conformance;
 mod folder;
 pub mod frontmatter;
 mod records;
+mod runs;
 mod same;
+mod sessions;
 mod stamp;
+mod state;
 mod vault;
 mod watchers;
 mod worker;
@@ -19,6 +22,8 @@ use std::sync::Arc;
 
 pub use folder::Watching;
 pub use records::{FileRecords, memory_records};
+pub use sessions::SqliteSessions;
+pub use state::StateDb;
 pub use vault::FileVault;
 
 /// Takes the lines a store has for the daemon's output.

@@ -7,10 +7,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ostler_contract::points::{CollectionOptions, StoredCollection};
+use ostler_contract::points::{CollectionOptions, KeptChat, KeptSession, SessionStore, StoredCollection};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_ports::conformance::Heard;
-use ostler_ports::{FileRecords, FileVault};
+use ostler_ports::{FileRecords, FileVault, SqliteSessions, StateDb};
 
 fn many() -> usize {
     std::env::var("OSTLER_MEASURE").ok().and_then(|many| many.parse().ok()).unwrap_or(300)
@@ -145,4 +145,61 @@ async fn vault() {
     }
     let get = async |time: usize| vault.get.call((format!("host:key{}", time % 100),)).await.unwrap();
     say("vault get", timed(many().min(20_000), get).await);
+}
+
+async fn make_session(store: &SessionStore, id: String) {
+    let kept = KeptSession { uri: format!("echo:/{id}"), provider: "echo".into(), ..KeptSession::default() };
+    let chats = vec![KeptChat { uri: format!("ahp-chat:/{id}"), default: true, ..KeptChat::default() }];
+    let made = tokio::join!(store.set_config.call((id.clone(), kept)), store.set_chats.call((id, chats)));
+    made.0.and(made.1).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = StateDb::open(folder.path()).unwrap();
+    let store = Arc::new(Arc::new(SqliteSessions::new(db, Arc::new(drop))).into_point());
+    let calls = many().min(5000);
+    let took = timed(calls, async |time| make_session(&store, format!("one-{time}")).await).await;
+    say("a session made, two writes joined", took);
+
+    let start = Instant::now();
+    let makers: Vec<_> = (0..50)
+        .map(|maker| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut took = Vec::new();
+                for time in 0..calls / 50 {
+                    let start = Instant::now();
+                    make_session(&store, format!("{maker}-{time}")).await;
+                    took.push(start.elapsed());
+                }
+                took
+            })
+        })
+        .collect();
+    let mut took = Vec::new();
+    for maker in makers {
+        took.extend(maker.await.unwrap());
+    }
+    println!(
+        "sessions made by 50 at once: {:.0} a second",
+        took.len() as f64 / start.elapsed().as_secs_f64()
+    );
+    say("a session made among 50", took);
+
+    let writing = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (busy, writes) = (writing.clone(), store.clone());
+    let writer = tokio::spawn(async move {
+        while busy.load(std::sync::atomic::Ordering::Relaxed) {
+            make_session(&writes, "again".into()).await;
+        }
+    });
+    let took =
+        timed(calls, async |time| store.config.call((format!("one-{time}"),)).await.unwrap().unwrap()).await;
+    say("a session read while others are written", took);
+    writing.store(false, std::sync::atomic::Ordering::Relaxed);
+    writer.await.unwrap();
+    let all = store.all.as_ref().unwrap();
+    say("every session", timed(5, async |_| all.call(()).await.unwrap().len()).await);
 }

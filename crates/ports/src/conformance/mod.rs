@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod records;
+mod sessions;
 mod vault;
 
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use ostler_contract::{Call, Cross};
 use tokio::sync::Notify;
 
 pub use records::records_conformance;
+pub use sessions::sessions_conformance;
 pub use vault::vault_conformance;
 
 /// What a watcher was told.
