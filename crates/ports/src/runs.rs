@@ -20,6 +20,7 @@ const PAGE: i64 = 20;
 /// How many ended runs of an automation are kept.
 const KEPT: i64 = 1000;
 
+#[derive(Clone)]
 pub(crate) struct Runs {
     db: Arc<StateDb>,
     report: Report,

@@ -1,7 +1,7 @@
 //! What the stores take. Run with `OSTLER_MEASURE=100000 cargo test --release -p ostler-ports --test measure
 //! -- --nocapture --test-threads=1` for figures; otherwise a small round that only keeps this working.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::fs;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn record(number: usize) -> JsonObject {
     let value = json!({
         "id": format!("t{number}"), "endpoint": format!("e{}", number % 10), "thread": format!("ticket-{number}"),
         "session": format!("ahp-session:/6f1c{number:08}"), "chat": format!("ahp-chat:/6f1c{number:08}"),
-        "createdAt": "2026-01-01T00:00:00.000Z", "count": number, "open": number % 2 == 0,
+        "createdAt": "2026-01-01T00:00:00.000Z", "count": number, "open": number.is_multiple_of(2),
     });
     match value {
         Value::Object(record) => record,

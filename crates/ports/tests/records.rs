@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod killed;
 mod lines;
 
 use std::fs;
@@ -169,6 +170,7 @@ async fn a_record_is_a_file() {
     # Milk
     "#);
 
+    assert!(kept.open_with("odd", Some("id")).await.is_err(), "a body is no id");
     let plain = kept.open("threads").await;
     put(&plain, json!({ "id": "one", "chat": "ahp-chat:/1" })).await;
     insta::assert_snapshot!(kept.read("threads/one.md"), @"
@@ -380,13 +382,13 @@ async fn json_is_converted_once() {
 }
 
 /// Enough records for an index, which has to answer as looking at each of them does.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_records_are_found_as_few_are() {
     let kept = Kept::new(Watching::Events);
     let of = |number: usize, turn: usize| {
         json!({
             "id": format!("r{number}"), "kind": number * turn % 3, "half": (number % 2) as f64, "at": [number % 5],
-            "own": format!("o{number}"), "none": if number % 7 == 0 { json!(null) } else { json!(number % 4) },
+            "own": format!("o{number}"), "none": if number.is_multiple_of(7) { json!(null) } else { json!(number % 4) },
         })
     };
     for number in 0..1500 {
@@ -408,6 +410,28 @@ async fn many_records_are_found_as_few_are() {
         json!({ "missing": null }),
         json!({ "id": "r9" }),
     ];
+    // Fields are indexed while records change.
+    let changing = tokio::spawn({
+        let many = many.clone();
+        async move {
+            for number in 0..200 {
+                put(
+                    &many,
+                    json!({ "id": format!("z{number}"), "kind": 1, "own": format!("z{}", number % 3) }),
+                )
+                .await;
+                if number >= 3 {
+                    many.remove.call((format!("z{}", number - 3),)).await.unwrap();
+                }
+            }
+            for number in 197..200 {
+                many.remove.call((format!("z{number}"),)).await.unwrap();
+            }
+        }
+    });
+    many.find.call((record(json!({ "own": "z1", "kind": 1 })),)).await.unwrap();
+    changing.await.unwrap();
+    assert_eq!(many.find.call((record(json!({ "own": "z1" })),)).await.unwrap(), []);
     for turn in 1..4 {
         for wanted in &searches {
             let found = many.find.call((record(wanted.clone()),)).await.unwrap();
@@ -482,4 +506,126 @@ async fn what_cannot_be_read_is_not_forgotten() {
     let said = kept.line().await;
     assert!(said[0].contains("stays in use"), "{said:?}");
     assert_eq!(get(&notes, "a").await, Some(json!({ "id": "a", "n": 1 })));
+}
+
+/// A sequence of numbers that looks random and is the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Whatever people and plugins do at once: memory ends up as the folder is, and watchers were told a story that
+/// leads there.
+async fn agrees_in_the_end(watching: Watching, seed: u64) {
+    let kept = Kept::new(watching);
+    let notes = kept.open("notes").await;
+    let heard = watch(&notes).await;
+    let mut dice = Dice(seed);
+    let mut calls = Vec::new();
+    for step in 0..400 {
+        let id = format!("r{}", dice.roll(8));
+        let file = format!("notes/{id}.md");
+        match dice.roll(12) {
+            0..4 => calls.push(tokio::spawn(notes.put.call((record(json!({ "id": id, "n": step })),)))),
+            4 => drop(tokio::spawn(notes.remove.call((id,)))),
+            5..7 => kept.write(&file, &format!("---\nid: {id}\nn: {step}\n---\n")),
+            7 => kept.write(&file, &format!("---\nid: {id}\nn: [{step}\n---\n")),
+            8 => drop(fs::remove_file(kept.path(&file))),
+            9 if kept.path("notes").exists() => kept.replace(&file, &format!("---\nn: {step}\n---\n")),
+            10 => drop(fs::rename(kept.path(&file), kept.path(&format!("notes/r{}.md", dice.roll(8))))),
+            11 if dice.roll(8) == 0 => drop(fs::remove_dir_all(kept.path("notes"))),
+            _ => tokio::time::sleep(Duration::from_millis(dice.roll(20))).await,
+        }
+    }
+    for call in calls {
+        // The folder may be removed under a write; then it says so.
+        let _ = call.await.unwrap();
+    }
+    // One more edit each makes every file readable, and ends what is told of it.
+    for number in 0..8 {
+        kept.write(&format!("notes/r{number}.md"), &format!("---\nlast: {number}\n---\n"));
+    }
+    let last = |number: usize| json!({ "id": format!("r{number}"), "last": number });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while {
+        let all = notes.list.call(()).await.unwrap();
+        all != (0..8).map(|number| record(last(number))).collect::<Vec<_>>()
+    } {
+        assert!(Instant::now() < deadline, "seed {seed}: memory is not as the folder is");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    put(&notes, json!({ "id": "end" })).await;
+    let mut there = std::collections::HashSet::new();
+    loop {
+        let change = heard.next().await;
+        if change.id == "end" {
+            break;
+        }
+        let told = format!("seed {seed}: {change:?}");
+        match change.r#type {
+            ChangeType::Added => assert!(there.insert(change.id), "{told}"),
+            ChangeType::Updated => assert!(there.contains(&change.id), "{told}"),
+            ChangeType::Deleted => assert!(there.remove(&change.id), "{told}"),
+        }
+    }
+    assert_eq!(there.len(), 8, "seed {seed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_and_folder_agree_in_the_end() {
+    for seed in 0..6 {
+        agrees_in_the_end(Watching::Events, seed).await;
+        agrees_in_the_end(POLLING, seed).await;
+    }
+}
+
+#[test]
+fn child() {
+    let Some(folder) = killed::folder() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let store = Arc::new(FileRecords::new(&folder, Lines::default().report())).into_point();
+        let options = CollectionOptions { body: Some("text".into()) };
+        let notes = store.collection.call(("notes".into(), options)).await.unwrap();
+        let begun = notes.list.call(()).await.unwrap().len();
+        for round in begun.. {
+            let puts: Vec<_> = (0..3)
+                .map(|part| {
+                    let id = format!("r{round}-{part}");
+                    let text = "x".repeat(round * 7919 % 100_000);
+                    (
+                        id.clone(),
+                        notes.put.call((record(json!({ "id": id, "size": text.len(), "text": text })),)),
+                    )
+                })
+                .collect();
+            for (id, put) in puts {
+                put.await.unwrap();
+                killed::acknowledge(&id);
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_killed_writer_loses_nothing_it_acknowledged() {
+    let mut kept = Kept::new(Watching::Events);
+    let mut acknowledged = Vec::new();
+    for _ in 0..10 {
+        acknowledged.extend(killed::run_and_kill("child", kept.folder.path()));
+        kept = Kept::in_folder(kept.folder, Watching::Events);
+        let notes = kept.open_with("notes", Some("text")).await.unwrap();
+        for record in notes.list.call(()).await.unwrap() {
+            assert_eq!(record["size"], record["text"].as_str().unwrap().len(), "{} is cut", record["id"]);
+        }
+        for id in &acknowledged {
+            assert!(get(&notes, id).await.is_some(), "{id} is gone");
+        }
+        assert_eq!(kept.lines(), [""; 0], "what a killed writer leaves is nobody's concern");
+    }
+    assert!(acknowledged.len() > 30, "{} is too few to tell", acknowledged.len());
 }

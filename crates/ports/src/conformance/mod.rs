@@ -5,6 +5,7 @@
 // These are tests, in a place where others can run them too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod automations;
 mod records;
 mod sessions;
 mod vault;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use ostler_contract::{Call, Cross};
 use tokio::sync::Notify;
 
+pub use automations::automations_conformance;
 pub use records::records_conformance;
 pub use sessions::sessions_conformance;
 pub use vault::vault_conformance;

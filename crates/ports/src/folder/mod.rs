@@ -149,8 +149,8 @@ impl<F: Format> Folder<F> {
         self.shelf.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything in it, for the index's sake.
-    pub(crate) fn with_index<T>(&self, change: impl FnOnce(&mut Shelf<F>) -> T) -> T {
+    /// Everything in it, to change the index of.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Shelf<F>) -> T) -> T {
         change(&mut self.shelf.write().unwrap_or_else(PoisonError::into_inner))
     }
 

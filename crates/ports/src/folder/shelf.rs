@@ -12,8 +12,15 @@ use crate::stamp::Stamp;
 pub(crate) struct Shelf<F: Format> {
     entries: BTreeMap<Arc<str>, Entry<F::Value>>,
     pub(crate) index: F::Index,
-    /// Moves with every change.
-    pub(crate) moves: u64,
+}
+
+/// Values by id, beside their index.
+pub(crate) struct Entries<'a, V>(&'a BTreeMap<Arc<str>, Entry<V>>);
+
+impl<'a, V> Entries<'a, V> {
+    pub(crate) fn get(&self, id: &str) -> Option<&'a V> {
+        self.0.get(id).map(|entry| &entry.value)
+    }
 }
 
 struct Entry<V> {
@@ -24,7 +31,7 @@ struct Entry<V> {
 
 impl<F: Format> Default for Shelf<F> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), index: F::Index::default(), moves: 0 }
+        Self { entries: BTreeMap::new(), index: F::Index::default() }
     }
 }
 
@@ -35,6 +42,11 @@ impl<F: Format> Shelf<F> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &F::Value)> {
         self.entries.iter().map(|(id, entry)| (id, &entry.value))
+    }
+
+    /// The index, to change, and what it is of.
+    pub(crate) fn index_and_entries(&mut self) -> (&mut F::Index, Entries<'_, F::Value>) {
+        (&mut self.index, Entries(&self.entries))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -80,7 +92,6 @@ impl<F: Format> Shelf<F> {
     }
 
     fn moved(&mut self, id: &Arc<str>, before: Option<&F::Value>) {
-        self.moves += 1;
         let after = self.entries.get(id).map(|entry| &entry.value);
         F::reindex(&mut self.index, id, before, after);
     }

@@ -11,10 +11,10 @@ use ostler_contract::points::{CollectionOptions, RecordChange, RecordStore, Stor
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use tokio::sync::OnceCell;
 
-use super::find::index;
+use super::find::{Snapshot, index};
 use super::format::RecordFormat;
 use super::packed::Packed;
-use super::{check_name, check_record};
+use super::{check_options, check_record};
 use crate::Report;
 use crate::atomic::{self, Access, Staged};
 use crate::folder::{Edit, Events, Folder, Place, Watching, read_text};
@@ -57,7 +57,7 @@ impl FileRecords {
     }
 
     async fn collection(&self, name: String, options: CollectionOptions) -> Result<StoredCollection, Thrown> {
-        check_name(&name)?;
+        check_options(&name, &options)?;
         let cell = {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.entry(name.clone()).or_default().clone()
@@ -149,19 +149,15 @@ impl FileCollection {
         Some(ids.into_iter().filter_map(|id| shelf.get(id).cloned()).collect())
     }
 
-    /// Adds the fields that are searched for to the index.
+    /// Adds the fields that are searched for to the index. Nobody waits for that but who searches.
     fn index(&self, wanted: &JsonObject) {
-        let lacking = self.folder.shelf().index.lacks(wanted);
-        for field in lacking {
-            let (moves, records): (u64, Vec<_>) = {
-                let shelf = self.folder.shelf();
-                (shelf.moves, shelf.iter().map(|(id, record)| (id.clone(), record.clone())).collect())
-            };
-            let made = index(&field, records.iter().map(|(id, record)| (id, record)));
-            self.folder.with_index(|shelf| {
-                // Something changed meanwhile: others wait this once.
-                let made = if shelf.moves == moves { made } else { index(&field, shelf.iter()) };
-                shelf.index.add(field, made);
+        for field in self.folder.change(|shelf| shelf.index.begin(wanted)) {
+            let snapshot: Snapshot =
+                self.folder.shelf().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
+            let made = index(&field, &snapshot);
+            self.folder.change(|shelf| {
+                let (finder, entries) = shelf.index_and_entries();
+                finder.end(field, made, &snapshot, |id| entries.get(id));
             });
         }
     }

@@ -17,10 +17,18 @@ type Index = BTreeSet<(u64, Arc<str>)>;
 #[derive(Default)]
 pub(super) struct Finder {
     fields: HashMap<String, Index>,
+    /// Fields whose index is being made, with the records that changed since.
+    making: HashMap<String, Vec<Arc<str>>>,
 }
+
+/// Records as they stood, by id.
+pub(super) type Snapshot = Vec<(Arc<str>, Packed)>;
 
 impl Finder {
     pub(super) fn moved(&mut self, id: &Arc<str>, before: Option<&Packed>, after: Option<&Packed>) {
+        for changed in self.making.values_mut() {
+            changed.push(id.clone());
+        }
         if self.fields.is_empty() {
             return;
         }
@@ -42,14 +50,34 @@ impl Finder {
         }
     }
 
-    /// The fields of `wanted` that could be indexed and are not.
-    pub(super) fn lacks(&self, wanted: &JsonObject) -> Vec<String> {
-        let free = FIELDS.saturating_sub(self.fields.len());
-        wanted.keys().filter(|field| !self.fields.contains_key(*field)).take(free).cloned().collect()
+    /// The fields of `wanted` that are to be indexed now: not yet, and nobody is at it.
+    pub(super) fn begin(&mut self, wanted: &JsonObject) -> Vec<String> {
+        let free = FIELDS.saturating_sub(self.fields.len() + self.making.len());
+        let lacking =
+            |field: &&String| !self.fields.contains_key(*field) && !self.making.contains_key(*field);
+        let fields: Vec<_> = wanted.keys().filter(lacking).take(free).cloned().collect();
+        self.making.extend(fields.iter().map(|field| (field.clone(), Vec::new())));
+        fields
     }
 
-    pub(super) fn add(&mut self, field: String, index: Index) {
-        self.fields.insert(field, index);
+    /// Takes an index that was made of a snapshot, with what changed since.
+    pub(super) fn end<'a>(
+        &mut self,
+        field: String,
+        mut made: Index,
+        snapshot: &Snapshot,
+        now: impl Fn(&str) -> Option<&'a Packed>,
+    ) {
+        for id in self.making.remove(&field).unwrap_or_default() {
+            let before = snapshot.binary_search_by(|(other, _)| other.cmp(&id)).ok();
+            if let Some(before) = before.and_then(|at| held(&snapshot[at].1, &field)) {
+                made.remove(&(before, id.clone()));
+            }
+            if let Some(after) = now(&id).and_then(|record| held(record, &field)) {
+                made.insert((after, id));
+            }
+        }
+        self.fields.insert(field, made);
     }
 
     /// Ids of records that may hold what is wanted, in no order: the fewest some field narrows them to. Nothing
@@ -79,7 +107,11 @@ fn ids<'a>(index: &'a Index, value: &Value) -> impl Iterator<Item = &'a Arc<str>
     index.range((digest, Arc::from(""))..).take_while(move |(other, _)| *other == digest).map(|(_, id)| id)
 }
 
-/// The index of a field over all records.
-pub(super) fn index<'a>(field: &str, records: impl Iterator<Item = (&'a Arc<str>, &'a Packed)>) -> Index {
-    records.filter_map(|(id, record)| Some((digest(record.open().get(field)?), id.clone()))).collect()
+/// The index of a field over all records of a snapshot.
+pub(super) fn index(field: &str, snapshot: &Snapshot) -> Index {
+    snapshot.iter().filter_map(|(id, record)| Some((held(record, field)?, id.clone()))).collect()
+}
+
+fn held(record: &Packed, field: &str) -> Option<u64> {
+    record.open().get(field).map(digest)
 }

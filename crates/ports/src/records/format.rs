@@ -33,7 +33,7 @@ impl RecordFormat {
             Some(Value::String(written)) => {
                 return Err(format!("its id is {written}, and the file is named after {id}"));
             }
-            Some(_) => return Err("its id has to be text".to_owned()),
+            Some(_) => return Err("its id has to be text; put it in quotes".to_owned()),
         }
         let mut record = JsonObject::with_capacity(fields.len() + 2);
         record.insert("id".to_owned(), id.into());

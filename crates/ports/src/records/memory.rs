@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
 use ostler_contract::{Call, JsonObject, Thrown, Value};
 
-use super::{check_name, check_record};
+use super::{check_options, check_record};
 use crate::Report;
 use crate::same::{holds, same_objects};
 use crate::watchers::Watchers;
@@ -18,7 +18,7 @@ pub fn memory_records() -> RecordStore {
         collection: Call::new(move |(name, options): (String, CollectionOptions)| {
             let open = open.clone();
             async move {
-                check_name(&name)?;
+                check_options(&name, &options)?;
                 let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(collection) = open.get(&name) {
                     return Ok(collection.clone().into_point());

@@ -9,6 +9,7 @@ mod packed;
 pub use file::FileRecords;
 pub use memory::memory_records;
 
+use ostler_contract::points::CollectionOptions;
 use ostler_contract::{JsonObject, Slug, Thrown};
 
 /// Names that are folders of the host's own. Spec: *Records*.
@@ -16,11 +17,13 @@ const RESERVED: [&str; 5] = ["sessions", "usage", "automations", "agentPlugins",
 
 const SLUG: &str = "a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter";
 
-fn check_name(name: &str) -> Result<(), Thrown> {
+fn check_options(name: &str, options: &CollectionOptions) -> Result<(), Thrown> {
     let why = if RESERVED.contains(&name) {
         "that name is the host's own".to_owned()
     } else if Slug::parse(name).is_none() {
         format!("a collection's name has to be {SLUG}")
+    } else if options.body.as_deref() == Some("id") {
+        "a record's body cannot be its id".to_owned()
     } else {
         return Ok(());
     };
