@@ -2,16 +2,21 @@
 //! now, never half of it.
 
 use std::borrow::Cow;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::{Builder, NamedTempFile};
+
+use crate::stamp::Stamp;
 
 const LEFTOVER: &str = ".ostler-tmp";
 /// By when no writer is still at it.
 const STALE: Duration = Duration::from_secs(3600);
+/// How long another process may hold a file.
+const HELD: Duration = Duration::from_secs(5);
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +29,10 @@ pub enum Access {
 
 /// Writes a file, in place of what it held. When this returns, a crash does not lose it.
 pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
-    let placed = Staged::new(path, content, access)?.place()?;
-    sync_folder(folder_of(&placed))
+    let staged = Staged::new(path, content, access)?;
+    let target = staged.target.clone();
+    staged.place()?;
+    sync_folder(folder_of(&target))
 }
 
 /// A file's new content, safe on disk beside it.
@@ -59,10 +66,15 @@ impl Staged {
         Ok(Self { file, target })
     }
 
-    /// Puts it in the file's place. Durable once the folder is.
-    pub(crate) fn place(self) -> io::Result<PathBuf> {
-        self.file.persist(&self.target).map_err(|failed| failed.error)?;
-        Ok(self.target)
+    /// Puts it in the file's place; durable once the folder is. Answers the stamp of what was put there.
+    pub(crate) fn place(self) -> io::Result<(Metadata, Stamp)> {
+        let before = self.file.as_file().metadata()?;
+        // What the path leads to may be somebody else's file by now; this is ours.
+        let file = self.file.persist(&self.target).map_err(|failed| failed.error)?;
+        let found = file.metadata()?;
+        let ours = before.modified().ok() == found.modified().ok() && before.len() == found.len();
+        let stamp = if ours { Stamp::of_own(&found) } else { Stamp::unknown() };
+        Ok((found, stamp))
     }
 }
 
@@ -127,6 +139,15 @@ pub(crate) fn hold(path: &Path) -> io::Result<File> {
     let lock = path.with_file_name(format!(".{}.lock", name_of(path)));
     make_private(&lock)?;
     let file = File::options().write(true).open(lock)?;
-    file.lock()?;
-    Ok(file)
+    let end = Instant::now() + HELD;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds it"));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }

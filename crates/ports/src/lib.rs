@@ -19,6 +19,14 @@
 
 #![deny(missing_docs)]
 
+/// A member of a point that holds the store it is of.
+macro_rules! member {
+    ($store:expr, $function:expr) => {{
+        let store = $store.clone();
+        ostler_contract::Call::new(move |arguments| $function(&*store, arguments))
+    }};
+}
+
 pub mod atomic;
 mod automations;
 #[cfg(feature = "conformance")]

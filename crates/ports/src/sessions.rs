@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession};
 use ostler_contract::protocol::wire::state::Turn;
-use ostler_contract::{Call, JsonObject, Thrown, Value};
+use ostler_contract::{JsonObject, Thrown, Value};
 use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,64 +38,58 @@ impl SqliteSessions {
 
     /// The store as the point has it.
     pub fn into_point(self: Arc<Self>) -> SessionStore {
-        // One clone for each member that holds the store.
-        macro_rules! call {
-            ($function:expr) => {{
-                let store = self.clone();
-                Call::new(move |arguments| $function(&*store, arguments))
-            }};
-        }
         SessionStore {
-            flags: call!(Self::flags),
-            set_flags: call!(Self::set_flags),
-            config: call!(|store: &Self, (id,)| {
+            flags: member!(self, Self::flags),
+            set_flags: member!(self, Self::set_flags),
+            config: member!(self, |store: &Self, (id,)| {
                 store.one("SELECT kept FROM sessions WHERE id = ?1", id, "the session")
             }),
-            set_config: call!(|store: &Self, (id, kept): (String, KeptSession)| {
+            set_config: member!(self, |store: &Self, (id, kept): (String, KeptSession)| {
                 store.keep(
                 "INSERT INTO sessions (id, kept) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
                 id,
                 &kept
             )
             }),
-            artifacts: call!(|store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
+            artifacts: member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
                 "SELECT artifacts FROM session_artifacts WHERE session = ?1",
                 id,
                 "the artifacts"
             )),
-            set_artifacts: call!(|store: &Self, (id, artifacts): (String, Vec<Value>)| store.keep(
+            set_artifacts: member!(self, |store: &Self, (id, artifacts): (String, Vec<Value>)| store.keep(
                 "INSERT OR REPLACE INTO session_artifacts (session, artifacts) VALUES (?1, ?2)",
                 id,
                 &artifacts
             )),
-            pull_requests: call!(|store: &Self, (id,)| store.one_or_empty::<JsonObject>(
+            pull_requests: member!(self, |store: &Self, (id,)| store.one_or_empty::<JsonObject>(
                 "SELECT pull_requests FROM session_pull_requests WHERE session = ?1",
                 id,
                 "the pull requests"
             )),
-            set_pull_requests: call!(|store: &Self, (id, requests): (String, JsonObject)| store.keep(
-                "INSERT OR REPLACE INTO session_pull_requests (session, pull_requests) VALUES (?1, ?2)",
-                id,
-                &requests
-            )),
-            chat_title: call!(Self::chat_title),
-            set_chat_title: call!(Self::set_chat_title),
-            chats: call!(|store: &Self, (id,)| store.one_or_empty::<Vec<KeptChat>>(
+            set_pull_requests: member!(self, |store: &Self, (id, requests): (String, JsonObject)| store
+                .keep(
+                    "INSERT OR REPLACE INTO session_pull_requests (session, pull_requests) VALUES (?1, ?2)",
+                    id,
+                    &requests
+                )),
+            chat_title: member!(self, Self::chat_title),
+            set_chat_title: member!(self, Self::set_chat_title),
+            chats: member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<KeptChat>>(
                 "SELECT chats FROM session_chats WHERE session = ?1",
                 id,
                 "the chats"
             )),
-            set_chats: call!(|store: &Self, (id, chats): (String, Vec<KeptChat>)| store.keep(
+            set_chats: member!(self, |store: &Self, (id, chats): (String, Vec<KeptChat>)| store.keep(
                 "INSERT OR REPLACE INTO session_chats (session, chats) VALUES (?1, ?2)",
                 id,
                 &chats
             )),
-            sessions: call!(Self::sessions),
-            forget: call!(Self::forget),
-            all: Some(call!(Self::all)),
-            turns: Some(call!(Self::turns)),
-            set_turn: Some(call!(Self::set_turn)),
-            drop_turns: Some(call!(Self::drop_turns)),
+            sessions: member!(self, Self::sessions),
+            forget: member!(self, Self::forget),
+            all: Some(member!(self, Self::all)),
+            turns: Some(member!(self, Self::turns)),
+            set_turn: Some(member!(self, Self::set_turn)),
+            drop_turns: Some(member!(self, Self::drop_turns)),
         }
     }
 

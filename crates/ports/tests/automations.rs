@@ -213,6 +213,12 @@ async fn what_is_wrong_is_said() {
     "#);
     let ids: Vec<_> = kept.store.list.call(()).await.unwrap().into_iter().map(|kept| kept.id).collect();
     assert_eq!(ids, ["k"]);
+
+    // Files are read again while they are young, and nothing is said of that.
+    let heard = kept.watch().await;
+    kept.write("z.md", "---\ntitle: Z\n---\n");
+    assert_eq!(heard.next().await, change("z", ChangeType::Added));
+    assert_eq!(kept.lines(), [""; 0]);
 }
 
 #[tokio::test]

@@ -61,13 +61,6 @@ impl FileAutomations {
 
     /// The store as the point has it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
-        // One clone for each member that holds the store.
-        macro_rules! call {
-            ($function:expr) => {{
-                let store = self.clone();
-                Call::new(move |arguments| $function(&*store, arguments))
-            }};
-        }
         let (list, get, watch) = (self.clone(), self.clone(), self.clone());
         AutomationStore {
             list: Call::now(move |()| {
@@ -77,14 +70,14 @@ impl FileAutomations {
                 Ok(get.folder.shelf().get(&id).map(|read| read.kept.clone()))
             }),
             triggers: Call::now(|()| Ok(Vec::new())),
-            create: call!(Self::create),
-            update: call!(Self::update),
-            remove: call!(|store: &Self, (id,): (String,)| store.remove(id)),
-            run: call!(|store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
-            run_of: call!(|store: &Self, (uri,)| store.runs.of(uri)),
-            runs: call!(|store: &Self, (id, cursor)| store.runs.page(id, cursor)),
+            create: member!(self, Self::create),
+            update: member!(self, Self::update),
+            remove: member!(self, |store: &Self, (id,): (String,)| store.remove(id)),
+            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
+            run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
+            runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
-            unfinished: Some(call!(|store: &Self, ()| store.runs.unfinished())),
+            unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             place: Some(self.folder.path().display().to_string()),
         }
     }

@@ -36,27 +36,20 @@ impl MemoryAutomations {
 
     /// The store as the point has it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
-        // One clone for each member that holds the store.
-        macro_rules! call {
-            ($function:expr) => {{
-                let store = self.clone();
-                Call::new(move |arguments| $function(&*store, arguments))
-            }};
-        }
         let (list, get) = (self.clone(), self.clone());
         AutomationStore {
             list: Call::now(move |()| Ok(list.held().values().cloned().collect())),
             get: Call::now(move |(id,): (String,)| Ok(get.held().get(&id).cloned())),
             triggers: Call::now(|()| Ok(Vec::new())),
-            create: call!(|store: &Self, arguments| ready(store.create(arguments))),
-            update: call!(|store: &Self, arguments| ready(store.update(arguments))),
-            remove: call!(|store: &Self, (id,): (String,)| store.remove(id)),
-            run: call!(|store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
-            run_of: call!(|store: &Self, (uri,)| store.runs.of(uri)),
-            runs: call!(|store: &Self, (id, cursor)| store.runs.page(id, cursor)),
+            create: member!(self, |store: &Self, arguments| ready(store.create(arguments))),
+            update: member!(self, |store: &Self, arguments| ready(store.update(arguments))),
+            remove: member!(self, |store: &Self, (id,): (String,)| store.remove(id)),
+            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
+            run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
+            runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
             // Nobody but the host can change what is in its memory.
             watch: None,
-            unfinished: Some(call!(|store: &Self, ()| store.runs.unfinished())),
+            unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             place: None,
         }
     }

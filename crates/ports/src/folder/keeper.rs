@@ -168,7 +168,8 @@ impl<F: Format> Keeper<F> {
     }
 
     fn compare_soon(&mut self) {
-        self.next_comparison = Some(Instant::now() + REST);
+        let soon = Instant::now() + REST;
+        self.next_comparison = Some(self.next_comparison.map_or(soon, |next| next.min(soon)));
     }
 
     fn look_soon(&mut self, name: String) {
@@ -234,7 +235,9 @@ impl<F: Format> Keeper<F> {
 
     fn take_in(&mut self, id: &str, name: &str, found: Read<F::Value>) -> Option<Changed> {
         let path = self.place.path.join(name);
-        for ignored in found.ignored {
+        // A young file is read again, and says nothing new.
+        let again = self.stamp(id).is_some_and(|stamp| stamp.is_of_same_file(&found.stamp));
+        for ignored in found.ignored.iter().filter(|_| !again) {
             (self.place.report)(format!("{}: {ignored}; ignored", path.display()));
         }
         match found.value {
@@ -244,8 +247,7 @@ impl<F: Format> Keeper<F> {
             }
             Err(why) => {
                 let before = self.broken.insert(id.to_owned(), (found.stamp, why.clone()));
-                if !before.is_some_and(|(stamp, before)| before == why && stamp.is_of_same_file(&found.stamp))
-                {
+                if !(again && before.is_some_and(|(_, before)| before == why)) {
                     let held = self.shelf().get(id).is_some();
                     let until = if held { "what it held before stays in use" } else { "left out" };
                     (self.place.report)(format!("{}: {why}; {until} until it is mended", path.display()));
@@ -351,9 +353,8 @@ impl<F: Format> Keeper<F> {
             self.compare_soon();
         }
         let path = self.place.path.join(name);
-        Staged::new(&path, text.as_bytes(), Access::Usual)?.place()?;
-        let found = fs::metadata(&path)?;
-        Ok((self.format.date(value, &found), Stamp::of_own(&found)))
+        let (found, stamp) = Staged::new(&path, text.as_bytes(), Access::Usual)?.place()?;
+        Ok((self.format.date(value, &found), stamp))
     }
 
     fn unwritten(&self, error: io::Error) -> Thrown {
