@@ -156,6 +156,10 @@ pub fn check_data(value: &Value, shape: &Shape) -> Result<(), Mismatch> {
             let tag = value.get(union.tag).and_then(Value::as_str);
             match union.variants.iter().find(|variant| Some(variant.tag) == tag) {
                 Some(variant) => return check_fields(value, &variant.fields),
+                None if value.is_object() => {
+                    let tags: Vec<_> = union.variants.iter().map(|variant| variant.tag).collect();
+                    return Err(Mismatch::expected(format!("one of {}", tags.join(", "))).within(union.tag));
+                }
                 None => false,
             }
         }

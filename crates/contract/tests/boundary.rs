@@ -329,3 +329,22 @@ fn a_native_function_that_panics_fails_that_call() {
     assert_eq!(block_on(at_once.call(())).unwrap_err().message, "it panicked: bang");
     assert_eq!(Func::<fn()>::new(|()| panic!("bing")).call(()).unwrap_err().message, "it panicked: bing");
 }
+
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize, Cross)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Trigger {
+    Schedule { at: String },
+    Event { id: Text },
+}
+
+#[test]
+fn a_union_names_its_tag() {
+    let wrong = |value: Value| {
+        let list = shape::Shape::List(Box::new(Trigger::shape()));
+        cross::check_data(&json!([value]), &list).unwrap_err().to_string()
+    };
+    assert_eq!(wrong(json!({ "kind": "push" })), "[0].kind to be one of schedule, event");
+    assert_eq!(wrong(json!({})), "[0].kind to be one of schedule, event");
+    assert_eq!(wrong(json!(1)), "[0] to be an object whose kind is one of schedule, event");
+    assert_eq!(wrong(json!({ "kind": "event", "id": "" })), "[0].id to be a non-empty string");
+}

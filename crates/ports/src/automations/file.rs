@@ -1,0 +1,145 @@
+//! Automations as files: `<configDir>/automations/<id>.md`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::{AutomationChange, AutomationStore, KeptAutomation};
+use ostler_contract::protocol::wire::state::{
+    AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
+};
+use ostler_contract::{Call, RpcError, Thrown};
+
+use super::edit::message;
+use super::format::{AutomationFormat, Read, patched_text, text};
+use super::{exists, none_such, refuse_id};
+use crate::Report;
+use crate::folder::{Edit, Events, Folder, Place, Watching};
+use crate::runs::Runs;
+use crate::state::StateDb;
+use crate::watchers::{Watchers, blocking};
+
+/// Automations a person may write and edit while the host runs; their runs in the state database.
+pub struct FileAutomations {
+    folder: Folder<AutomationFormat>,
+    runs: Runs,
+    watchers: Watchers<AutomationChange>,
+}
+
+impl FileAutomations {
+    /// Reads the automations of a configuration folder.
+    pub async fn open(config_dir: &Path, db: Arc<StateDb>, report: Report) -> Result<Self, Thrown> {
+        Self::watched(config_dir, db, report, Watching::Events).await
+    }
+
+    /// The same, with a choice of how edits are noticed.
+    pub async fn watched(
+        config_dir: &Path,
+        db: Arc<StateDb>,
+        report: Report,
+        watching: Watching,
+    ) -> Result<Self, Thrown> {
+        let config_dir = fs::canonicalize(config_dir).unwrap_or_else(|_| config_dir.to_owned());
+        let watchers = Watchers::new("automations".to_owned(), report.clone())?;
+        let told = watchers.clone();
+        let place = Place {
+            path: config_dir.join("automations"),
+            events: Arc::new(Events::new(&config_dir)),
+            watching,
+            report: report.clone(),
+            tell: Box::new(move |changed| {
+                // Whoever called knows.
+                if !changed.own {
+                    told.tell(&AutomationChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
+                }
+            }),
+        };
+        let folder = blocking(move || Folder::open(place, AutomationFormat)).await?.map_err(Thrown::new)?;
+        Ok(Self { folder, runs: Runs::new(db, report), watchers })
+    }
+
+    /// The store as the point has it.
+    pub fn into_point(self: Arc<Self>) -> AutomationStore {
+        let (list, get, watch) = (self.clone(), self.clone(), self.clone());
+        AutomationStore {
+            list: Call::now(move |()| {
+                Ok(list.folder.shelf().iter().map(|(_, read)| read.kept.clone()).collect())
+            }),
+            get: Call::now(move |(id,): (String,)| {
+                Ok(get.folder.shelf().get(&id).map(|read| read.kept.clone()))
+            }),
+            triggers: Call::now(|()| Ok(Vec::new())),
+            create: member!(self, Self::create),
+            update: member!(self, Self::update),
+            remove: member!(self, |store: &Self, (id,): (String,)| store.remove(id)),
+            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
+            run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
+            runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
+            watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
+            unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
+            place: Some(self.folder.path().display().to_string()),
+        }
+    }
+
+    fn create(
+        &self,
+        (id, definition, owner): (String, AutomationDefinition, Option<String>),
+    ) -> Pending<KeptAutomation> {
+        if let Err(refused) = refuse_id(&id) {
+            return ready(Err(refused));
+        }
+        let taken = id.clone();
+        let definition = AutomationDefinition { message: message(definition.message), ..definition };
+        let edited = self.folder.edit(id.clone(), move |held| match (held.value, held.broken) {
+            (None, None) => Ok(Edit::Write(text(definition, owner.as_deref()))),
+            _ => Err(exists(&taken)),
+        });
+        // An automation that was here before, and whose file a person removed, has left its runs.
+        let runs = self.runs.clone();
+        Box::pin(async move {
+            let kept = kept(edited.await?.after, &id)?;
+            runs.forget(id).await?;
+            Ok(kept)
+        })
+    }
+
+    fn update(&self, (id, patch): (String, AutomationDefinitionPatch)) -> Pending<KeptAutomation> {
+        if refuse_id(&id).is_err() {
+            return ready(Err(none_such(&id)));
+        }
+        let path = self.folder.path().join(format!("{id}.md"));
+        let sought = id.clone();
+        let edited = self.folder.edit(id.clone(), move |held| match (held.value, held.broken) {
+            // Writing would undo what a person is about to mend.
+            (_, Some(why)) => {
+                let line = format!("{}: {why}; mend it before the automation is changed", path.display());
+                Err(RpcError::conflict(line).into())
+            }
+            (Some(read), None) => Ok(Edit::Write(patched_text(read, patch))),
+            (None, None) => Err(none_such(&sought)),
+        });
+        Box::pin(async move { kept(edited.await?.after, &id) })
+    }
+
+    fn remove(&self, id: String) -> Pending<bool> {
+        if refuse_id(&id).is_err() {
+            return ready(Ok(false));
+        }
+        let edited = self
+            .folder
+            .edit(id.clone(), |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Keep }));
+        let runs = self.runs.clone();
+        Box::pin(async move {
+            let there = edited.await?.before.is_some();
+            if there {
+                runs.forget(id).await?;
+            }
+            Ok(there)
+        })
+    }
+}
+
+fn kept(after: Option<Arc<Read>>, id: &str) -> Result<KeptAutomation, Thrown> {
+    after.map(|read| read.kept.clone()).ok_or_else(|| none_such(id))
+}

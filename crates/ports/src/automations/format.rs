@@ -1,0 +1,332 @@
+//! An automation as a file: its definition as frontmatter, its message as the body.
+
+use std::fs::Metadata;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use ostler_contract::cross::{Mismatch, check_data};
+use ostler_contract::points::KeptAutomation;
+use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationDefinitionPatch, Message};
+use ostler_contract::shape::{FieldShape, Shape};
+use ostler_contract::{Cross, JsonObject, Text, Value, json};
+use serde::{Deserialize, Serialize};
+
+use super::check::{TIMESTAMP, check, is_timestamp};
+use super::edit::{iso, message};
+use crate::folder::Format;
+use crate::frontmatter;
+
+/// The fields above the message: what a person may write. Read for its shape alone.
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+struct AutomationFile {
+    /// The file's name says it too.
+    id: Option<Text>,
+    title: Text,
+    enabled: Option<bool>,
+    session: Option<SessionFields>,
+    triggers: Option<Vec<TriggerFields>>,
+    disable_conditions: Option<Vec<ConditionFields>>,
+    owner: Option<Text>,
+    created_at: Option<Text>,
+    modified_at: Option<Text>,
+    /// What a message carries beside its text.
+    message: Option<MessageFields>,
+    #[serde(rename = "_meta")]
+    meta: Option<JsonObject>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+struct SessionFields {
+    provider: Option<Text>,
+    model: Option<ModelFields>,
+    agent: Option<AgentFields>,
+    working_directories: Option<Vec<String>>,
+    config: Option<JsonObject>,
+    customizations: Option<Vec<JsonObject>>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[cross(data)]
+struct ModelFields {
+    id: Text,
+    config: Option<JsonObject>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[cross(data)]
+struct AgentFields {
+    uri: Text,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+struct MessageFields {
+    attachments: Option<Vec<JsonObject>>,
+    model: Option<ModelFields>,
+    agent: Option<AgentFields>,
+    #[serde(rename = "_meta")]
+    meta: Option<JsonObject>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+enum TriggerFields {
+    Schedule {
+        id: Text,
+        schedule: ScheduleFields,
+        misfire_policy: Option<Misfire>,
+    },
+    Event {
+        id: Text,
+        r#type: Text,
+        title: Option<Text>,
+        description: Option<String>,
+        events: Vec<EventFields>,
+        config: Option<JsonObject>,
+    },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+struct ScheduleFields {
+    expression: Text,
+    time_zone: Option<Text>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+enum Misfire {
+    Skip,
+    RunOnce,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[cross(data)]
+struct EventFields {
+    id: Text,
+    title: Option<Text>,
+    description: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, Cross)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+enum ConditionFields {
+    AfterRuns { max: i64 },
+    AfterDate { date: Text },
+}
+
+/// A file as it was read.
+#[derive(Clone)]
+pub(super) struct Read {
+    pub(super) kept: KeptAutomation,
+    /// All of its fields, those unknown too.
+    fields: JsonObject,
+    body: String,
+}
+
+pub(super) struct AutomationFormat;
+
+impl Format for AutomationFormat {
+    type Value = Arc<Read>;
+    type Index = ();
+
+    fn check_id(&self, id: &str) -> Result<(), String> {
+        super::check_id(id)
+    }
+
+    fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Arc<Read>, String> {
+        let (fields, body) = frontmatter::split(text).map_err(|error| error.to_string())?;
+        let value = Value::Object(fields.clone());
+        let shape = AutomationFile::shape();
+        check_data(&value, &shape).map_err(|wrong| must(&wrong))?;
+        unknown(&value, &shape, &mut |path| ignored.push(format!("{path} is not part of an automation")));
+        let text = |field: &str| fields.get(field).and_then(Value::as_str);
+        if let Some(written) = text("id").filter(|written| *written != id) {
+            return Err(format!("its id is {written}, and the file is named after {id}"));
+        }
+        for field in ["createdAt", "modifiedAt"] {
+            if text(field).is_some_and(|at| !is_timestamp(at)) {
+                return Err(format!("{field} must be {TIMESTAMP}"));
+            }
+        }
+        let kept = KeptAutomation {
+            id: id.to_owned(),
+            definition: definition(&fields, &body)?,
+            owner: text("owner").map(str::to_owned),
+            created_at: text("createdAt").unwrap_or_default().to_owned(),
+            modified_at: text("modifiedAt").unwrap_or_default().to_owned(),
+        };
+        Ok(Arc::new(Read { kept, fields, body: body.into_owned() }))
+    }
+
+    /// Times nobody wrote are the file's own.
+    fn date(&self, value: Arc<Read>, found: &Metadata) -> Arc<Read> {
+        let mut read = Arc::unwrap_or_clone(value);
+        let time = |at: SystemTime| Timestamp::try_from(at).map(iso).ok();
+        let modified = found.modified().ok();
+        if read.kept.modified_at.is_empty() {
+            read.kept.modified_at = modified.and_then(time).unwrap_or_default();
+        }
+        if read.kept.created_at.is_empty() {
+            // A file that was copied may be younger than what it holds.
+            let made = [found.created().ok(), modified].into_iter().flatten().min();
+            read.kept.created_at = made.and_then(time).unwrap_or_default();
+        }
+        Arc::new(read)
+    }
+
+    fn same(&self, one: &Arc<Read>, other: &Arc<Read>) -> bool {
+        one.kept.definition == other.kept.definition && one.kept.owner == other.kept.owner
+    }
+}
+
+fn must(wrong: &Mismatch) -> String {
+    format!("{} must be {}", wrong.path, wrong.expected)
+}
+
+/// The definition of a file, as the protocol has it: what people leave out put in.
+fn definition(fields: &JsonObject, body: &str) -> Result<AutomationDefinition, String> {
+    let field = |name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
+    let mut said = field("message").unwrap_or_else(|| json!({}));
+    said["text"] = body.into();
+    said["origin"] = json!({ "kind": "automation" });
+    let triggers: Vec<Value> = match field("triggers") {
+        Some(Value::Array(triggers)) => triggers.into_iter().map(complete).collect(),
+        _ => Vec::new(),
+    };
+    let definition = json!({
+        "title": field("title"), "enabled": field("enabled").unwrap_or(true.into()), "message": said,
+        "session": field("session").unwrap_or_else(|| json!({})), "triggers": triggers,
+        "disableConditions": field("disableConditions").filter(|conditions| *conditions != json!([])),
+        "_meta": field("_meta"),
+    });
+    let definition: AutomationDefinition =
+        serde_json::from_value(definition).map_err(|error| format!("this is no automation: {error}"))?;
+    let definition = AutomationDefinition { message: message(definition.message), ..definition };
+    check(&definition)?;
+    Ok(definition)
+}
+
+/// A trigger with what people leave out: titles, and the time zone of a schedule.
+fn complete(mut trigger: Value) -> Value {
+    let named_after = |value: &mut Value, other: &str| {
+        if value["title"].is_null() {
+            value["title"] = value[other].clone();
+        }
+    };
+    if trigger["kind"] == "event" {
+        named_after(&mut trigger, "type");
+        trigger["events"].as_array_mut().into_iter().flatten().for_each(|event| named_after(event, "id"));
+    } else if trigger["schedule"]["timeZone"].is_null() {
+        trigger["schedule"]["timeZone"] = "UTC".into();
+    }
+    trigger
+}
+
+/// Names every field the shape has no place for.
+fn unknown(value: &Value, shape: &Shape, found: &mut dyn FnMut(String)) {
+    match (shape.core(), value) {
+        (Shape::Object(object), Value::Object(given)) => unknown_fields(given, &object().fields, None, found),
+        (Shape::Union(union), Value::Object(given)) => {
+            let union = union();
+            let tag = given.get(union.tag).and_then(Value::as_str);
+            if let Some(variant) = union.variants.iter().find(|variant| Some(variant.tag) == tag) {
+                unknown_fields(given, &variant.fields, Some(union.tag), found);
+            }
+        }
+        (Shape::List(inner), Value::Array(entries)) => {
+            for (at, entry) in entries.iter().enumerate() {
+                unknown(entry, inner, &mut |path| found(format!("[{at}]{}", dotted(&path))));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn unknown_fields(
+    given: &JsonObject,
+    fields: &[FieldShape],
+    tag: Option<&str>,
+    found: &mut dyn FnMut(String),
+) {
+    for (key, value) in given {
+        match fields.iter().find(|field| field.name == key) {
+            Some(field) => unknown(value, &field.shape, &mut |path| found(format!("{key}{}", dotted(&path)))),
+            None if tag == Some(key) => {}
+            None => found(key.clone()),
+        }
+    }
+}
+
+fn dotted(path: &str) -> String {
+    if path.starts_with('[') { path.to_owned() } else { format!(".{path}") }
+}
+
+/// The text of a new automation's file.
+pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> String {
+    let mut fields = JsonObject::new();
+    let patch = AutomationDefinitionPatch {
+        title: Some(definition.title),
+        message: Some(definition.message),
+        session: Some(definition.session),
+        enabled: Some(definition.enabled),
+        triggers: Some(definition.triggers),
+        disable_conditions: definition.disable_conditions,
+        meta: definition.meta,
+    };
+    let mut body = String::new();
+    patch_file(&mut fields, &mut body, patch);
+    if let Some(owner) = owner {
+        fields.insert("owner".to_owned(), owner.into());
+    }
+    fields.insert("createdAt".to_owned(), iso(Timestamp::now()).into());
+    frontmatter::join(&fields, &body)
+}
+
+/// The text of an automation's file with the changes in it, and everything else as it stood.
+pub(super) fn patched_text(read: &Read, patch: AutomationDefinitionPatch) -> String {
+    let (mut fields, mut body) = (read.fields.clone(), read.body.clone());
+    patch_file(&mut fields, &mut body, patch);
+    if fields.contains_key("modifiedAt") {
+        fields.insert("modifiedAt".to_owned(), iso(Timestamp::now()).into());
+    }
+    if !fields.contains_key("createdAt") {
+        // The file's own time moves as it is written.
+        fields.insert("createdAt".to_owned(), read.kept.created_at.clone().into());
+    }
+    frontmatter::join(&fields, &body)
+}
+
+fn patch_file(fields: &mut JsonObject, body: &mut String, patch: AutomationDefinitionPatch) {
+    let Ok(Value::Object(changes)) = serde_json::to_value(&patch) else { return };
+    for (key, value) in changes {
+        let empty = value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(JsonObject::is_empty);
+        match key.as_str() {
+            "message" => {}
+            "disableConditions" | "_meta" | "session" if empty => drop(fields.shift_remove(&key)),
+            _ => drop(fields.insert(key, value)),
+        }
+    }
+    if let Some(said) = patch.message.map(message) {
+        *body = if said.text.is_empty() { String::new() } else { format!("{}\n", said.text) };
+        match beside_text(&said) {
+            beside if beside.is_empty() => drop(fields.shift_remove("message")),
+            beside => drop(fields.insert("message".to_owned(), beside.into())),
+        }
+    }
+}
+
+fn beside_text(said: &Message) -> JsonObject {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(said) else { return JsonObject::new() };
+    fields.shift_remove("text");
+    fields.shift_remove("origin");
+    fields
+}

@@ -1,0 +1,95 @@
+//! Automations in memory: gone when the process is.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::{AutomationStore, KeptAutomation};
+use ostler_contract::protocol::wire::state::{
+    AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
+};
+use ostler_contract::{Call, Thrown};
+
+use super::check::check;
+use super::edit::{iso, message, patched};
+use super::{exists, none_such, refuse_id};
+use crate::Report;
+use crate::runs::Runs;
+use crate::state::StateDb;
+
+/// Automations and runs in memory.
+pub struct MemoryAutomations {
+    held: Mutex<BTreeMap<String, KeptAutomation>>,
+    runs: Runs,
+}
+
+impl MemoryAutomations {
+    /// An empty store.
+    pub fn new(report: Report) -> Result<Self, Thrown> {
+        Ok(Self { held: Mutex::default(), runs: Runs::new(StateDb::memory()?, report) })
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, KeptAutomation>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store as the point has it.
+    pub fn into_point(self: Arc<Self>) -> AutomationStore {
+        let (list, get) = (self.clone(), self.clone());
+        AutomationStore {
+            list: Call::now(move |()| Ok(list.held().values().cloned().collect())),
+            get: Call::now(move |(id,): (String,)| Ok(get.held().get(&id).cloned())),
+            triggers: Call::now(|()| Ok(Vec::new())),
+            create: member!(self, |store: &Self, arguments| ready(store.create(arguments))),
+            update: member!(self, |store: &Self, arguments| ready(store.update(arguments))),
+            remove: member!(self, |store: &Self, (id,): (String,)| store.remove(id)),
+            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
+            run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
+            runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
+            // Nobody but the host can change what is in its memory.
+            watch: None,
+            unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
+            place: None,
+        }
+    }
+
+    fn create(
+        &self,
+        (id, definition, owner): (String, AutomationDefinition, Option<String>),
+    ) -> Result<KeptAutomation, Thrown> {
+        refuse_id(&id)?;
+        let definition = AutomationDefinition { message: message(definition.message), ..definition };
+        checked(&id, &definition)?;
+        let now = iso(Timestamp::now());
+        let kept = KeptAutomation { id, definition, owner, created_at: now.clone(), modified_at: now };
+        let mut held = self.held();
+        if held.contains_key(&kept.id) {
+            return Err(exists(&kept.id));
+        }
+        held.insert(kept.id.clone(), kept.clone());
+        Ok(kept)
+    }
+
+    fn update(&self, (id, patch): (String, AutomationDefinitionPatch)) -> Result<KeptAutomation, Thrown> {
+        let mut held = self.held();
+        let kept = held.get_mut(&id).ok_or_else(|| none_such(&id))?;
+        let definition = patched(&kept.definition, patch);
+        checked(&id, &definition)?;
+        if definition != kept.definition {
+            kept.definition = definition;
+            kept.modified_at = iso(Timestamp::now());
+        }
+        Ok(kept.clone())
+    }
+
+    fn remove(&self, id: String) -> Pending<bool> {
+        let there = self.held().remove(&id).is_some();
+        let forgotten = self.runs.forget(id);
+        Box::pin(async move { forgotten.await.map(|()| there) })
+    }
+}
+
+fn checked(id: &str, definition: &AutomationDefinition) -> Result<(), Thrown> {
+    check(definition).map_err(|why| Thrown::new(format_args!("{id} cannot be kept: {why}")))
+}

@@ -1,0 +1,200 @@
+use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession};
+use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
+use ostler_contract::{JsonObject, Value, json};
+
+/// A session store, empty at the start. Members it may leave out are tried where it has them.
+pub async fn sessions_conformance(store: SessionStore) {
+    keeps_sessions(&store).await;
+    keeps_what_belongs_to_one(&store).await;
+    forgets(&store).await;
+    if let (Some(turns), Some(set_turn), Some(drop_turns)) =
+        (&store.turns, &store.set_turn, &store.drop_turns)
+    {
+        let of = async |id: &str, chat: &str| {
+            let turns = turns.call((id.into(), chat.into())).await.unwrap();
+            turns.into_iter().map(|turn| turn.id).collect::<Vec<_>>()
+        };
+        let set = async |id: &str, chat: &str, place: u64, turn: &str| {
+            set_turn.call((id.into(), chat.into(), place, kept_turn(turn))).await.unwrap();
+        };
+        assert_eq!(of("s", "a").await, [""; 0]);
+        for place in 0..12 {
+            set("s", "a", place, &format!("t{place}")).await;
+        }
+        set("s", "b", 0, "of b").await;
+        set("s2", "a", 0, "of s2").await;
+        set("s", "a", 3, "t3 again").await;
+        assert_eq!(
+            of("s", "a").await,
+            ["t0", "t1", "t2", "t3 again", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11"]
+        );
+        let whole = turns.call(("s".into(), "b".into())).await.unwrap();
+        assert_eq!(whole, [kept_turn("of b").turn], "a turn is kept whole");
+        drop_turns.call(("s".into(), "a".into(), 2)).await.unwrap();
+        assert_eq!(of("s", "a").await, ["t0", "t1"]);
+        assert_eq!((of("s", "b").await, of("s2", "a").await), (vec!["of b".into()], vec!["of s2".into()]));
+        set("s", "a", 2, "anew").await;
+        assert_eq!(of("s", "a").await, ["t0", "t1", "anew"]);
+        store.forget.call(("s".into(),)).await.unwrap();
+        assert_eq!((of("s", "a").await, of("s", "b").await), (vec![], vec![]));
+        assert_eq!(of("s2", "a").await, ["of s2"]);
+        store.forget.call(("s2".into(),)).await.unwrap();
+    }
+}
+
+fn kept(uri: &str) -> KeptSession {
+    let values: JsonObject =
+        [("isolation".to_owned(), json!("folder")), ("n".to_owned(), json!(1.5))].into_iter().collect();
+    KeptSession {
+        uri: uri.into(),
+        provider: "echo".into(),
+        owner: Some("user:ada".into()),
+        title: "Milk \u{1F600}".into(),
+        created_at: "2026-01-01T00:00:00.000Z".into(),
+        modified_at: "2026-01-02T00:00:00.000Z".into(),
+        values,
+        working_directories: vec!["file:///stable".into()],
+        origin: Some(
+            json!({ "kind": "automation", "automation": "ahp-automation:/a", "run": "ahp-automation-run:/r" }),
+        ),
+        backend_id: Some("b-1".into()),
+        scope: Some(json!({ "team": "inn", "project": null })),
+    }
+}
+
+fn kept_turn(id: &str) -> KeptTurn {
+    let message = Message {
+        text: format!("say {id}"),
+        origin: MessageOrigin { kind: MessageKind::User },
+        attachments: None,
+        model: None,
+        agent: None,
+        meta: None,
+    };
+    let turn = Turn {
+        id: id.into(),
+        started_at: Some("2026-01-01T00:00:00.000Z".into()),
+        duration: Some(12),
+        message,
+        response_parts: vec![],
+        usage: None,
+        state: TurnState::Complete,
+    };
+    KeptTurn { turn, sender: Some("user:ada".into()), transcript_id: None }
+}
+
+async fn keeps_sessions(store: &SessionStore) {
+    let ids = async || {
+        let mut ids = store.sessions.call(()).await.unwrap();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids().await, [""; 0]);
+    assert_eq!(store.config.call(("s".into(),)).await, Ok(None));
+    assert_eq!(store.flags.call(("s".into(),)).await, Ok(None));
+
+    store.set_config.call(("s".into(), kept("echo:/s"))).await.unwrap();
+    store.set_config.call(("s2".into(), KeptSession::default())).await.unwrap();
+    assert_eq!(store.config.call(("s".into(),)).await, Ok(Some(kept("echo:/s"))));
+    assert_eq!(store.config.call(("s2".into(),)).await, Ok(Some(KeptSession::default())));
+    assert_eq!(ids().await, ["s", "s2"]);
+    let renamed = KeptSession { title: "Oats".into(), ..kept("echo:/s") };
+    store.set_config.call(("s".into(), renamed.clone())).await.unwrap();
+    assert_eq!(store.config.call(("s".into(),)).await, Ok(Some(renamed.clone())));
+
+    let flags = SessionFlags { is_read: true, is_archived: false };
+    store.set_flags.call(("s".into(), flags)).await.unwrap();
+    assert_eq!(store.flags.call(("s".into(),)).await, Ok(Some(flags)));
+    let flags = SessionFlags { is_read: false, is_archived: true };
+    store.set_flags.call(("s".into(), flags)).await.unwrap();
+    assert_eq!(store.flags.call(("s".into(),)).await, Ok(Some(flags)));
+    // Marks of a session the backend lists and the host has not opened.
+    store.set_flags.call(("listed".into(), flags)).await.unwrap();
+    assert_eq!(store.flags.call(("listed".into(),)).await, Ok(Some(flags)));
+    assert_eq!(ids().await, ["s", "s2"]);
+
+    if let Some(all) = &store.all {
+        let mut all = all.call(()).await.unwrap();
+        all.sort_by(|one, other| one.id.cmp(&other.id));
+        let first = StoredSession { id: "s".into(), session: renamed, flags };
+        let second = StoredSession { id: "s2".into(), ..StoredSession::default() };
+        assert_eq!(all, [first, second]);
+    }
+    store.forget.call(("listed".into(),)).await.unwrap();
+}
+
+async fn keeps_what_belongs_to_one(store: &SessionStore) {
+    let id = || "s".to_owned();
+    assert_eq!(store.artifacts.call((id(),)).await, Ok(vec![]));
+    let artifacts: Vec<Value> = vec![json!({ "uri": "file:///a", "n": [1, null] }), json!("plain")];
+    store.set_artifacts.call((id(), artifacts.clone())).await.unwrap();
+    assert_eq!(store.artifacts.call((id(),)).await, Ok(artifacts));
+    store.set_artifacts.call((id(), vec![])).await.unwrap();
+    assert_eq!(store.artifacts.call((id(),)).await, Ok(vec![]));
+
+    assert_eq!(store.pull_requests.call((id(),)).await, Ok(JsonObject::new()));
+    let requests: JsonObject = [("file:///a".to_owned(), json!({ "number": 7 }))].into_iter().collect();
+    store.set_pull_requests.call((id(), requests.clone())).await.unwrap();
+    assert_eq!(store.pull_requests.call((id(),)).await, Ok(requests));
+
+    let title = async |chat: &str| store.chat_title.call((id(), chat.into())).await.unwrap();
+    assert_eq!(title("a").await, None);
+    store.set_chat_title.call((id(), "a".into(), Some("Hay".into()))).await.unwrap();
+    store.set_chat_title.call((id(), "b".into(), Some("Straw".into()))).await.unwrap();
+    store.set_chat_title.call((id(), "a".into(), Some("Oats".into()))).await.unwrap();
+    assert_eq!((title("a").await.as_deref(), title("b").await.as_deref()), (Some("Oats"), Some("Straw")));
+    store.set_chat_title.call((id(), "a".into(), None)).await.unwrap();
+    assert_eq!((title("a").await, title("b").await.as_deref()), (None, Some("Straw")));
+
+    assert_eq!(store.chats.call((id(),)).await, Ok(vec![]));
+    let chats = vec![
+        KeptChat {
+            uri: "ahp-chat:/1".into(),
+            default: true,
+            queued: vec![json!({ "text": "wait" })],
+            ..KeptChat::default()
+        },
+        KeptChat {
+            uri: "ahp-chat:/2".into(),
+            backend_id: Some("b-2".into()),
+            title: Some("Second".into()),
+            origin: Some(json!({ "kind": "fork", "chat": "ahp-chat:/1", "turnId": "t" })),
+            closed: true,
+            draft: Some(json!({ "text": "half" })),
+            ..KeptChat::default()
+        },
+    ];
+    store.set_chats.call((id(), chats.clone())).await.unwrap();
+    assert_eq!(store.chats.call((id(),)).await, Ok(chats.clone()));
+    store.set_chats.call((id(), chats[..1].to_vec())).await.unwrap();
+    assert_eq!(store.chats.call((id(),)).await, Ok(chats[..1].to_vec()));
+}
+
+async fn forgets(store: &SessionStore) {
+    store.forget.call(("s".into(),)).await.unwrap();
+    store.forget.call(("nobody".into(),)).await.unwrap();
+    let id = || ("s".to_owned(),);
+    assert_eq!(store.config.call(id()).await, Ok(None));
+    assert_eq!(store.flags.call(id()).await, Ok(None));
+    assert_eq!(store.artifacts.call(id()).await, Ok(vec![]));
+    assert_eq!(store.pull_requests.call(id()).await, Ok(JsonObject::new()));
+    assert_eq!(store.chats.call(id()).await, Ok(vec![]));
+    assert_eq!(store.chat_title.call(("s".into(), "b".into())).await, Ok(None));
+    assert_eq!(store.sessions.call(()).await, Ok(vec!["s2".to_owned()]));
+
+    // Calls take their place when they are made.
+    let mut calls: Vec<_> = (0..20)
+        .map(|n| {
+            store.set_config.call(("s2".into(), KeptSession { title: n.to_string(), ..kept("echo:/s2") }))
+        })
+        .collect();
+    while let Some(call) = calls.pop() {
+        call.await.unwrap();
+    }
+    assert_eq!(
+        store.config.call(("s2".into(),)).await.unwrap().map(|kept| kept.title).as_deref(),
+        Some("19")
+    );
+    store.forget.call(("s2".into(),)).await.unwrap();
+    assert_eq!(store.sessions.call(()).await, Ok(vec![]));
+}

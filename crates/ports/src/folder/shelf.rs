@@ -1,0 +1,98 @@
+//! What a folder holds, in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_contract::points::ChangeType;
+
+use super::Format;
+use crate::stamp::Stamp;
+
+/// Values by id, in order.
+pub(crate) struct Shelf<F: Format> {
+    entries: BTreeMap<Arc<str>, Entry<F::Value>>,
+    pub(crate) index: F::Index,
+}
+
+/// Values by id, beside their index.
+pub(crate) struct Entries<'a, V>(&'a BTreeMap<Arc<str>, Entry<V>>);
+
+impl<'a, V> Entries<'a, V> {
+    pub(crate) fn get(&self, id: &str) -> Option<&'a V> {
+        self.0.get(id).map(|entry| &entry.value)
+    }
+}
+
+struct Entry<V> {
+    value: V,
+    /// The file it was read from.
+    stamp: Stamp,
+}
+
+impl<F: Format> Default for Shelf<F> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), index: F::Index::default() }
+    }
+}
+
+impl<F: Format> Shelf<F> {
+    pub(crate) fn get(&self, id: &str) -> Option<&F::Value> {
+        self.entries.get(id).map(|entry| &entry.value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &F::Value)> {
+        self.entries.iter().map(|(id, entry)| (id, &entry.value))
+    }
+
+    /// The index, to change, and what it is of.
+    pub(crate) fn index_and_entries(&mut self) -> (&mut F::Index, Entries<'_, F::Value>) {
+        (&mut self.index, Entries(&self.entries))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn stamp(&self, id: &str) -> Option<&Stamp> {
+        self.entries.get(id).map(|entry| &entry.stamp)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.entries.keys()
+    }
+
+    /// Puts a value in its place; answers what that was, if anything changed.
+    pub(super) fn put(
+        &mut self,
+        format: &F,
+        id: &str,
+        value: F::Value,
+        stamp: Stamp,
+    ) -> Option<(Arc<str>, ChangeType)> {
+        if let Some(entry) = self.entries.get_mut(id) {
+            let changed = !format.same(&entry.value, &value);
+            let before = std::mem::replace(entry, Entry { value, stamp }).value;
+            if !changed {
+                return None;
+            }
+            let id = self.entries.get_key_value(id)?.0.clone();
+            self.moved(&id, Some(&before));
+            return Some((id, ChangeType::Updated));
+        }
+        let id: Arc<str> = id.into();
+        self.entries.insert(id.clone(), Entry { value, stamp });
+        self.moved(&id, None);
+        Some((id, ChangeType::Added))
+    }
+
+    pub(super) fn take(&mut self, id: &str) -> Option<(Arc<str>, ChangeType)> {
+        let (id, before) = self.entries.remove_entry(id)?;
+        self.moved(&id, Some(&before.value));
+        Some((id, ChangeType::Deleted))
+    }
+
+    fn moved(&mut self, id: &Arc<str>, before: Option<&F::Value>) {
+        let after = self.entries.get(id).map(|entry| &entry.value);
+        F::reindex(&mut self.index, id, before, after);
+    }
+}

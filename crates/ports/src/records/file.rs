@@ -1,0 +1,238 @@
+//! Records as files: `<configDir>/<name>/<id>.md`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::{CollectionOptions, RecordChange, RecordStore, StoredCollection};
+use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
+use tokio::sync::OnceCell;
+
+use super::find::{Snapshot, index};
+use super::format::RecordFormat;
+use super::packed::Packed;
+use super::{check_options, check_record};
+use crate::Report;
+use crate::atomic::{self, Access, Staged};
+use crate::folder::{Edit, Events, Folder, Place, Watching, read_text};
+use crate::same::holds;
+use crate::watchers::{Watchers, blocking};
+
+/// Up to this many records are looked through at once.
+const FEW: usize = 500;
+
+/// Records in the configuration folder, a file each, which people may edit while the host runs.
+pub struct FileRecords {
+    config_dir: PathBuf,
+    report: Report,
+    watching: Watching,
+    events: Arc<Events>,
+    open: Mutex<HashMap<String, Arc<OnceCell<Arc<FileCollection>>>>>,
+}
+
+impl FileRecords {
+    /// The records of a configuration folder. A collection's own folder is made with its first record.
+    pub fn new(config_dir: &Path, report: Report) -> Self {
+        Self::watched(config_dir, report, Watching::Events)
+    }
+
+    /// The same, with a choice of how edits are noticed.
+    pub fn watched(config_dir: &Path, report: Report, watching: Watching) -> Self {
+        let config_dir = fs::canonicalize(config_dir).unwrap_or_else(|_| config_dir.to_owned());
+        let events = Arc::new(Events::new(&config_dir));
+        Self { config_dir, report, watching, events, open: Mutex::default() }
+    }
+
+    /// The store as the point has it.
+    pub fn into_point(self: Arc<Self>) -> RecordStore {
+        RecordStore {
+            collection: Call::new(move |(name, options): (String, CollectionOptions)| {
+                let store = self.clone();
+                async move { store.collection(name, options).await }
+            }),
+        }
+    }
+
+    async fn collection(&self, name: String, options: CollectionOptions) -> Result<StoredCollection, Thrown> {
+        check_options(&name, &options)?;
+        let cell = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.entry(name.clone()).or_default().clone()
+        };
+        let collection = cell.get_or_try_init(|| self.read(name, options.body.clone())).await?.clone();
+        if collection.body != options.body {
+            let word = |body: &Option<String>| body.clone().unwrap_or_else(|| "none".to_owned());
+            let (name, held, asked) = (&collection.name, word(&collection.body), word(&options.body));
+            return Err(Thrown::new(format_args!(
+                "records {name} is open with body {held}, and cannot be opened with body {asked} too"
+            )));
+        }
+        Ok(collection.into_point())
+    }
+
+    async fn read(&self, name: String, body: Option<String>) -> Result<Arc<FileCollection>, Thrown> {
+        let watchers = Watchers::new(format!("records {name}"), self.report.clone())?;
+        let told = watchers.clone();
+        let place = Place {
+            path: self.config_dir.join(&name),
+            events: self.events.clone(),
+            watching: self.watching,
+            report: self.report.clone(),
+            tell: Box::new(move |changed| {
+                told.tell(&RecordChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
+            }),
+        };
+        let format = RecordFormat { body: body.clone() };
+        let folder = blocking(move || {
+            convert(&place.path, &format, &place.report);
+            Folder::open(place, format)
+        })
+        .await?
+        .map_err(Thrown::new)?;
+        Ok(Arc::new(FileCollection { name, body, folder, watchers }))
+    }
+}
+
+struct FileCollection {
+    name: String,
+    body: Option<String>,
+    folder: Folder<RecordFormat>,
+    watchers: Watchers<RecordChange>,
+}
+
+impl FileCollection {
+    fn into_point(self: Arc<Self>) -> StoredCollection {
+        let (get, list, find) = (self.clone(), self.clone(), self.clone());
+        let (put, remove, watch) = (self.clone(), self.clone(), self);
+        StoredCollection {
+            get: Call::now(move |(id,): (String,)| Ok(get.packed(&id).map(|record| record.open()))),
+            list: Call::new(move |()| list.clone().find(JsonObject::new())),
+            find: Call::new(move |(wanted,)| find.clone().find(wanted)),
+            put: Call::new(move |(record,)| put.put(record)),
+            remove: Call::new(move |(id,)| remove.remove(id)),
+            watch: Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change)))),
+        }
+    }
+
+    fn packed(&self, id: &str) -> Option<Packed> {
+        self.folder.shelf().get(id).cloned()
+    }
+
+    async fn find(self: Arc<Self>, wanted: JsonObject) -> Result<Vec<JsonObject>, Thrown> {
+        let few = self.folder.shelf().len() <= FEW;
+        let narrowed = if few { Some(self.all()) } else { self.candidates(&wanted) };
+        match narrowed {
+            Some(candidates) if candidates.len() <= FEW => Ok(matching(&candidates, &wanted)),
+            Some(candidates) => blocking(move || matching(&candidates, &wanted)).await,
+            None => {
+                blocking(move || {
+                    self.index(&wanted);
+                    matching(&self.candidates(&wanted).unwrap_or_else(|| self.all()), &wanted)
+                })
+                .await
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Packed> {
+        self.folder.shelf().iter().map(|(_, record)| record.clone()).collect()
+    }
+
+    /// Records that may hold what is wanted, as far as the index can tell without being added to.
+    fn candidates(&self, wanted: &JsonObject) -> Option<Vec<Packed>> {
+        let shelf = self.folder.shelf();
+        let mut ids = shelf.index.candidates(wanted)?;
+        ids.sort_unstable();
+        Some(ids.into_iter().filter_map(|id| shelf.get(id).cloned()).collect())
+    }
+
+    /// Adds the fields that are searched for to the index. Nobody waits for that but who searches.
+    fn index(&self, wanted: &JsonObject) {
+        for field in self.folder.change(|shelf| shelf.index.begin(wanted)) {
+            let snapshot: Snapshot =
+                self.folder.shelf().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
+            let made = index(&field, &snapshot);
+            self.folder.change(|shelf| {
+                let (finder, entries) = shelf.index_and_entries();
+                finder.end(field, made, &snapshot, |id| entries.get(id));
+            });
+        }
+    }
+
+    fn put(&self, record: JsonObject) -> Pending<()> {
+        let id = match check_record(&self.name, self.body.as_deref(), &record) {
+            Ok(id) => id,
+            Err(thrown) => return ready(Err(thrown)),
+        };
+        let format = RecordFormat { body: self.body.clone() };
+        let edited = self.folder.edit(id, move |_| Ok(Edit::Write(format.text(record))));
+        Box::pin(async move { edited.await.map(drop) })
+    }
+
+    fn remove(&self, id: String) -> Pending<bool> {
+        if Slug::parse(&id).is_none() {
+            return ready(Ok(false));
+        }
+        let edited =
+            self.folder.edit(id, |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Keep }));
+        Box::pin(async move { edited.await.map(|edited| edited.before.is_some()) })
+    }
+}
+
+fn matching(candidates: &[Packed], wanted: &JsonObject) -> Vec<JsonObject> {
+    candidates.iter().map(Packed::open).filter(|record| holds(record, wanted)).collect()
+}
+
+/// Makes Markdown of records kept as JSON once: `<id>.json` with no `<id>.md` beside it.
+fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
+    let Ok(files) = fs::read_dir(folder) else { return };
+    let mut converted = Vec::new();
+    for file in files.flatten() {
+        let path = file.path();
+        let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".json"));
+        let Some(id) = id.filter(|id| Slug::parse(id).is_some()) else { continue };
+        let target = path.with_extension("md");
+        if target.exists() {
+            continue;
+        }
+        match convert_one(&path, id, &target, format) {
+            Ok(()) => converted.push(path),
+            Err(why) => report(format!("{}: {why}; it is not converted until it is mended", path.display())),
+        }
+    }
+    if converted.is_empty() {
+        return;
+    }
+    // A record is durable as Markdown before it is gone as JSON.
+    if let Err(error) = atomic::sync_folder(folder) {
+        report(format!("{} could not be written: {error}", folder.display()));
+        return;
+    }
+    for path in converted {
+        if let Err(error) = fs::rename(&path, path.with_extension("json.migrated"))
+            && error.kind() != ErrorKind::NotFound
+        {
+            report(format!("{} is converted, and could not be renamed: {error}", path.display()));
+        }
+    }
+}
+
+fn convert_one(path: &Path, id: &str, target: &Path, format: &RecordFormat) -> Result<(), String> {
+    let record = match serde_json::from_str(&read_text(path)?) {
+        Ok(Value::Object(record)) => record,
+        Ok(_) => return Err("a record is an object".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let (mut fields, mut text) = (record, String::new());
+    if let Some(Value::String(body)) = format.body.as_ref().and_then(|body| fields.shift_remove(body)) {
+        text = body;
+    }
+    let record = format.complete(id, fields, &text)?;
+    Staged::new(target, format.text(record).as_bytes(), Access::Usual)
+        .and_then(Staged::place)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,74 @@
+//! A record as a file: the body field as the body, the others as frontmatter.
+
+use std::sync::Arc;
+
+use ostler_contract::{JsonObject, Slug, Value};
+
+use super::SLUG;
+use super::find::Finder;
+use super::packed::Packed;
+use crate::folder::Format;
+use crate::frontmatter;
+
+pub(super) struct RecordFormat {
+    pub(super) body: Option<String>,
+}
+
+impl RecordFormat {
+    pub(super) fn text(&self, mut record: JsonObject) -> String {
+        let body = self.body.as_ref().and_then(|body| record.shift_remove(body));
+        frontmatter::join(&record, body.as_ref().and_then(Value::as_str).unwrap_or_default())
+    }
+
+    /// What a record reads back as: its id first, a body though it had none.
+    pub(super) fn complete(
+        &self,
+        id: &str,
+        mut fields: JsonObject,
+        body: &str,
+    ) -> Result<JsonObject, String> {
+        match fields.shift_remove("id") {
+            None => {}
+            Some(Value::String(written)) if written == id => {}
+            Some(Value::String(written)) => {
+                return Err(format!("its id is {written}, and the file is named after {id}"));
+            }
+            Some(_) => return Err("its id has to be text; put it in quotes".to_owned()),
+        }
+        let mut record = JsonObject::with_capacity(fields.len() + 2);
+        record.insert("id".to_owned(), id.into());
+        record.append(&mut fields);
+        if let Some(field) = &self.body {
+            if record.contains_key(field) {
+                return Err(format!("{field} is the text below the fields, and stands among them too"));
+            }
+            record.insert(field.clone(), body.into());
+        }
+        Ok(record)
+    }
+}
+
+impl Format for RecordFormat {
+    type Value = Packed;
+    type Index = Finder;
+
+    fn check_id(&self, id: &str) -> Result<(), String> {
+        match Slug::parse(id) {
+            Some(_) => Ok(()),
+            None => Err(format!("a record's file is named after its id, and an id has to be {SLUG}")),
+        }
+    }
+
+    fn read(&self, id: &str, text: &str, _: &mut Vec<String>) -> Result<Packed, String> {
+        let (fields, body) = frontmatter::split(text).map_err(|error| error.to_string())?;
+        Ok(Packed::new(&self.complete(id, fields, &body)?))
+    }
+
+    fn same(&self, one: &Packed, other: &Packed) -> bool {
+        one.same(other)
+    }
+
+    fn reindex(finder: &mut Finder, id: &Arc<str>, before: Option<&Packed>, after: Option<&Packed>) {
+        finder.moved(id, before, after);
+    }
+}

@@ -1,0 +1,46 @@
+//! The record stores: in files, and in memory. Spec: *Records*.
+
+mod file;
+mod find;
+mod format;
+mod memory;
+mod packed;
+
+pub use file::FileRecords;
+pub use memory::memory_records;
+
+use ostler_contract::points::CollectionOptions;
+use ostler_contract::{JsonObject, Slug, Thrown};
+
+/// Names that are folders of the host's own. Spec: *Records*.
+const RESERVED: [&str; 5] = ["sessions", "usage", "automations", "agentPlugins", "node_modules"];
+
+const SLUG: &str = "a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter";
+
+fn check_options(name: &str, options: &CollectionOptions) -> Result<(), Thrown> {
+    let why = if RESERVED.contains(&name) {
+        "that name is the host's own".to_owned()
+    } else if Slug::parse(name).is_none() {
+        format!("a collection's name has to be {SLUG}")
+    } else if options.body.as_deref() == Some("id") {
+        "a record's body cannot be its id".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Thrown::new(format_args!("records {name} cannot be opened: {why}")))
+}
+
+/// The id of a record that may be kept.
+fn check_record(name: &str, body: Option<&str>, record: &JsonObject) -> Result<String, Thrown> {
+    let refuse =
+        |why: String| Err(Thrown::new(format_args!("records {name} cannot keep this record: {why}")));
+    let Some(id) = record.get("id").and_then(|id| id.as_str()).filter(|id| Slug::parse(id).is_some()) else {
+        return refuse(format!("its id has to be {SLUG}"));
+    };
+    match body.and_then(|body| Some((body, record.get(body)?))) {
+        Some((body, text)) if !text.is_string() && !text.is_null() => {
+            refuse(format!("{body} of {id} has to be text: it is kept as the body of a file"))
+        }
+        _ => Ok(id.to_owned()),
+    }
+}

@@ -1,0 +1,147 @@
+//! Automation runs, in the state database.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::RunPage;
+use ostler_contract::protocol::uri::automation_id;
+use ostler_contract::protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
+use ostler_contract::{RpcError, Thrown};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::Report;
+use crate::sessions::{decode, encode};
+use crate::state::{Failure, StateDb};
+
+/// How many runs are answered at once.
+const PAGE: i64 = 20;
+/// How many ended runs of an automation are kept.
+const KEPT: i64 = 1000;
+
+#[derive(Clone)]
+pub(crate) struct Runs {
+    db: Arc<StateDb>,
+    report: Report,
+}
+
+impl Runs {
+    pub(crate) fn new(db: Arc<StateDb>, report: Report) -> Self {
+        Self { db, report }
+    }
+
+    pub(crate) fn keep(&self, run: &AutomationRunState) -> Pending<()> {
+        let text = match encode(run) {
+            Ok(text) => text,
+            Err(thrown) => return ready(Err(thrown)),
+        };
+        let ended =
+            !matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_));
+        let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
+        let uri = run.resource.clone();
+        self.db.write(move |db| {
+            db.prepare_cached(
+                "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, run = excluded.run",
+            )?
+            .execute(params![uri, automation, ended, text])?;
+            if ended {
+                db.prepare_cached(
+                    "DELETE FROM automation_runs WHERE automation = ?1 AND ended = 1 AND number <= (
+                         SELECT number FROM automation_runs WHERE automation = ?1 AND ended = 1
+                         ORDER BY number DESC LIMIT 1 OFFSET ?2
+                     )",
+                )?
+                .execute(params![automation, KEPT])?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn of(&self, uri: String) -> Pending<Option<AutomationRunState>> {
+        self.db.read(move |db| {
+            let mut asked = db.prepare_cached("SELECT run FROM automation_runs WHERE uri = ?1")?;
+            let text: Option<String> = asked.query_row([&uri], |row| row.get(0)).optional()?;
+            text.map(|text| decode(&text, "the run", &uri)).transpose()
+        })
+    }
+
+    pub(crate) fn page(&self, id: String, cursor: Option<String>) -> Pending<RunPage> {
+        let report = self.report.clone();
+        self.db.read(move |db| {
+            let before = match cursor {
+                None => i64::MAX,
+                Some(cursor) => number_of(db, &id, &cursor)?.ok_or_else(|| {
+                    Thrown::from(RpcError::invalid_params(format!("Unrecognised cursor {cursor}")))
+                })?,
+            };
+            let mut asked = db.prepare_cached(
+                "SELECT number, uri, run FROM automation_runs WHERE automation = ?1 AND number < ?2
+                 ORDER BY number DESC LIMIT ?3",
+            )?;
+            let mut rows = asked.query(params![id, before, PAGE + 1])?;
+            let mut page = RunPage::default();
+            let (mut last, mut taken) = (0, 0);
+            while let Some(row) = rows.next()? {
+                if taken == PAGE {
+                    page.next_cursor = Some(cursor_of(last));
+                    break;
+                }
+                taken += 1;
+                last = row.get("number")?;
+                page.runs.extend(run_in(row, &report)?);
+            }
+            Ok(page)
+        })
+    }
+
+    pub(crate) fn unfinished(&self) -> Pending<Vec<AutomationRunState>> {
+        let report = self.report.clone();
+        self.db.read(move |db| {
+            let mut asked = db.prepare_cached(
+                "SELECT number, uri, run FROM automation_runs WHERE ended = 0 ORDER BY number",
+            )?;
+            let mut rows = asked.query([])?;
+            let mut runs = Vec::new();
+            while let Some(row) = rows.next()? {
+                runs.extend(run_in(row, &report)?);
+            }
+            Ok(runs)
+        })
+    }
+
+    /// Forgets every run of an automation.
+    pub(crate) fn forget(&self, id: String) -> Pending<()> {
+        self.db.write(move |db| {
+            db.prepare_cached("DELETE FROM automation_runs WHERE automation = ?1")?.execute([id])?;
+            Ok(())
+        })
+    }
+}
+
+/// The run of a row. One that cannot be read keeps none of the others from being listed.
+fn run_in(row: &rusqlite::Row<'_>, report: &Report) -> Result<Option<AutomationRunState>, Failure> {
+    let uri: String = row.get("uri")?;
+    match decode(row.get_ref("run")?.as_str().unwrap_or_default(), "the run", &uri) {
+        Ok(run) => Ok(Some(run)),
+        Err(Failure::Thrown(thrown)) => {
+            report(format!("{thrown}; it is left out"));
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn cursor_of(number: i64) -> String {
+    URL_SAFE_NO_PAD.encode(number.to_be_bytes())
+}
+
+/// The number in a cursor of this automation's.
+fn number_of(db: &Connection, id: &str, cursor: &str) -> Result<Option<i64>, Failure> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| bytes.try_into().ok());
+    let Some(number) = bytes.map(i64::from_be_bytes) else { return Ok(None) };
+    let mut asked =
+        db.prepare_cached("SELECT 1 FROM automation_runs WHERE automation = ?1 AND number = ?2")?;
+    Ok(asked.exists(params![id, number])?.then_some(number))
+}

@@ -1,0 +1,264 @@
+//! The session store, in the state database.
+
+use std::sync::Arc;
+
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession};
+use ostler_contract::protocol::wire::state::Turn;
+use ostler_contract::{JsonObject, Thrown, Value};
+use rusqlite::{OptionalExtension as _, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Report;
+use crate::state::{Failure, StateDb};
+
+/// Sessions in the state database. One opened with [`StateDb::memory`] forgets them with the process.
+pub struct SqliteSessions {
+    db: Arc<StateDb>,
+    report: Report,
+}
+
+/// Everything that is kept under a session's id.
+const TABLES: [(&str, &str); 7] = [
+    ("sessions", "id"),
+    ("session_flags", "session"),
+    ("session_artifacts", "session"),
+    ("session_pull_requests", "session"),
+    ("session_chats", "session"),
+    ("chat_titles", "session"),
+    ("turns", "session"),
+];
+
+impl SqliteSessions {
+    /// The sessions in a database.
+    pub fn new(db: Arc<StateDb>, report: Report) -> Self {
+        Self { db, report }
+    }
+
+    /// The store as the point has it.
+    pub fn into_point(self: Arc<Self>) -> SessionStore {
+        SessionStore {
+            flags: member!(self, Self::flags),
+            set_flags: member!(self, Self::set_flags),
+            config: member!(self, |store: &Self, (id,)| {
+                store.one("SELECT kept FROM sessions WHERE id = ?1", id, "the session")
+            }),
+            set_config: member!(self, |store: &Self, (id, kept): (String, KeptSession)| {
+                store.keep(
+                "INSERT INTO sessions (id, kept) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET kept = excluded.kept",
+                id,
+                &kept
+            )
+            }),
+            artifacts: member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
+                "SELECT artifacts FROM session_artifacts WHERE session = ?1",
+                id,
+                "the artifacts"
+            )),
+            set_artifacts: member!(self, |store: &Self, (id, artifacts): (String, Vec<Value>)| store.keep(
+                "INSERT OR REPLACE INTO session_artifacts (session, artifacts) VALUES (?1, ?2)",
+                id,
+                &artifacts
+            )),
+            pull_requests: member!(self, |store: &Self, (id,)| store.one_or_empty::<JsonObject>(
+                "SELECT pull_requests FROM session_pull_requests WHERE session = ?1",
+                id,
+                "the pull requests"
+            )),
+            set_pull_requests: member!(self, |store: &Self, (id, requests): (String, JsonObject)| store
+                .keep(
+                    "INSERT OR REPLACE INTO session_pull_requests (session, pull_requests) VALUES (?1, ?2)",
+                    id,
+                    &requests
+                )),
+            chat_title: member!(self, Self::chat_title),
+            set_chat_title: member!(self, Self::set_chat_title),
+            chats: member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<KeptChat>>(
+                "SELECT chats FROM session_chats WHERE session = ?1",
+                id,
+                "the chats"
+            )),
+            set_chats: member!(self, |store: &Self, (id, chats): (String, Vec<KeptChat>)| store.keep(
+                "INSERT OR REPLACE INTO session_chats (session, chats) VALUES (?1, ?2)",
+                id,
+                &chats
+            )),
+            sessions: member!(self, Self::sessions),
+            forget: member!(self, Self::forget),
+            all: Some(member!(self, Self::all)),
+            turns: Some(member!(self, Self::turns)),
+            set_turn: Some(member!(self, Self::set_turn)),
+            drop_turns: Some(member!(self, Self::drop_turns)),
+        }
+    }
+
+    fn one<T: DeserializeOwned + Send + 'static>(
+        &self,
+        sql: &'static str,
+        id: String,
+        what: &'static str,
+    ) -> Pending<Option<T>> {
+        self.db.read(move |db| {
+            let text: Option<String> =
+                db.prepare_cached(sql)?.query_row([&id], |row| row.get(0)).optional()?;
+            text.map(|text| decode(&text, what, &id)).transpose()
+        })
+    }
+
+    fn one_or_empty<T: DeserializeOwned + Default + Send + 'static>(
+        &self,
+        sql: &'static str,
+        id: String,
+        what: &'static str,
+    ) -> Pending<T> {
+        let one = self.one(sql, id, what);
+        Box::pin(async move { Ok(one.await?.unwrap_or_default()) })
+    }
+
+    fn keep(&self, sql: &'static str, id: String, value: &impl Serialize) -> Pending<()> {
+        let text = match encode(value) {
+            Ok(text) => text,
+            Err(thrown) => return ready(Err(thrown)),
+        };
+        self.db.write(move |db| Ok(db.prepare_cached(sql)?.execute(params![id, text]).map(drop)?))
+    }
+
+    fn flags(&self, (id,): (String,)) -> Pending<Option<SessionFlags>> {
+        self.db.read(move |db| {
+            let mut asked =
+                db.prepare_cached("SELECT is_read, is_archived FROM session_flags WHERE session = ?1")?;
+            let flags = |row: &rusqlite::Row<'_>| {
+                Ok(SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? })
+            };
+            Ok(asked.query_row([id], flags).optional()?)
+        })
+    }
+
+    fn set_flags(&self, (id, flags): (String, SessionFlags)) -> Pending<()> {
+        self.db.write(move |db| {
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO session_flags (session, is_read, is_archived) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![id, flags.is_read, flags.is_archived])?;
+            Ok(())
+        })
+    }
+
+    fn chat_title(&self, (id, chat): (String, String)) -> Pending<Option<String>> {
+        self.db.read(move |db| {
+            let mut asked =
+                db.prepare_cached("SELECT title FROM chat_titles WHERE session = ?1 AND chat = ?2")?;
+            Ok(asked.query_row([id, chat], |row| row.get(0)).optional()?)
+        })
+    }
+
+    fn set_chat_title(&self, (id, chat, title): (String, String, Option<String>)) -> Pending<()> {
+        self.db.write(move |db| {
+            match title {
+                Some(title) => db
+                    .prepare_cached(
+                        "INSERT OR REPLACE INTO chat_titles (session, chat, title) VALUES (?1, ?2, ?3)",
+                    )?
+                    .execute([id, chat, title])?,
+                None => db
+                    .prepare_cached("DELETE FROM chat_titles WHERE session = ?1 AND chat = ?2")?
+                    .execute([id, chat])?,
+            };
+            Ok(())
+        })
+    }
+
+    fn sessions(&self, (): ()) -> Pending<Vec<String>> {
+        self.db.read(|db| {
+            let mut asked = db.prepare_cached("SELECT id FROM sessions ORDER BY rowid")?;
+            Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn all(&self, (): ()) -> Pending<Vec<StoredSession>> {
+        let report = self.report.clone();
+        self.db.read(move |db| {
+            let mut asked = db.prepare_cached(
+                "SELECT id, kept, coalesce(is_read, 0) AS is_read, coalesce(is_archived, 0) AS is_archived
+                 FROM sessions LEFT JOIN session_flags ON session = id ORDER BY sessions.rowid",
+            )?;
+            let mut rows = asked.query([])?;
+            let mut all = Vec::new();
+            while let Some(row) = rows.next()? {
+                let id: String = row.get("id")?;
+                let flags =
+                    SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? };
+                // One that cannot be read keeps none of the others from being listed.
+                match decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "the session", &id) {
+                    Ok(session) => all.push(StoredSession { id, session, flags }),
+                    Err(Failure::Thrown(thrown)) => report(format!("{thrown}; it is left out")),
+                    Err(failure) => return Err(failure),
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    fn forget(&self, (id,): (String,)) -> Pending<()> {
+        self.db.write(move |db| {
+            for (table, column) in TABLES {
+                db.prepare_cached(&format!("DELETE FROM {table} WHERE {column} = ?1"))?.execute([&id])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn turns(&self, (id, chat): (String, String)) -> Pending<Vec<Turn>> {
+        self.db.read(move |db| {
+            let mut asked =
+                db.prepare_cached("SELECT kept FROM turns WHERE session = ?1 AND chat = ?2 ORDER BY place")?;
+            let mut rows = asked.query([&id, &chat])?;
+            let mut turns = Vec::new();
+            while let Some(row) = rows.next()? {
+                // Leaving one out would move those after it to other places.
+                let kept: KeptTurn =
+                    decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "a turn", &chat)?;
+                turns.push(kept.turn);
+            }
+            Ok(turns)
+        })
+    }
+
+    fn set_turn(&self, (id, chat, place, turn): (String, String, u64, KeptTurn)) -> Pending<()> {
+        let text = match encode(&turn) {
+            Ok(text) => text,
+            Err(thrown) => return ready(Err(thrown)),
+        };
+        self.db.write(move |db| {
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO turns (session, chat, place, kept) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![id, chat, number(place), text])?;
+            Ok(())
+        })
+    }
+
+    fn drop_turns(&self, (id, chat, from): (String, String, u64)) -> Pending<()> {
+        self.db.write(move |db| {
+            db.prepare_cached("DELETE FROM turns WHERE session = ?1 AND chat = ?2 AND place >= ?3")?
+                .execute(params![id, chat, number(from)])?;
+            Ok(())
+        })
+    }
+}
+
+/// A place as SQLite counts; nobody gets that far.
+fn number(place: u64) -> i64 {
+    i64::try_from(place).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn encode(value: &impl Serialize) -> Result<String, Thrown> {
+    serde_json::to_string(value).map_err(|error| Thrown::new(format_args!("this cannot be kept: {error}")))
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| {
+        Thrown::new(format_args!("{what} {of} cannot be read as it was kept: {error}")).into()
+    })
+}

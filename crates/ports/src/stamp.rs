@@ -1,0 +1,80 @@
+//! What tells whether a file is another one than the one read: its metadata.
+
+use std::fs::Metadata;
+use std::time::{Duration, SystemTime};
+
+/// A clock tick of a file system: a second write within one may leave the metadata as it was.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A file as it was when it was read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    modified: Option<SystemTime>,
+    size: u64,
+    /// Inode and time of the last change of any kind, where there are such.
+    identity: (u64, i64, i64),
+    /// Read so soon after it was written that the next look cannot tell.
+    young: bool,
+}
+
+impl Stamp {
+    /// Of a file about to be read.
+    pub(crate) fn before_reading(found: &Metadata) -> Self {
+        let mut stamp = Self::of_own(found);
+        stamp.young = match stamp.modified.map(|at| SystemTime::now().duration_since(at)) {
+            Some(Ok(age)) => age < TICK,
+            // Written in the future: only the metadata can tell.
+            Some(Err(_)) => false,
+            None => true,
+        };
+        stamp
+    }
+
+    /// Of a file this process has just put in place: another write makes another file, or takes longer.
+    pub(crate) fn of_own(found: &Metadata) -> Self {
+        #[cfg(unix)]
+        let identity = {
+            use std::os::unix::fs::MetadataExt as _;
+            (found.ino(), found.ctime(), found.ctime_nsec())
+        };
+        #[cfg(not(unix))]
+        let identity = (0, 0, 0);
+        Self { modified: found.modified().ok(), size: found.len(), identity, young: false }
+    }
+
+    /// Of a file that cannot even be looked at.
+    pub(crate) fn unknown() -> Self {
+        Self { modified: None, size: 0, identity: (0, 0, 0), young: true }
+    }
+
+    /// Whether both were taken of one file with nothing written between.
+    pub(crate) fn is_of_same_file(&self, other: &Self) -> bool {
+        Self { young: false, ..*self } == Self { young: false, ..*other }
+    }
+
+    /// Whether the file is still the one this was taken of.
+    pub(crate) fn still(&self, found: &Metadata) -> bool {
+        !self.young && *self == Self::of_own(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_young_file_is_read_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let found = file.as_file().metadata().unwrap();
+        assert!(Stamp::of_own(&found).still(&found));
+        assert!(!Stamp::before_reading(&found).still(&found));
+
+        file.as_file().set_modified(SystemTime::now() - Duration::from_secs(5)).unwrap();
+        let found = file.as_file().metadata().unwrap();
+        let stamp = Stamp::before_reading(&found);
+        assert!(stamp.still(&found));
+
+        file.as_file().set_len(1).unwrap();
+        assert!(!stamp.still(&file.as_file().metadata().unwrap()));
+    }
+}

@@ -1,0 +1,191 @@
+//! What the host itself writes, in one SQLite database: `state.db` in the configuration folder.
+//!
+//! One thread writes. Writes that wait for it become durable together, in one commit, and each is answered
+//! after that commit. Other threads read, from what was committed last, and never wait for the writer.
+
+mod schema;
+mod writer;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use ostler_contract::Thrown;
+use ostler_contract::live::{Pending, ready};
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
+
+use crate::atomic;
+use crate::worker::stopped;
+use writer::{Job, Write, write_all};
+
+/// How many threads read.
+const READERS: usize = 2;
+/// How long another process may hold the file.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The database, open.
+pub struct StateDb {
+    place: Arc<str>,
+    writes: mpsc::Sender<Box<dyn Write>>,
+    /// Nothing where the writer's connection is the only one.
+    reads: Option<mpsc::Sender<Read>>,
+}
+
+type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Why a job on the database failed.
+pub(crate) enum Failure {
+    Sqlite(rusqlite::Error),
+    Thrown(Thrown),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Thrown> for Failure {
+    fn from(thrown: Thrown) -> Self {
+        Self::Thrown(thrown)
+    }
+}
+
+impl StateDb {
+    /// Opens the database of a configuration folder, and brings an older one up to date. A damaged file, one
+    /// of a newer host and one of another program are refused and left as they are. Blocks.
+    pub fn open(config_dir: &Path) -> Result<Arc<Self>, Thrown> {
+        let path = config_dir.join("state.db");
+        let place: Arc<str> = path.display().to_string().into();
+        let unwritten = |error| Thrown::new(format_args!("{place} could not be made: {error}"));
+        atomic::make_folder(config_dir).map_err(unwritten)?;
+        atomic::make_private(&path).map_err(unwritten)?;
+        let failed = |error| Thrown::new(sentence(&place, &error));
+
+        let writer = Connection::open(&path).map_err(failed)?;
+        schema::check(&writer, &place).map_err(|failure| thrown(&place, failure))?;
+        let mut writer = configure(writer).map_err(failed)?;
+        schema::upgrade(&mut writer).map_err(|failure| thrown(&place, failure))?;
+        let (reads, asked) = mpsc::channel();
+        let asked = Arc::new(Mutex::new(asked));
+        for _ in 0..READERS {
+            let reader = Connection::open(&path).and_then(configure).and_then(read_only).map_err(failed)?;
+            let asked = asked.clone();
+            start("state reads", move || read_all(&reader, &asked))?;
+        }
+        Self::start(writer, place, Some(reads))
+    }
+
+    /// A database in memory: everything is as in a file, until the process ends.
+    pub fn memory() -> Result<Arc<Self>, Thrown> {
+        let place: Arc<str> = "the state in memory".into();
+        let mut writer =
+            Connection::open_in_memory().map_err(|error| Thrown::new(sentence(&place, &error)))?;
+        schema::upgrade(&mut writer).map_err(|failure| thrown(&place, failure))?;
+        Self::start(writer, place, None)
+    }
+
+    fn start(
+        writer: Connection,
+        place: Arc<str>,
+        reads: Option<mpsc::Sender<Read>>,
+    ) -> Result<Arc<Self>, Thrown> {
+        let (writes, asked) = mpsc::channel();
+        let wrote = place.clone();
+        start("state writes", move || write_all(&writer, &wrote, &asked))?;
+        Ok(Arc::new(Self { place, writes, reads }))
+    }
+
+    /// Writes. The write takes its place among others now; it is answered once a crash cannot lose it. A write
+    /// that fails changes nothing.
+    pub(crate) fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    ) -> Pending<T> {
+        let (answer, answered) = oneshot::channel();
+        let write = Job { job: Some(job), done: None, answer, place: self.place.clone() };
+        later(self.writes.send(Box::new(write)).is_ok(), answered)
+    }
+
+    /// Reads what was committed last.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    ) -> Pending<T> {
+        let Some(reads) = &self.reads else { return self.write(job) };
+        let (answer, answered) = oneshot::channel();
+        let place = self.place.clone();
+        let read: Read = Box::new(move |connection| {
+            // One view for all that the job asks.
+            let done =
+                connection.unchecked_transaction().map_err(Failure::from).and_then(|_view| job(connection));
+            // Nobody waits any more.
+            let _ = answer.send(done.map_err(|failure| thrown(&place, failure)));
+        });
+        later(reads.send(read).is_ok(), answered)
+    }
+}
+
+fn later<T: Send + 'static>(sent: bool, answered: oneshot::Receiver<Result<T, Thrown>>) -> Pending<T> {
+    if !sent {
+        return ready(Err(stopped()));
+    }
+    Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Thrown> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map(drop)
+        .map_err(|error| Thrown::new(format_args!("the state cannot start a thread: {error}")))
+}
+
+fn configure(connection: Connection) -> rusqlite::Result<Connection> {
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    // Where a plain sync leaves the write in the disk's own memory.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn read_only(connection: Connection) -> rusqlite::Result<Connection> {
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn read_all(connection: &Connection, asked: &Mutex<mpsc::Receiver<Read>>) {
+    loop {
+        let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match next {
+            Ok(job) => job(connection),
+            Err(_) => return,
+        }
+    }
+}
+
+fn thrown(place: &str, failure: Failure) -> Thrown {
+    match failure {
+        Failure::Thrown(thrown) => thrown,
+        Failure::Sqlite(error) => Thrown::new(sentence(place, &error)),
+    }
+}
+
+/// What is wrong with the file and what to do.
+fn sentence(place: &str, error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => format!(
+            "{place} is damaged: {error}. Stop the host and put a copy of it back, or move it away to begin anew"
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            format!("{place} is held by another process: {error}")
+        }
+        Some(ErrorCode::DiskFull) => format!("{place} could not be written: the disk is full"),
+        _ => format!("{place} could not be used: {error}"),
+    }
+}

@@ -1,0 +1,73 @@
+//! The tables, and how an older database comes up to date.
+
+use ostler_contract::Thrown;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::Failure;
+
+/// Says that a database is ostler's: `ostl`.
+const APPLICATION: i32 = 0x6f73_746c;
+
+/// What each version added; a database's version is how many of these it has been through. One that was
+/// released is never changed.
+const VERSIONS: &[&str] = &["
+    CREATE TABLE sessions (id TEXT NOT NULL UNIQUE, kept TEXT NOT NULL) STRICT;
+    CREATE TABLE session_flags (
+        session TEXT PRIMARY KEY, is_read INTEGER NOT NULL, is_archived INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE session_artifacts (session TEXT PRIMARY KEY, artifacts TEXT NOT NULL) STRICT;
+    CREATE TABLE session_pull_requests (session TEXT PRIMARY KEY, pull_requests TEXT NOT NULL) STRICT;
+    CREATE TABLE session_chats (session TEXT PRIMARY KEY, chats TEXT NOT NULL) STRICT;
+    CREATE TABLE chat_titles (
+        session TEXT NOT NULL, chat TEXT NOT NULL, title TEXT NOT NULL, PRIMARY KEY (session, chat)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE turns (
+        session TEXT NOT NULL, chat TEXT NOT NULL, place INTEGER NOT NULL, kept TEXT NOT NULL,
+        PRIMARY KEY (session, chat, place)
+    ) STRICT;
+
+    CREATE TABLE automation_runs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, uri TEXT NOT NULL UNIQUE, automation TEXT NOT NULL,
+        ended INTEGER NOT NULL, run TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX automation_runs_of ON automation_runs (automation, number);
+    CREATE INDEX automation_runs_unfinished ON automation_runs (number) WHERE ended = 0;
+"];
+
+/// Refuses a database that is not ostler's, or a newer ostler's.
+pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure> {
+    let version = number(connection, "user_version")?;
+    let application = number(connection, "application_id")?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != i64::from(APPLICATION) && (application != 0 || tables > 0) {
+        let refused = format!("{place} is the database of another program; move it away");
+        return Err(Thrown::new(refused).into());
+    }
+    let newest = VERSIONS.len() as i64;
+    if version > newest {
+        return Err(Thrown::new(format_args!(
+            "{place} was written by a newer ostler (its tables are of version {version}, and this one knows up to \
+             {newest}); update ostler, or move the file away to begin anew"
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Makes the tables, or adds what an older database lacks.
+pub(super) fn upgrade(connection: &mut Connection) -> Result<(), Failure> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version = usize::try_from(number(&transaction, "user_version")?).unwrap_or(0);
+    for sql in VERSIONS.iter().skip(version) {
+        transaction.execute_batch(sql)?;
+    }
+    if version < VERSIONS.len() {
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSIONS.len() as i64)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}

@@ -1,0 +1,196 @@
+//! The vault as a file: `vault.json`, one object of names and values, for its owner's eyes alone.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::Vault;
+use ostler_contract::{Call, JsonObject, Thrown, Value, VaultName};
+
+use crate::Report;
+use crate::atomic::{self, Access};
+use crate::stamp::Stamp;
+use crate::worker::Worker;
+
+/// Secrets in `<configDir>/vault.json`. An edit by hand, or by another process, holds from the next call on.
+pub struct FileVault {
+    path: PathBuf,
+    file: Worker<VaultFile>,
+}
+
+impl FileVault {
+    /// The vault of a configuration folder. The file is made with the first secret.
+    pub fn new(config_dir: &Path, report: Report) -> Result<Self, Thrown> {
+        let path = config_dir.join("vault.json");
+        let file =
+            VaultFile { path: path.clone(), report, seen: None, held: Ok(JsonObject::new()), open: false };
+        let file = Worker::start("vault", file)
+            .map_err(|error| Thrown::new(format_args!("the vault cannot start a thread: {error}")))?;
+        Ok(Self { path, file })
+    }
+
+    /// Where the secrets are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The vault as the point has it.
+    pub fn into_point(self: Arc<Self>) -> Vault {
+        let (get, set, delete, list) = (self.clone(), self.clone(), self.clone(), self);
+        Vault {
+            get: Call::new(move |(name,)| get.with(name, |file, name| file.get(name))),
+            set: Call::new(move |(name, value): (String, String)| {
+                set.with(name, |file, name| {
+                    file.change(|held| (held.insert(name.to_string(), value.into()), ()).1)
+                })
+            }),
+            delete: Call::new(move |(name,)| {
+                delete.with(name, |file, name| {
+                    file.change(|held| held.shift_remove(&name.to_string()).is_some())
+                })
+            }),
+            list: Call::new(move |()| list.file.ask(|file| file.list())),
+        }
+    }
+
+    fn with<T: Send + 'static>(
+        &self,
+        name: String,
+        job: impl FnOnce(&mut VaultFile, VaultName) -> Result<T, Thrown> + Send + 'static,
+    ) -> Pending<T> {
+        match VaultName::parse(&name) {
+            Ok(name) => self.file.ask(|file| job(file, name)),
+            Err(wrong) => ready(Err(wrong.into())),
+        }
+    }
+}
+
+/// The file as it was last read.
+struct VaultFile {
+    path: PathBuf,
+    report: Report,
+    seen: Option<Stamp>,
+    /// Everything in it, or why it cannot be read. Never shown.
+    held: Result<JsonObject, String>,
+    /// Whether others may read it.
+    open: bool,
+}
+
+impl VaultFile {
+    fn get(&mut self, name: VaultName) -> Result<Option<String>, Thrown> {
+        Ok(self.read()?.get(&name.to_string()).and_then(Value::as_str).map(str::to_owned))
+    }
+
+    fn list(&mut self) -> Result<Vec<String>, Thrown> {
+        let mut names: Vec<_> = self
+            .read()?
+            .iter()
+            .filter(|(name, value)| problem(name, value).is_none())
+            .map(|(name, _)| name.clone())
+            .collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn change<T>(&mut self, change: impl FnOnce(&mut JsonObject) -> T) -> Result<T, Thrown> {
+        let failed = |path: &Path, error| {
+            Thrown::new(format_args!("{} could not be written: {error}", path.display()))
+        };
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        atomic::make_folder(folder).map_err(|error| failed(folder, error))?;
+        // Another process may set a secret at the same time.
+        let _held = atomic::hold(&self.path).map_err(|error| failed(&self.path, error))?;
+        let mut held = self.read()?.clone();
+        let answer = change(&mut held);
+        if self.held.as_ref() != Ok(&held) {
+            let text = format!("{:#}\n", Value::Object(held));
+            atomic::write(&self.path, text.as_bytes(), Access::Owner)
+                .map_err(|error| failed(&self.path, error))?;
+        }
+        Ok(answer)
+    }
+
+    /// What the file holds now; it is read only where it is another one than before.
+    fn read(&mut self) -> Result<&JsonObject, Thrown> {
+        match fs::metadata(&self.path) {
+            Ok(found) => {
+                if !self.seen.is_some_and(|seen| seen.still(&found)) {
+                    let before = self.seen.replace(Stamp::before_reading(&found));
+                    let held =
+                        fs::read(&self.path).map_err(|error| error.to_string()).and_then(|text| parse(&text));
+                    // A file read twice because it was young is not news.
+                    if before.is_none() || held != self.held {
+                        self.tell(&held);
+                    }
+                    self.held = held;
+                    self.warn(open_to_others(&found));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.seen = None;
+                self.held = Ok(JsonObject::new());
+            }
+            Err(error) => {
+                self.seen = None;
+                self.held = Err(error.to_string());
+            }
+        }
+        self.held.as_ref().map_err(|why| Thrown::new(self.broken(why)))
+    }
+
+    fn broken(&self, why: &str) -> String {
+        format!("the vault cannot be used until {} is mended: {why}", self.path.display())
+    }
+
+    fn tell(&self, held: &Result<JsonObject, String>) {
+        let path = self.path.display();
+        match held {
+            Ok(held) => {
+                for why in held.iter().filter_map(|(name, value)| problem(name, value)) {
+                    (self.report)(format!("{path}: {why}; ignored"));
+                }
+            }
+            Err(why) => (self.report)(self.broken(why)),
+        }
+    }
+
+    fn warn(&mut self, open: bool) {
+        if open && !self.open {
+            let path = self.path.display();
+            (self.report)(format!("{path} can be read by others on this machine; run chmod 600 {path}"));
+        }
+        self.open = open;
+    }
+}
+
+fn parse(text: &[u8]) -> Result<JsonObject, String> {
+    if text.trim_ascii().is_empty() {
+        return Ok(JsonObject::new());
+    }
+    match serde_json::from_slice(text) {
+        Ok(Value::Object(held)) => Ok(held),
+        Ok(_) => Err("it has to be an object of names and values".to_owned()),
+        // Where it breaks, not what stands there: that may be a secret.
+        Err(error) => Err(format!("line {}, column {}: this is no JSON", error.line(), error.column())),
+    }
+}
+
+fn problem(name: &str, value: &Value) -> Option<String> {
+    match (VaultName::parse(name), value) {
+        (Err(wrong), _) => Some(format!("{name} is no name: {wrong}")),
+        (Ok(name), value) if !value.is_string() => Some(format!("the value of {name} has to be text")),
+        _ => None,
+    }
+}
+
+#[cfg(unix)]
+fn open_to_others(found: &fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &fs::Metadata) -> bool {
+    false
+}

@@ -1,0 +1,100 @@
+//! Those who are told of changes, each in its own time and in the order of the changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ostler_contract::{Call, Cross, Thrown};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::Report;
+
+pub(crate) struct Watchers<C> {
+    inner: Arc<Mutex<Inner<C>>>,
+    /// What they watch, for the line when one fails.
+    what: String,
+    report: Report,
+    /// Where they are called: a store changes on threads of its own.
+    runtime: Handle,
+}
+
+struct Inner<C> {
+    next: u64,
+    watching: HashMap<u64, mpsc::UnboundedSender<C>>,
+}
+
+impl<C> Clone for Watchers<C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            what: self.what.clone(),
+            report: self.report.clone(),
+            runtime: self.runtime.clone(),
+        }
+    }
+}
+
+impl<C: Cross + Clone> Watchers<C> {
+    /// Nobody yet. They are called on the runtime this is made on.
+    pub(crate) fn new(what: String, report: Report) -> Result<Self, Thrown> {
+        let inner = Arc::new(Mutex::new(Inner { next: 0, watching: HashMap::new() }));
+        Ok(Self { inner, what, report, runtime: runtime()? })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<C>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of every change from now on, until the answer is called.
+    pub(crate) fn add(&self, on_change: Call<fn(C)>) -> Call<fn()> {
+        let (tell, mut changes) = mpsc::unbounded_channel();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let number = {
+            let mut inner = self.inner();
+            inner.next += 1;
+            let number = inner.next;
+            inner.watching.insert(number, tell);
+            number
+        };
+        let (what, report, stop) = (self.what.clone(), self.report.clone(), stopped.clone());
+        self.runtime.spawn(async move {
+            while let Some(change) = changes.recv().await {
+                if stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Err(thrown) = on_change.call((change,)).await {
+                    report(format!("a watcher of {what} failed: {}", thrown.for_log()));
+                }
+            }
+        });
+        let inner = Arc::downgrade(&self.inner);
+        Call::now(move |()| {
+            stop.store(true, Ordering::Release);
+            if let Some(inner) = inner.upgrade() {
+                inner.lock().unwrap_or_else(PoisonError::into_inner).watching.remove(&number);
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn tell(&self, change: &C) {
+        // One that has stopped is on its way out of the map.
+        self.inner().watching.values().for_each(|tell| drop(tell.send(change.clone())));
+    }
+}
+
+/// The tokio runtime of the caller.
+pub(crate) fn runtime() -> Result<Handle, Thrown> {
+    Handle::try_current().map_err(|_| Thrown::new("this store is used on a tokio runtime"))
+}
+
+/// Runs work that blocks or is long where it holds nobody up.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Thrown> {
+    runtime()?
+        .spawn_blocking(work)
+        .await
+        .map_err(|error| Thrown::new(format_args!("this work did not end: {error}")))
+}

@@ -1,0 +1,386 @@
+//! Automation files, from outside: what people write and change.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod lines;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lines::Lines;
+use ostler_contract::points::{AutomationChange, AutomationStore, ChangeType, KeptAutomation};
+use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationDefinitionPatch};
+use ostler_contract::{Value, json};
+use ostler_ports::conformance::{Heard, automations_conformance};
+use ostler_ports::{FileAutomations, MemoryAutomations, StateDb, Watching};
+
+/// As in the spec: *Webhook automation file shape*.
+const WEBHOOK: &str = "\
+---
+title: Answer tickets
+enabled: true
+session:
+  provider: echo
+triggers:
+  - id: call
+    kind: event
+    type: webhook
+    title: A ticket came in
+    events: [{ id: call }]
+    config: { endpoint: tickets }
+---
+
+Read the ticket {{event.title}} and answer it.
+";
+
+struct Kept {
+    folder: tempfile::TempDir,
+    store: AutomationStore,
+    lines: Lines,
+}
+
+impl Kept {
+    /// With files that are there already.
+    async fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::create_dir_all(folder.path().join("automations")).unwrap();
+            fs::write(folder.path().join("automations").join(name), text).unwrap();
+        }
+        let lines = Lines::default();
+        let db = StateDb::open(folder.path()).unwrap();
+        let store = FileAutomations::open(folder.path(), db, lines.report()).await.unwrap();
+        Self { folder, store: Arc::new(store).into_point(), lines }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("automations").join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.folder.path().join("automations")).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    async fn get(&self, id: &str) -> Option<KeptAutomation> {
+        self.store.get.call((id.into(),)).await.unwrap()
+    }
+
+    async fn update(&self, id: &str, patch: Value) -> Result<KeptAutomation, String> {
+        let patch: AutomationDefinitionPatch = serde_json::from_value(patch).unwrap();
+        self.store.update.call((id.into(), patch)).await.map_err(|thrown| thrown.message)
+    }
+
+    async fn watch(&self) -> Heard<AutomationChange> {
+        let heard = Heard::default();
+        self.store.watch.as_ref().unwrap().call((heard.listener(),)).await.unwrap();
+        heard
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.taken(&self.folder.path().display().to_string())
+    }
+
+    async fn line(&self) -> Vec<String> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let lines = self.lines();
+            if !lines.is_empty() {
+                return lines;
+            }
+            assert!(Instant::now() < deadline, "nothing is reported");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+fn change(id: &str, how: ChangeType) -> AutomationChange {
+    AutomationChange { id: id.into(), r#type: how }
+}
+
+#[tokio::test]
+async fn files_do_what_a_store_does() {
+    automations_conformance(Kept::new(&[]).await.store).await;
+}
+
+#[tokio::test]
+async fn files_compared_do_what_a_store_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let every = Watching::Every(Duration::from_millis(1));
+    let db = StateDb::open(folder.path()).unwrap();
+    let store = FileAutomations::watched(folder.path(), db, Lines::default().report(), every).await.unwrap();
+    automations_conformance(Arc::new(store).into_point()).await;
+}
+
+#[tokio::test]
+async fn memory_does_what_a_store_does() {
+    let store = MemoryAutomations::new(Lines::default().report()).unwrap();
+    automations_conformance(Arc::new(store).into_point()).await;
+}
+
+#[tokio::test]
+async fn the_file_of_the_spec_reads() {
+    let kept = Kept::new(&[("answer.md", WEBHOOK)]).await;
+    let read = kept.get("answer").await.unwrap();
+    let expected: AutomationDefinition = serde_json::from_value(json!({
+        "title": "Answer tickets", "enabled": true, "session": { "provider": "echo" },
+        "message": {
+            "text": "Read the ticket {{event.title}} and answer it.", "origin": { "kind": "automation" },
+        },
+        "triggers": [{
+            "id": "call", "kind": "event", "type": "webhook", "title": "A ticket came in",
+            "events": [{ "id": "call", "title": "call" }], "config": { "endpoint": "tickets" },
+        }],
+    }))
+    .unwrap();
+    assert_eq!(read.definition, expected);
+    assert_eq!(read.owner, None);
+    let modified = fs::metadata(kept.path("answer.md")).unwrap().modified().unwrap();
+    let modified = format!("{:.3}", jiff::Timestamp::try_from(modified).unwrap());
+    assert_eq!(read.modified_at, modified);
+    assert!(read.created_at <= modified);
+    assert_eq!(kept.lines(), [""; 0]);
+    assert_eq!(
+        kept.store.place.as_deref(),
+        Some(&*fs::canonicalize(kept.path("")).unwrap().to_string_lossy())
+            .map(|place| place.trim_end_matches('/'))
+    );
+}
+
+#[tokio::test]
+async fn as_little_as_a_person_may_write() {
+    let kept = Kept::new(&[
+        ("least.md", "---\ntitle: Least\n---\n"),
+        ("night.md", "---\ntitle: Night\nenabled: false\ntriggers:\n- { id: n, kind: schedule, schedule: { expression: 0 3 * * * } }\nowner: user:ada\ncreatedAt: 2026-01-01T00:00:00Z\n---\nSweep.\n"),
+    ])
+    .await;
+    let least = kept.get("least").await.unwrap().definition;
+    assert!(least.enabled && least.triggers.is_empty() && least.message.text.is_empty());
+    let night = kept.get("night").await.unwrap();
+    assert_eq!(
+        (night.owner.as_deref(), night.created_at.as_str()),
+        (Some("user:ada"), "2026-01-01T00:00:00Z")
+    );
+    let trigger = serde_json::to_value(&night.definition.triggers[0]).unwrap();
+    assert_eq!(trigger["schedule"], json!({ "expression": "0 3 * * *", "timeZone": "UTC" }));
+    assert_eq!(kept.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said() {
+    let wrong = |field: &str| format!("---\ntitle: T\n{field}\n---\n");
+    let kept = Kept::new(&[
+        ("a.md", &wrong("triggers: [{ id: t, kind: push }]")),
+        ("b.md", &wrong("triggers: [{ id: t, kind: event, type: webhook }]")),
+        ("c.md", &wrong("enabled: maybe")),
+        ("d.md", "---\nenabled: true\n---\n"),
+        ("e.md", &wrong("session: { model: opus }")),
+        ("f.md", &wrong("triggers: [{ id: t, kind: schedule, schedule: { expression: x }, misfirePolicy: later }]")),
+        ("g.md", &wrong("createdAt: yesterday")),
+        ("h.md", &wrong("id: other")),
+        ("i.md", &wrong("triggers: { id: t }")),
+        ("j.md", &wrong("session: { provider: [echo] }")),
+        ("k.md", &wrong("tilte: X\nsession: { provider: echo, dir: /x }\ntriggers: [{ id: t, kind: event, type: w, events: [{ id: e, name: E }], schedule: {} }]")),
+        ("l.md", &wrong("triggers: [{ id: t, kind: event, type: w, events: [] }]")),
+        ("m m.md", &wrong("")),
+    ])
+    .await;
+    insta::assert_debug_snapshot!(kept.lines(), @r#"
+    [
+        "/automations/m m.md: an automation's file is named after its id, and an id is letters, digits, dashes and underscores, at most 80, starting with a letter or a digit; ignored",
+        "/automations/a.md: triggers[0].kind must be one of schedule, event; left out until it is mended",
+        "/automations/b.md: triggers[0].events must be a list; left out until it is mended",
+        "/automations/c.md: enabled must be true or false; left out until it is mended",
+        "/automations/d.md: title must be a non-empty string; left out until it is mended",
+        "/automations/e.md: session.model must be an object; left out until it is mended",
+        "/automations/f.md: triggers[0].misfirePolicy must be one of skip, runOnce; left out until it is mended",
+        "/automations/g.md: createdAt must be a timestamp, as 2026-01-31T12:00:00Z; left out until it is mended",
+        "/automations/h.md: its id is other, and the file is named after h; left out until it is mended",
+        "/automations/i.md: triggers must be a list; left out until it is mended",
+        "/automations/j.md: session.provider must be a non-empty string; left out until it is mended",
+        "/automations/k.md: tilte is not part of an automation; ignored",
+        "/automations/k.md: session.dir is not part of an automation; ignored",
+        "/automations/k.md: triggers[0].events[0].name is not part of an automation; ignored",
+        "/automations/k.md: triggers[0].schedule is not part of an automation; ignored",
+        "/automations/l.md: triggers[0].events must be a list with at least one event; left out until it is mended",
+    ]
+    "#);
+    let ids: Vec<_> = kept.store.list.call(()).await.unwrap().into_iter().map(|kept| kept.id).collect();
+    assert_eq!(ids, ["k"]);
+
+    // Files are read again while they are young, and nothing is said of that.
+    let heard = kept.watch().await;
+    kept.write("z.md", "---\ntitle: Z\n---\n");
+    assert_eq!(heard.next().await, change("z", ChangeType::Added));
+    assert_eq!(kept.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn edits_while_the_host_runs() {
+    let kept = Kept::new(&[]).await;
+    let heard = kept.watch().await;
+    kept.write("answer.md", WEBHOOK);
+    assert_eq!(heard.next().await, change("answer", ChangeType::Added));
+    kept.write("answer.md", &WEBHOOK.replace("enabled: true", "enabled: false"));
+    assert_eq!(heard.next().await, change("answer", ChangeType::Updated));
+    assert!(!kept.get("answer").await.unwrap().definition.enabled);
+
+    // The old definition is kept while the file is broken, and nothing is written over it.
+    let broken = WEBHOOK.replace("kind: event", "kind: evnt");
+    kept.write("answer.md", &broken);
+    assert_eq!(
+        kept.line().await,
+        [
+            "/automations/answer.md: triggers[0].kind must be one of schedule, event; what it held before stays in use until it is mended"
+        ]
+    );
+    assert!(!kept.get("answer").await.unwrap().definition.enabled);
+    let refused = kept.update("answer", json!({ "enabled": true })).await.unwrap_err();
+    assert!(refused.contains("triggers[0].kind must be one of schedule, event; mend it"), "{refused}");
+    assert_eq!(kept.read("answer.md"), broken);
+
+    // Only what is changed from outside is told; a comment is no change.
+    kept.write("answer.md", WEBHOOK);
+    assert_eq!(heard.next().await, change("answer", ChangeType::Updated));
+    kept.update("answer", json!({ "enabled": false })).await.unwrap();
+    kept.write(
+        "answer.md",
+        &format!("{}\n", kept.read("answer.md").replace("title: Answer", "# mine\ntitle: Answer")),
+    );
+    kept.store.remove.call(("answer".into(),)).await.unwrap();
+    assert!(!kept.path("answer.md").exists());
+    kept.write("last.md", "---\ntitle: Last\n---\n");
+    assert_eq!(heard.next().await, change("last", ChangeType::Added));
+    fs::remove_file(kept.path("last.md")).unwrap();
+    assert_eq!(heard.next().await, change("last", ChangeType::Deleted));
+    assert_eq!(heard.unheard(), []);
+}
+
+#[tokio::test]
+async fn what_a_change_does_not_name_stays_as_it_was_written() {
+    let kept =
+        Kept::new(&[("answer.md", &WEBHOOK.replace("title: Answer", "team-note: keep me\ntitle: Answer"))])
+            .await;
+    let before = kept.get("answer").await.unwrap();
+    let after = kept.update("answer", json!({ "enabled": false })).await.unwrap();
+    assert_eq!(after.created_at, before.created_at);
+    let text = kept.read("answer.md").replace(&before.created_at, "<then>");
+    insta::assert_snapshot!(text, @r#"
+    ---
+    team-note: keep me
+    title: Answer tickets
+    enabled: false
+    session:
+      provider: echo
+    triggers:
+    - id: call
+      kind: event
+      type: webhook
+      title: A ticket came in
+      events:
+      - id: call
+      config:
+        endpoint: tickets
+    createdAt: "<then>"
+    ---
+
+    Read the ticket {{event.title}} and answer it.
+    "#);
+    // The same again is no write.
+    let stamp = |path| fs::metadata(path).unwrap().modified().unwrap();
+    let written = stamp(kept.path("answer.md"));
+    kept.update("answer", json!({ "enabled": false })).await.unwrap();
+    assert_eq!(stamp(kept.path("answer.md")), written);
+    kept.update("answer", json!({ "message": { "text": "Say hello.", "origin": { "kind": "user" } } }))
+        .await
+        .unwrap();
+    assert!(kept.read("answer.md").ends_with("---\nSay hello.\n"));
+}
+
+#[tokio::test]
+async fn a_new_automation_is_a_file_for_people() {
+    let kept = Kept::new(&[]).await;
+    let definition: AutomationDefinition = serde_json::from_value(json!({
+        "title": "Sweep", "enabled": true, "message": { "text": "Sweep the yard.", "origin": { "kind": "user" } },
+        "session": { "provider": "echo", "workingDirectories": ["file:///yard"] },
+        "triggers": [{ "kind": "schedule", "id": "night", "schedule": { "expression": "0 3 * * *", "timeZone": "UTC" } }],
+    }))
+    .unwrap();
+    let made = kept.store.create.call(("sweep".into(), definition, Some("user:ada".into()))).await.unwrap();
+    insta::assert_snapshot!(kept.read("sweep.md").replace(&made.created_at, "<now>"), @r#"
+    ---
+    title: Sweep
+    session:
+      provider: echo
+      workingDirectories:
+      - file:///yard
+    enabled: true
+    triggers:
+    - kind: schedule
+      id: night
+      schedule:
+        expression: 0 3 * * *
+        timeZone: UTC
+    owner: user:ada
+    createdAt: "<now>"
+    ---
+    Sweep the yard.
+    "#);
+    let reopened = FileAutomations::open(
+        kept.folder.path(),
+        StateDb::open(kept.folder.path()).unwrap(),
+        Lines::default().report(),
+    );
+    let store = Arc::new(reopened.await.unwrap()).into_point();
+    assert_eq!(store.get.call(("sweep".into(),)).await.unwrap(), Some(made));
+}
+
+#[tokio::test]
+async fn runs_outlive_the_host_and_a_thousand_are_kept() {
+    let kept = Kept::new(&[("a.md", "---\ntitle: A\n---\n")]).await;
+    let run = |number: usize, status: &str| {
+        let at = "2026-01-01T00:00:00Z";
+        serde_json::from_value(json!({
+            "resource": format!("ahp-automation-run:/{number}"), "automation": "ahp-automation:/a",
+            "origin": { "kind": "manual" }, "sessions": [],
+            "lifecycle": { "status": status, "createdAt": at, "startedAt": at, "completedAt": at },
+        }))
+        .unwrap()
+    };
+    kept.store.run.call((run(0, "running"),)).await.unwrap();
+    let kept_runs: Vec<_> =
+        (1..=1100).map(|number| kept.store.run.call((run(number, "completed"),))).collect();
+    for kept in kept_runs {
+        kept.await.unwrap();
+    }
+    let db = StateDb::open(kept.folder.path()).unwrap();
+    let store = FileAutomations::open(kept.folder.path(), db, Lines::default().report()).await.unwrap();
+    let store = Arc::new(store).into_point();
+    let held = async |number: usize| {
+        store.run_of.call((format!("ahp-automation-run:/{number}"),)).await.unwrap().is_some()
+    };
+    assert!(held(0).await, "one that has not ended is never dropped");
+    assert!(!held(100).await && held(101).await && held(1100).await);
+    assert_eq!(store.unfinished.as_ref().unwrap().call(()).await.unwrap(), [run(0, "running")]);
+
+    // A new automation of that name begins with no runs.
+    fs::remove_file(kept.path("a.md")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while store.get.call(("a".into(),)).await.unwrap().is_some() {
+        assert!(Instant::now() < deadline, "the file's end is not noticed");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(held(1100).await, "a person may put the file back");
+    let definition = serde_json::from_value(json!({
+        "title": "A", "enabled": true, "session": {}, "triggers": [],
+        "message": { "text": "", "origin": { "kind": "automation" } },
+    }));
+    store.create.call(("a".into(), definition.unwrap(), None)).await.unwrap();
+    assert!(!held(1100).await);
+}

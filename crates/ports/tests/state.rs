@@ -1,0 +1,201 @@
+//! The state database, from outside: what crashes and other programs do to it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod killed;
+mod lines;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use lines::Lines;
+use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionStore};
+use ostler_contract::protocol::wire::state::Turn;
+use ostler_contract::{Value, json};
+use ostler_ports::conformance::sessions_conformance;
+use ostler_ports::{SqliteSessions, StateDb};
+use rusqlite::Connection;
+
+fn sessions(folder: &Path) -> SessionStore {
+    Arc::new(SqliteSessions::new(StateDb::open(folder).unwrap(), Lines::default().report())).into_point()
+}
+
+fn refusal(folder: &Path) -> String {
+    let refused = StateDb::open(folder).err().expect("it is refused").message;
+    refused.replace(&folder.display().to_string(), "")
+}
+
+fn turn(number: usize, size: usize) -> KeptTurn {
+    let turn: Value = json!({
+        "id": format!("t{number}"), "state": "complete",
+        "message": { "text": "x".repeat(size), "origin": { "kind": "user" } }, "responseParts": [],
+    });
+    KeptTurn { turn: serde_json::from_value::<Turn>(turn).unwrap(), sender: None, transcript_id: None }
+}
+
+#[tokio::test]
+async fn does_what_a_session_store_does() {
+    let folder = tempfile::tempdir().unwrap();
+    sessions_conformance(sessions(folder.path())).await;
+}
+
+#[tokio::test]
+async fn memory_does_what_a_session_store_does() {
+    let store = SqliteSessions::new(StateDb::memory().unwrap(), Lines::default().report());
+    sessions_conformance(Arc::new(store).into_point()).await;
+}
+
+#[tokio::test]
+async fn what_is_kept_is_there_when_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_turn.unwrap().call(("s".into(), "c".into(), 0, turn(0, 10))).await.unwrap();
+    let again = sessions(folder.path());
+    assert_eq!(again.sessions.call(()).await.unwrap(), ["s"]);
+    assert_eq!(again.turns.unwrap().call(("s".into(), "c".into())).await.unwrap(), [turn(0, 10).turn]);
+    #[cfg(unix)]
+    for file in fs::read_dir(folder.path()).unwrap() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+
+    let junk = "this is no database, ".repeat(500);
+    fs::write(&path, &junk).unwrap();
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db is damaged: file is not a database. Stop the host and put a copy of it back, or move it away to begin anew");
+    assert_eq!(fs::read_to_string(&path).unwrap(), junk, "it is left as it is");
+
+    fs::remove_file(&path).unwrap();
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let theirs = fs::read(&path).unwrap();
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db is the database of another program; move it away");
+    assert_eq!(fs::read(&path).unwrap(), theirs, "it is left as it is");
+
+    fs::remove_file(&path).unwrap();
+    drop(StateDb::open(folder.path()).unwrap());
+    let version = |version: i64| {
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
+    };
+    version(99);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 1); update ostler, or move the file away to begin anew");
+    version(1);
+    StateDb::open(folder.path()).unwrap();
+
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db could not be made: Is a directory (os error 21)");
+}
+
+#[tokio::test]
+async fn damage_is_said_where_it_is_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let store = sessions(folder.path());
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    for place in 0..50 {
+        let set = store.set_turn.as_ref().unwrap();
+        set.call(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
+    }
+    // Into the one file, and then over the middle of it.
+    Connection::open(&path).unwrap().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 4..bytes.len() * 3 / 4;
+    bytes[middle].fill(0xAA);
+    fs::write(&path, &bytes).unwrap();
+
+    let store = sessions(folder.path());
+    let refused = store.turns.as_ref().unwrap().call(("s".into(), "c".into())).await.unwrap_err().message;
+    insta::assert_snapshot!(refused.replace(&folder.path().display().to_string(), ""), @"/state.db is damaged: database disk image is malformed. Stop the host and put a copy of it back, or move it away to begin anew");
+    assert_eq!(store.sessions.call(()).await.unwrap(), ["s"], "what is whole is still read");
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_hides_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = Lines::default();
+    let db = StateDb::open(folder.path()).unwrap();
+    let store = Arc::new(SqliteSessions::new(db, lines.report())).into_point();
+    for id in ["a", "b"] {
+        store.set_config.call((id.into(), KeptSession::default())).await.unwrap();
+    }
+    let other = Connection::open(folder.path().join("state.db")).unwrap();
+    other.execute("UPDATE sessions SET kept = '{}' WHERE id = 'a'", []).unwrap();
+    let all = store.all.unwrap().call(()).await.unwrap();
+    assert_eq!(all.len(), 1);
+    insta::assert_debug_snapshot!(lines.taken(""), @r#"
+    [
+        "the session a cannot be read as it was kept: missing field `uri` at line 1 column 2; it is left out",
+    ]
+    "#);
+    insta::assert_snapshot!(store.config.call(("a".into(),)).await.unwrap_err(), @"the session a cannot be read as it was kept: missing field `uri` at line 1 column 2");
+}
+
+#[test]
+fn child() {
+    let Some(folder) = killed::folder() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let store = Arc::new(sessions(&folder));
+        let begun = store.sessions.call(()).await.unwrap().len();
+        let mut writers = Vec::new();
+        for writer in 0..4 {
+            let store = store.clone();
+            writers.push(tokio::spawn(async move {
+                for round in begun.. {
+                    let id = format!("{writer}-{round}");
+                    // As one session is made: two writes together.
+                    let kept = KeptSession { title: id.clone(), ..KeptSession::default() };
+                    let chats = vec![KeptChat { uri: id.clone(), ..KeptChat::default() }];
+                    let set = store.set_turn.as_ref().unwrap();
+                    let made = tokio::join!(
+                        store.set_config.call((id.clone(), kept)),
+                        store.set_chats.call((id.clone(), chats)),
+                        set.call((id.clone(), "c".into(), 0, turn(round, round * 131 % 20_000))),
+                    );
+                    made.0.and(made.1).and(made.2).unwrap();
+                    killed::acknowledge(&id);
+                }
+            }));
+        }
+        for writer in writers {
+            writer.await.unwrap();
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_killed_writer_loses_nothing_it_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acknowledged = Vec::new();
+    for _ in 0..10 {
+        acknowledged.extend(killed::run_and_kill("child", folder.path()));
+        let store = sessions(folder.path());
+        let turns = store.turns.as_ref().unwrap();
+        for id in &acknowledged {
+            let kept = store.config.call((id.clone(),)).await.unwrap().expect("the session is there");
+            assert_eq!(&kept.title, id);
+            assert_eq!(&store.chats.call((id.clone(),)).await.unwrap()[0].uri, id);
+            assert_eq!(turns.call((id.clone(), "c".into())).await.unwrap().len(), 1);
+        }
+        // Whatever was not acknowledged is whole all the same.
+        for session in store.all.as_ref().unwrap().call(()).await.unwrap() {
+            assert_eq!(session.session.title, session.id);
+            turns.call((session.id, "c".into())).await.unwrap();
+        }
+        let whole: String = Connection::open(folder.path().join("state.db"))
+            .unwrap()
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(whole, "ok");
+    }
+    assert!(acknowledged.len() > 50, "{} is too few to tell", acknowledged.len());
+}
