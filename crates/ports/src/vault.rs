@@ -3,32 +3,64 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::Vault;
 use ostler_contract::{Call, JsonObject, Thrown, Value, VaultName};
+use tokio::time::Instant;
 
 use crate::Report;
 use crate::atomic::{self, Access};
 use crate::stamp::Stamp;
 use crate::worker::Worker;
 
-/// Secrets in `<configDir>/vault.json`. An edit by hand, or by another process, holds from the next call on.
+/// For how long what the file held is answered without another look at it. A secret is read for every call
+/// of a webhook, and the look costs more than the answer.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Secrets in `<configDir>/vault.json`. An edit by hand, or by another process, holds from 20 ms later on at
+/// most; one through this value holds at once.
 pub struct FileVault {
     path: PathBuf,
     file: Worker<VaultFile>,
+    latest: Latest,
+}
+
+/// What the file held when it was last looked at, and when that was.
+#[derive(Clone, Default)]
+struct Latest(Arc<Mutex<Option<(Instant, JsonObject)>>>);
+
+impl Latest {
+    fn put(&self, held: Option<&JsonObject>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held.map(|held| (Instant::now(), held.clone()));
+    }
+
+    /// The value of a name; `None` where it is time to look again.
+    fn get(&self, name: &str) -> Option<Option<String>> {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, held) = latest.as_ref().filter(|(at, _)| at.elapsed() < LOOK_EVERY)?;
+        Some(held.get(name).and_then(Value::as_str).map(str::to_owned))
+    }
 }
 
 impl FileVault {
     /// The vault of a configuration folder. The file is made with the first secret.
     pub fn new(config_dir: &Path, report: Report) -> Result<Self, Thrown> {
         let path = config_dir.join("vault.json");
-        let file =
-            VaultFile { path: path.clone(), report, seen: None, held: Ok(JsonObject::new()), open: false };
+        let latest = Latest::default();
+        let file = VaultFile {
+            path: path.clone(),
+            report,
+            seen: None,
+            held: Ok(JsonObject::new()),
+            open: false,
+            latest: latest.clone(),
+        };
         let file = Worker::start("vault", file)
             .map_err(|error| Thrown::new(format_args!("the vault cannot start a thread: {error}")))?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, latest })
     }
 
     /// Where the secrets are.
@@ -40,7 +72,13 @@ impl FileVault {
     pub fn into_point(self: Arc<Self>) -> Vault {
         let (get, set, delete, list) = (self.clone(), self.clone(), self.clone(), self);
         Vault {
-            get: Call::new(move |(name,)| get.with(name, |file, name| file.get(name))),
+            get: Call::new(move |(name,): (String,)| match VaultName::parse(&name) {
+                Ok(_) => match get.latest.get(&name) {
+                    Some(value) => ready(Ok(value)),
+                    None => get.with(name, |file, name| file.get(name)),
+                },
+                Err(wrong) => ready(Err(wrong.into())),
+            }),
             set: Call::new(move |(name, value): (String, String)| {
                 set.with(name, |file, name| {
                     file.change(|held| (held.insert(name.to_string(), value.into()), ()).1)
@@ -76,11 +114,16 @@ struct VaultFile {
     held: Result<JsonObject, String>,
     /// Whether others may read it.
     open: bool,
+    /// Answers for a while without the thread.
+    latest: Latest,
 }
 
 impl VaultFile {
     fn get(&mut self, name: VaultName) -> Result<Option<String>, Thrown> {
-        Ok(self.read()?.get(&name.to_string()).and_then(Value::as_str).map(str::to_owned))
+        let latest = self.latest.clone();
+        let held = self.read()?;
+        latest.put(Some(held));
+        Ok(held.get(&name.to_string()).and_then(Value::as_str).map(str::to_owned))
     }
 
     fn list(&mut self) -> Result<Vec<String>, Thrown> {
@@ -100,6 +143,7 @@ impl VaultFile {
         };
         let folder = self.path.parent().unwrap_or(Path::new("."));
         atomic::make_folder(folder).map_err(|error| failed(folder, error))?;
+        self.latest.put(None);
         // Another process may set a secret at the same time.
         let _held = atomic::hold(&self.path).map_err(|error| failed(&self.path, error))?;
         let mut held = self.read()?.clone();

@@ -12,6 +12,11 @@ use ostler_contract::points::Vault;
 use ostler_ports::FileVault;
 use ostler_ports::conformance::vault_conformance;
 
+/// When the vault looks at its file again.
+async fn later() {
+    tokio::time::advance(std::time::Duration::from_millis(21)).await;
+}
+
 struct Kept {
     folder: tempfile::TempDir,
     vault: Vault,
@@ -30,11 +35,12 @@ impl Kept {
         self.folder.path().join("vault.json")
     }
 
-    /// Writes the file as an editor does that writes in place.
-    fn write(&self, text: &str) {
+    /// Writes the file as an editor does that writes in place; the vault looks again by then.
+    async fn write(&self, text: &str) {
         fs::write(self.path(), text).unwrap();
         #[cfg(unix)]
         fs::set_permissions(self.path(), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        later().await;
     }
 
     async fn get(&self, name: &str) -> Result<Option<String>, String> {
@@ -46,12 +52,12 @@ impl Kept {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn does_what_a_vault_does() {
     vault_conformance(Kept::new().vault).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn is_a_plain_file_for_its_owner() {
     let kept = Kept::new();
     assert!(!kept.path().exists());
@@ -66,8 +72,10 @@ async fn is_a_plain_file_for_its_owner() {
 
         for _ in 0..2 {
             fs::set_permissions(kept.path(), fs::Permissions::from_mode(0o644)).unwrap();
+            later().await;
             assert_eq!(kept.get("host:key").await, Ok(Some("value".into())));
             fs::set_permissions(kept.path(), fs::Permissions::from_mode(0o640)).unwrap();
+            later().await;
             assert_eq!(kept.get("host:key").await, Ok(Some("value".into())));
         }
         assert_eq!(
@@ -77,24 +85,25 @@ async fn is_a_plain_file_for_its_owner() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_edit_by_hand_holds_at_once() {
     let kept = Kept::new();
     for value in 0..200 {
         // As long as the one before, within a tick of the clock.
-        kept.write(&format!(r#"{{ "host:key": "{value:03}" }}"#));
+        kept.write(&format!(r#"{{ "host:key": "{value:03}" }}"#)).await;
         assert_eq!(kept.get("host:key").await, Ok(Some(format!("{value:03}"))));
     }
     fs::remove_file(kept.path()).unwrap();
+    later().await;
     assert_eq!(kept.get("host:key").await, Ok(None));
     assert_eq!(kept.lines(), [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_broken_file_is_refused_and_left_alone() {
     let kept = Kept::new();
     let broken = "{\n  \"host:key\": \"s3cret\"\n  \"host:other\": \"x\"\n}\n";
-    kept.write(broken);
+    kept.write(broken).await;
     let refused = kept.get("host:key").await.unwrap_err();
     kept.get("host:key").await.unwrap_err();
     kept.vault.set.call(("host:key".into(), "new".into())).await.unwrap_err();
@@ -109,16 +118,16 @@ async fn a_broken_file_is_refused_and_left_alone() {
     ]
     "#);
 
-    kept.write("[\"s3cret\"]");
+    kept.write("[\"s3cret\"]").await;
     insta::assert_snapshot!(kept.get("host:key").await.unwrap_err().replace(&kept.folder.path().display().to_string(), ""), @"the vault cannot be used until /vault.json is mended: it has to be an object of names and values");
-    kept.write("{ \"host:key\": \"mended\" }");
+    kept.write("{ \"host:key\": \"mended\" }").await;
     assert_eq!(kept.get("host:key").await, Ok(Some("mended".into())));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_it_does_not_know_is_ignored_and_kept() {
     let kept = Kept::new();
-    kept.write(r#"{ "key": "a", "host:pin": 1234, "host:key": "b" }"#);
+    kept.write(r#"{ "key": "a", "host:pin": 1234, "host:key": "b" }"#).await;
     assert_eq!(kept.get("host:pin").await, Ok(None));
     assert_eq!(kept.vault.list.call(()).await.unwrap(), ["host:key"]);
     insta::assert_debug_snapshot!(kept.lines(), @r#"
@@ -132,7 +141,7 @@ async fn what_it_does_not_know_is_ignored_and_kept() {
     assert!(text.contains("1234") && text.contains("\"key\": \"a\""), "{text}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_processes_set_secrets() {
     let kept = Kept::new();
     let other = Arc::new(FileVault::new(kept.folder.path(), Lines::default().report()).unwrap()).into_point();
