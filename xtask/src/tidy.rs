@@ -30,12 +30,32 @@ const PLUGIN_EDGES: &[&str] = &["ostler-contract"];
 const ABSENT: &[(&str, &[&str], &str)] = &[
     (
         "crates/engine/src",
-        &["std::fs", "std::net", "tokio::fs", "tokio::net", "SystemTime", "std::time::Instant", "Timestamp::now"],
+        &[
+            "std::fs",
+            "std::net",
+            "tokio::fs",
+            "tokio::net",
+            "SystemTime",
+            "std::time::Instant",
+            "Timestamp::now",
+        ],
         "the engine has no sockets, no files and no clock of its own",
     ),
-    ("crates/contract/src", &["ostler_engine", "std::fs", "std::net", "tokio::net"], "the contract knows no engine"),
-    ("crates/js/src", &["registerAgent", "registerTool", "registerRoute", "registerVault", "fireTrigger"], "the JavaScript engine knows no registration method by name"),
-    ("plugins", &["ostler_engine", "ostler_server", "ostler_loader", "ostler_ports", "ostler_js"], "a plugin depends on the contract alone"),
+    (
+        "crates/contract/src",
+        &["ostler_engine", "std::fs", "std::net", "tokio::net"],
+        "the contract knows no engine",
+    ),
+    (
+        "crates/js/src",
+        &["registerAgent", "registerTool", "registerRoute", "registerVault", "fireTrigger"],
+        "the JavaScript engine knows no registration method by name",
+    ),
+    (
+        "plugins",
+        &["ostler_engine", "ostler_server", "ostler_loader", "ostler_ports", "ostler_js"],
+        "a plugin depends on the contract alone",
+    ),
 ];
 
 /// How many lines a source file may have before its tests.
@@ -43,9 +63,29 @@ const MOST_LINES: usize = 600;
 
 /// What may stand at the top of the repository.
 const TOP: &[&str] = &[
-    ".cargo", ".ci", ".git", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock",
-    "Cargo.toml", "LICENSE", "README.md", "benches", "clippy.toml", "crates", "daemon", "docs", "examples", "plugins",
-    "rustfmt.toml", "sdk", "target", "tests", "xtask",
+    ".cargo",
+    ".ci",
+    ".git",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "benches",
+    "clippy.toml",
+    "crates",
+    "daemon",
+    "docs",
+    "examples",
+    "plugins",
+    "rustfmt.toml",
+    "sdk",
+    "target",
+    "tests",
+    "xtask",
 ];
 
 /// The repository.
@@ -127,7 +167,10 @@ fn lengths(root: &Path, problems: &mut Vec<String>) {
             let text = fs::read_to_string(&file).unwrap_or_default();
             let lines = without_tests(&text).lines().count();
             if lines > MOST_LINES {
-                problems.push(format!("{} has {lines} lines before its tests; {MOST_LINES} is the most", relative(root, &file)));
+                problems.push(format!(
+                    "{} has {lines} lines before its tests; {MOST_LINES} is the most",
+                    relative(root, &file)
+                ));
             }
         }
     }

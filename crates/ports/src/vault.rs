@@ -34,7 +34,8 @@ struct Latest(Arc<Mutex<Option<(Instant, JsonObject)>>>);
 
 impl Latest {
     fn put(&self, held: Option<&JsonObject>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held.map(|held| (Instant::now(), held.clone()));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            held.map(|held| (Instant::now(), held.clone()));
     }
 
     /// The value of a name; `None` where it is time to look again.

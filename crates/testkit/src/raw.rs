@@ -101,6 +101,28 @@ impl RawClient {
         }
     }
 
+    /// The frames that are there, without waiting for more.
+    ///
+    /// # Panics
+    /// When a frame is no JSON.
+    pub async fn ready_frames(&mut self) -> Vec<Value> {
+        let mut items = Vec::new();
+        // Whoever is about to write does so first.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        let drain = self.connection.outbox.drain(&mut items);
+        tokio::select! {
+            biased;
+            _ = drain => {}
+            () = std::future::ready(()) => {}
+        }
+        let frames = items.iter().flat_map(|item| item.frames().to_vec());
+        self.ready
+            .extend(frames.map(|frame| serde_json::from_slice::<Value>(&frame).expect("a frame is JSON")));
+        self.ready.drain(..).collect()
+    }
+
     /// The params of the next action, whatever else comes before it.
     ///
     /// # Panics
