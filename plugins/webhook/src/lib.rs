@@ -65,7 +65,7 @@ fn apply(host: &PluginHost) -> Result<(), Thrown> {
     let webhook = Arc::new(Webhook { host: host.clone(), endpoints });
     host.register_route(Call::new(move |(request,)| {
         let webhook = webhook.clone();
-        async move { Ok(webhook.serve(request).await?) }
+        async move { webhook.serve(request).await }
     }))
 }
 
