@@ -97,10 +97,6 @@ impl Engine {
         })
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     pub(crate) fn send(&self, message: Message) {
         // A message to a thread that ended is dropped, and with it the reply, which says so.
         let _ = self.inbox.send(message);
