@@ -52,9 +52,16 @@ fn member(object: &Object<'_>, name: &str) -> Option<String> {
     text(&value)
 }
 
+/// The frames of an error: what stands below its message.
+fn frames(error: &Object<'_>) -> String {
+    let stack = member(error, "stack").unwrap_or_default();
+    let frames: Vec<&str> = stack.lines().skip_while(|line| !line.starts_with("    at ")).collect();
+    frames.join("\n")
+}
+
 /// Where it was thrown, and below it what caused it.
 fn stack(error: &Object<'_>) -> Option<String> {
-    let mut told = member(error, "stack").unwrap_or_default();
+    let mut told = frames(error);
     let mut cause = error.get::<_, Value>("cause").ok();
     for _ in 0..CAUSES {
         let Some(object) = cause.as_ref().and_then(Value::as_object).filter(|object| is_error(object)) else {
@@ -64,9 +71,9 @@ fn stack(error: &Object<'_>) -> Option<String> {
             "caused by {}: {}\n{}",
             member(object, "name").unwrap_or_default(),
             member(object, "message").unwrap_or_default(),
-            member(object, "stack").unwrap_or_default()
+            frames(object)
         );
-        told = format!("{}\n{line}", told.trim_end());
+        told = format!("{told}\n{line}");
         cause = object.get::<_, Value>("cause").ok();
     }
     Some(told.trim_end().to_owned()).filter(|told| !told.is_empty())

@@ -12,5 +12,6 @@ pub(crate) fn install(ctx: &Ctx<'_>) -> Result<()> {
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("load", Func::from(|ctx: Ctx<'js>, name: String| crate::modules::builtin(&ctx, &name)))?;
+    native.set("version", env!("CARGO_PKG_VERSION"))?;
     Ok(native)
 }

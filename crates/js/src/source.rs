@@ -14,15 +14,22 @@ use crate::options::JsOptions;
 use crate::values;
 
 /// Imports JavaScript and TypeScript plugins, each onto an engine of its own.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct JsSource {
     options: Arc<JsOptions>,
 }
 
 impl JsSource {
     /// A source whose engines follow these options.
-    pub fn new(options: JsOptions) -> Self {
+    pub fn new(mut options: JsOptions) -> Self {
+        options.http.get_or_insert_with(crate::http::default_client);
         Self { options: Arc::new(options) }
+    }
+}
+
+impl Default for JsSource {
+    fn default() -> Self {
+        Self::new(JsOptions::default())
     }
 }
 

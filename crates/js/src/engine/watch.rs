@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Condition, Shared};
 
@@ -28,6 +28,13 @@ impl Watch {
         self.since.set(None);
         if self.interrupted.replace(false) {
             self.shared.set_condition(Condition::Running);
+        }
+    }
+
+    /// Takes time out that was spent waiting, not running.
+    pub(crate) fn excuse(&self, waited: Duration) {
+        if let Some(since) = self.since.get() {
+            self.since.set(Some(since + waited));
         }
     }
 

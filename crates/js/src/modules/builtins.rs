@@ -24,18 +24,37 @@ macro_rules! scripts {
 
 /// Modules of Node's that are here, by the name behind `node:`.
 const NODE: &[(&str, &str)] = scripts!("node":
-    "module" "timers" "timers/promises"
+    "assert" "assert/strict" "async_hooks" "buffer" "child_process" "console" "crypto" "diagnostics_channel"
+    "dns" "dns/promises" "events" "fs" "fs/promises" "module" "net" "os" "path" "path/posix" "perf_hooks"
+    "process" "querystring" "readline" "readline/promises" "stream" "stream/consumers" "stream/promises"
+    "stream/web" "string_decoder" "timers" "timers/promises" "tty" "url" "util" "util/types"
 );
 
-const INTERNAL: &[(&str, &str)] = scripts!("internal": "bridge" "commonjs" "globals" "timers");
+const INTERNAL: &[(&str, &str)] = scripts!("internal":
+    "blob" "bridge" "commonjs" "console" "deep-equal" "errors" "event-target" "fetch" "form-data" "fs" "globals"
+    "headers" "http" "inspect" "intl" "keys" "parse-args" "performance" "random" "stack" "stream/base"
+    "stream/duplex" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "text"
+    "timers" "url" "watch" "webcrypto" "websocket"
+);
 
 const SDK_FILES: &[(&str, &str)] = scripts!("sdk": "index" "rpc-error");
 
 const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
+    ("child", crate::native::child::native),
     ("commonjs", super::commonjs::native),
+    ("crypto", crate::native::crypto::native),
+    ("encoding", crate::native::encoding::native),
+    ("fs", crate::native::fs::native),
     ("globals", crate::globals::native),
+    ("http", crate::http::native),
     ("modules", names),
+    ("net", crate::native::net::native),
+    ("process", crate::native::process::native),
+    ("streams", crate::native::streams::native),
     ("timers", crate::timers::native),
+    ("url", crate::native::url::native),
+    ("websocket", crate::native::websocket::native),
+    ("zones", crate::native::zones::native),
 ];
 
 /// Every public module of Node's, here or not: a name in it is never a package of npm's by mistake.

@@ -9,6 +9,7 @@ mod resolve;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+pub(crate) use builtins::node_modules;
 use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
 
 use crate::engine::State;

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use rquickjs::{Ctx, Function, Object, Persistent, Result, Value};
 
 pub(crate) use data::{data, json};
-pub(crate) use from_js::from_js;
-pub(crate) use to_js::to_js;
+pub(crate) use from_js::{bytes as bytes_of, from_js};
+pub(crate) use to_js::{bytes as bytes_to_js, to_js};
 
 use crate::engine::State;
 

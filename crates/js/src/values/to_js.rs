@@ -24,8 +24,8 @@ pub(crate) fn to_js<'js>(ctx: &Ctx<'js>, state: &State, live: Live) -> Result<Va
             }
             Ok(list.into_value())
         }
-        Live::Request(request) => http::request_to_js(ctx, state, *request),
-        Live::Response(response) => http::response_to_js(ctx, state, *response),
+        Live::Request(request) => http::request_to_js(ctx, *request),
+        Live::Response(response) => http::response_to_js(ctx, *response),
         Live::Frozen(inner) => {
             let value = to_js(ctx, state, *inner)?;
             if !value.is_object() {
