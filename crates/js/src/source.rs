@@ -118,7 +118,8 @@ fn with_place(mut thrown: Thrown) -> Thrown {
     if thrown.name == "SyntaxError"
         && let Some(stack) = &thrown.stack
         && let Some(place) = stack.lines().next().and_then(|line| line.trim().strip_prefix("at "))
-        && !thrown.message.contains(place)
+        && !place.contains("ostler:")
+        && !thrown.message.ends_with(')')
     {
         thrown.message = format!("{} ({place})", thrown.message);
     }

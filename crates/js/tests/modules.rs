@@ -87,8 +87,8 @@ async fn stacks_name_the_authors_line_in_typescript() {
     );
     let thrown = Loader::default().load(&path, "plugin", Value::Null).await.unwrap_err();
     let stack = thrown.stack.unwrap();
-    assert!(stack.contains("at fail (") && stack.contains("index.ts:6:18)"), "{stack}");
-    assert!(stack.contains("at apply (") && stack.contains("index.ts:10:3)"), "{stack}");
+    assert!(stack.contains("at fail (") && stack.contains("index.ts:6:"), "{stack}");
+    assert!(stack.contains("at apply (") && stack.contains("index.ts:10:"), "{stack}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,29 +156,29 @@ async fn what_cannot_be_imported_says_why() {
         let thrown = Loader::default().import(&path, "plugin").await.unwrap_err();
         thrown.message.replace(folder.path().to_str().unwrap(), "<dir>")
     };
-    insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"");
-    insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"");
-    insta::assert_snapshot!(refused("c.mjs", "import http from 'node:http'").await, @"");
-    insta::assert_snapshot!(refused("d.mjs", "import { createServer } from 'http'").await, @"");
-    insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"");
-    insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"");
-    insta::assert_snapshot!(refused("g.mjs", "export const a = ;").await, @"");
-    insta::assert_snapshot!(refused("h.ts", "export const a: number = ;\n").await, @"");
+    insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"Cannot find module './none.js', imported from <dir>/a.mjs");
+    insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"Cannot find package 'not-installed', imported from <dir>/b.mjs");
+    insta::assert_snapshot!(refused("c.mjs", "import http from 'node:http'").await, @"the engine plugins run on does not have Node's module node:http, imported from <dir>/c.mjs");
+    insta::assert_snapshot!(refused("d.mjs", "import { createServer } from 'http'").await, @"the engine plugins run on does not have Node's module node:http, imported from <dir>/d.mjs");
+    insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"https://example.com/a.js cannot be imported: only files and packages can, by path or by name");
+    insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine plugins run on does not have Node's module node:nonsense, imported from <dir>/f.mjs");
+    insta::assert_snapshot!(refused("g.mjs", "export const a = ;").await, @"unexpected token in expression: ';' (<dir>/g.mjs:1:1)");
+    insta::assert_snapshot!(refused("h.ts", "export const a: number = ;\n").await, @"Unexpected token (<dir>/h.ts:1:26)");
     folder.write("i.json", "{ \"a\": }");
-    insta::assert_snapshot!(refused("i.mjs", "import a from './i.json'").await, @"");
-    insta::assert_snapshot!(refused("j.mjs", "import { nothing } from './k.mjs'").await, @"");
+    insta::assert_snapshot!(refused("i.mjs", "import a from './i.json'").await, @"<dir>/i.json is not JSON: SyntaxError: unexpected token: '}'");
+    insta::assert_snapshot!(refused("j.mjs", "import { nothing } from './k.mjs'").await, @"Cannot find module './k.mjs', imported from <dir>/j.mjs");
     folder.write("k.mjs", "export const some = 1;");
-    insta::assert_snapshot!(refused("l.mjs", "import { nothing } from './k.mjs'").await, @"");
-    insta::assert_snapshot!(refused("m.mjs", "throw new Error('at the top')").await, @"");
-    insta::assert_snapshot!(refused("n.mjs", "import 'ostler:native/commonjs'").await, @"");
-    insta::assert_snapshot!(refused("o.mjs", "import 'native/commonjs'").await, @"");
-    insta::assert_snapshot!(refused("p.cjs", "require('./none')").await, @"");
+    insta::assert_snapshot!(refused("l.mjs", "import { nothing } from './k.mjs'").await, @"Could not find export 'nothing' in module '<dir>/k.mjs'");
+    insta::assert_snapshot!(refused("m.mjs", "throw new Error('at the top')").await, @"at the top");
+    insta::assert_snapshot!(refused("n.mjs", "import 'ostler:native/commonjs'").await, @"ostler:native/commonjs cannot be imported: only files and packages can, by path or by name");
+    insta::assert_snapshot!(refused("o.mjs", "import 'native/commonjs'").await, @"Cannot find package 'native/commonjs', imported from <dir>/o.mjs");
+    insta::assert_snapshot!(refused("p.cjs", "require('./none')").await, @"Cannot find module './none', imported from <dir>/p.cjs");
     folder.write("node_modules/closed/package.json", r#"{ "exports": { "./a": "./a.js" } }"#);
-    insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @"");
+    insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @r#""./b" is not exported under the conditions ["ostler", "node", "import", "default"] from package <dir>/node_modules/closed (see exports field in <dir>/node_modules/closed/package.json), imported from <dir>/q.mjs"#);
     folder.write("r.node", "");
-    insta::assert_snapshot!(refused("r.mjs", "import './r.node'").await, @"");
+    insta::assert_snapshot!(refused("r.mjs", "import './r.node'").await, @"<dir>/r.node is a native addon, which the engine plugins run on cannot load");
     let gone = Loader::default().import(&folder.path().join("gone.mjs"), "plugin").await.unwrap_err();
-    insta::assert_snapshot!(gone.message.replace(folder.path().to_str().unwrap(), "<dir>"), @"");
+    insta::assert_snapshot!(gone.message.replace(folder.path().to_str().unwrap(), "<dir>"), @"Cannot find module '<dir>/gone.mjs'");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -73,12 +73,9 @@ pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
     Ok(source)
 }
 
-/// The source without types; every line and column stays where it was.
+/// The source as the engine reads it; every line and column stays where it was.
 pub(super) fn strip(ctx: &Ctx<'_>, path: &Path, source: String) -> Result<String> {
-    if !typescript::is_typescript(path) {
-        return Ok(source);
-    }
-    typescript::strip(path, &source).map_err(|why| {
+    typescript::strip(path, source).map_err(|why| {
         let thrown = ostler_contract::Thrown { name: "SyntaxError".to_owned(), ..ostler_contract::Thrown::new(why) };
         match State::of(ctx) {
             Ok(state) => crate::errors::raise(ctx, &state, &thrown),

@@ -102,7 +102,7 @@ pub(super) fn specify(
         return if builtins::exists(name) {
             Ok(specifier.to_owned())
         } else {
-            Err(Unresolved { sentence: missing_builtin(specifier), code: "ERR_UNKNOWN_BUILTIN_MODULE" })
+            Err(missing_builtin(specifier, base))
         };
     }
     if builtins::exists(specifier) {
@@ -115,16 +115,19 @@ pub(super) fn specify(
     let from = folder(base);
     match resolvers.get(how).resolve(&from, &path) {
         Ok(found) => Ok(found.full_path().to_string_lossy().into_owned()),
-        Err(_) if is_node_builtin(specifier) => {
-            Err(Unresolved { sentence: missing_builtin(specifier), code: "ERR_UNKNOWN_BUILTIN_MODULE" })
-        }
+        Err(_) if is_node_builtin(specifier) => Err(missing_builtin(specifier, base)),
         Err(error) => Err(not_found(specifier, base, &error)),
     }
 }
 
-fn missing_builtin(specifier: &str) -> String {
+fn missing_builtin(specifier: &str, base: &str) -> Unresolved {
     let name = specifier.strip_prefix("node:").unwrap_or(specifier);
-    format!("node:{name} is not there: the engine plugins run on does not have this module of Node's")
+    let sentence = format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
+    Unresolved { sentence, code: "ERR_UNKNOWN_BUILTIN_MODULE" }
+}
+
+fn imported_from(base: &str) -> String {
+    if base.is_empty() { String::new() } else { format!(", imported from {base}") }
 }
 
 /// The path behind a `file:` URL; other schemes are not imported.
@@ -155,7 +158,7 @@ fn folder(base: &str) -> PathBuf {
 }
 
 fn not_found(specifier: &str, base: &str, error: &ResolveError) -> Unresolved {
-    let from = if base.is_empty() { String::new() } else { format!(", imported from {base}") };
+    let from = imported_from(base);
     match error {
         ResolveError::NotFound(_) | ResolveError::ExtensionAlias(..) | ResolveError::MatchedAliasNotFound(..) => {
             let is_path = specifier.starts_with(['.', '/']) || specifier.starts_with("file:");

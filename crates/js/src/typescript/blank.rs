@@ -8,7 +8,7 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::scope::ScopeFlags;
 
 use super::edits::Edits;
-use super::{Unsupported, enums};
+use super::{Unsupported, attributes, enums};
 
 /// Words before a member that mean nothing when it runs.
 const MODIFIERS: &[&str] = &["public", "private", "protected", "readonly", "override", "abstract", "declare"];
@@ -341,6 +341,7 @@ impl<'a> Visit<'a> for Stripper<'_> {
         if it.import_kind.is_type() {
             self.blank_statement(it.span);
         }
+        attributes::blank_clause(&mut self.edits, &it.source, it.with_clause.as_deref());
         let names = it.specifiers.iter().flatten().map(|specifier| {
             let of_type = match specifier {
                 ImportDeclarationSpecifier::ImportSpecifier(it) => it.import_kind.is_type(),
@@ -373,6 +374,7 @@ impl<'a> Visit<'a> for Stripper<'_> {
             self.blank_statement(it.span);
             return;
         }
+        attributes::blank_clause(&mut self.edits, &it.source, it.with_clause.as_deref());
         for specifier in it.specifiers.iter().filter(|specifier| specifier.export_kind.is_type()) {
             self.edits.blank(specifier.span.start, self.edits.with_comma(specifier.span.end));
         }
@@ -382,6 +384,12 @@ impl<'a> Visit<'a> for Stripper<'_> {
         if it.export_kind.is_type() {
             self.blank_statement(it.span);
         }
+        attributes::blank_clause(&mut self.edits, &it.source, it.with_clause.as_deref());
+    }
+
+    fn visit_import_expression(&mut self, it: &ImportExpression<'a>) {
+        attributes::blank_options(&mut self.edits, it);
+        walk::walk_import_expression(self, it);
     }
 
     fn visit_export_declaration(&mut self, it: &ExportDeclaration<'a>) {

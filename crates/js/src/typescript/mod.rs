@@ -2,6 +2,7 @@
 //! runs is the author's own; the few things that stand for code (enums, parameter properties) are written in
 //! place.
 
+mod attributes;
 mod blank;
 mod edits;
 mod enums;
@@ -14,7 +15,7 @@ use oxc_parser::{Parser, ParserReturn};
 use oxc_span::SourceType;
 
 /// Whether the file has types to be taken out.
-pub(crate) fn is_typescript(path: &Path) -> bool {
+fn is_typescript(path: &Path) -> bool {
     matches!(ending(path), "ts" | "mts" | "cts")
 }
 
@@ -37,8 +38,22 @@ fn is_module(parsed: &ParserReturn<'_>) -> bool {
         && (!parsed.program.body.iter().any(|statement| commonjs(&statement)) || parsed.program.body.iter().any(modern))
 }
 
-/// The source without types. An error says what is wrong and where.
-pub(crate) fn strip(path: &Path, source: &str) -> Result<String, String> {
+/// The source as the engine reads it: without types, and without import attributes. An error says what is
+/// wrong and where.
+pub(crate) fn strip(path: &Path, source: String) -> Result<String, String> {
+    if is_typescript(path) {
+        strip_types(path, &source)
+    } else if attributes::may_hold(&source) {
+        let allocator = Allocator::default();
+        let parsed = Parser::new(&allocator, &source, source_type(path)).parse();
+        // What does not parse is the engine's to complain about.
+        Ok(if parsed.panicked { source.clone() } else { attributes::blank(&source, &parsed.program) })
+    } else {
+        Ok(source)
+    }
+}
+
+fn strip_types(path: &Path, source: &str) -> Result<String, String> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, source, source_type(path)).parse();
     if let Some(error) = parsed.diagnostics.iter().next() {

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::{has_module_syntax, strip};
 
 fn stripped(source: &str) -> String {
-    match strip(Path::new("/p/plugin.ts"), source) {
+    match strip(Path::new("/p/plugin.ts"), source.to_owned()) {
         Ok(text) => {
             assert_eq!(text.matches('\n').count(), source.matches('\n').count(), "lines moved:\n{text}");
             text
@@ -110,7 +110,7 @@ fn enums_are_written_as_code() {
 
 #[test]
 fn what_cannot_be_taken_out_is_named_with_its_place() {
-    let refused = |source: &str| strip(Path::new("/p/a.ts"), source).unwrap_err();
+    let refused = |source: &str| strip(Path::new("/p/a.ts"), source.to_owned()).unwrap_err();
     insta::assert_snapshot!(refused("\n  @log class A {}"), @"decorators are not supported here (/p/a.ts:2:3)");
     insta::assert_snapshot!(refused("namespace N { export const a = 1 }"), @"namespaces that hold values are not supported here; use a module (/p/a.ts:1:1)");
     insta::assert_snapshot!(refused("const a: = 1;"), @"Unexpected token (/p/a.ts:1:10)");
@@ -124,4 +124,12 @@ fn module_syntax_is_found_where_it_is() {
     assert!(is_module("console.log(import.meta.url)"));
     assert!(!is_module("const a = import('a'); module.exports = a;"));
     assert!(!is_module("exports.a = 'export const b'; // import"));
+}
+
+#[test]
+fn import_attributes_are_left_out_of_javascript_too() {
+    let js = |source: &str| strip(Path::new("/p/a.js"), source.to_owned()).unwrap();
+    assert_eq!(js("import a from './a.json' with { type: 'json' };"), format!("import a from './a.json'{};", " ".repeat(22)));
+    assert_eq!(js("await import('./a.json', { with: { type: 'json' } })"), format!("await import('./a.json'{})", " ".repeat(28)));
+    assert_eq!(js("const a = 'with { b }'; with: for (;;) {}"), "const a = 'with { b }'; with: for (;;) {}");
 }

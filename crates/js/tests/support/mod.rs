@@ -17,7 +17,7 @@ use ostler_js::{Engine, JsOptions, JsSource, Line};
 use tokio::sync::Notify;
 
 /// Lines a plugin logged, in order.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Lines(Arc<(Mutex<Vec<Line>>, Notify)>);
 
 impl Lines {
@@ -231,6 +231,7 @@ impl Loader {
 }
 
 /// A plugin that was applied.
+#[derive(Debug)]
 pub struct Plugin {
     pub module: Module,
     pub host: PluginHost,
