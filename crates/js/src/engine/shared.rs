@@ -1,0 +1,126 @@
+//! What both sides of an engine know: the thread it runs on, and whoever calls into it.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ostler_contract::Thrown;
+use tokio::sync::oneshot;
+
+use crate::options::{JsOptions, Level, Line};
+
+/// What both sides know.
+pub(crate) struct Shared {
+    label: RwLock<String>,
+    pub(crate) options: Arc<JsOptions>,
+    condition: AtomicU8,
+}
+
+/// What an engine is doing, for the sentence of a call it leaves unanswered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Condition {
+    /// It runs.
+    Running = 0,
+    /// The turn that runs went past the busy limit.
+    Interrupted = 1,
+    /// It has ended, or is ending.
+    Ended = 2,
+}
+
+impl Shared {
+    pub(crate) fn new(label: &str, options: Arc<JsOptions>) -> Self {
+        Self {
+            label: RwLock::new(label.to_owned()),
+            options,
+            condition: AtomicU8::new(Condition::Running as u8),
+        }
+    }
+
+    /// What the plugin is called in sentences.
+    pub(crate) fn label(&self) -> String {
+        self.label.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_label(&self, label: &str) {
+        *self.label.write().unwrap_or_else(PoisonError::into_inner) = label.to_owned();
+    }
+
+    pub(crate) fn set_condition(&self, condition: Condition) {
+        self.condition.store(condition as u8, Ordering::Release);
+    }
+
+    pub(crate) fn is(&self, condition: Condition) -> bool {
+        self.condition.load(Ordering::Acquire) == condition as u8
+    }
+
+    /// Writes a line of this plugin's.
+    pub(crate) fn log(&self, level: Level, text: impl Into<String>) {
+        (self.options.log)(Line { label: self.label(), level, text: text.into() });
+    }
+
+    /// The sentence that names the plugin and says this of it.
+    pub(crate) fn sentence(&self, of: &str) -> String {
+        format!("plugin {} {of}", self.label())
+    }
+
+    /// What is said when it runs past the busy limit.
+    pub(crate) fn busy(&self) -> String {
+        format!("ran for more than {} without a pause and was interrupted", seconds(self.options.busy_limit))
+    }
+
+    /// What is said when its values outgrow its memory limit.
+    pub(crate) fn out_of_memory(&self) -> String {
+        match self.options.memory_limit {
+            Some(limit) => format!("needs more memory than its limit of {} MB", limit >> 20),
+            None => "needs more memory than there is".to_owned(),
+        }
+    }
+
+    /// The sentence of a call left unanswered.
+    pub(crate) fn unanswered(&self) -> String {
+        if std::thread::panicking() {
+            self.sentence("broke its engine; the log says more")
+        } else if self.is(Condition::Interrupted) {
+            self.sentence(&self.busy())
+        } else if self.is(Condition::Ended) {
+            self.sentence("has been stopped")
+        } else {
+            self.sentence("will never answer: its promise can no longer be settled")
+        }
+    }
+}
+
+fn seconds(limit: std::time::Duration) -> String {
+    match limit.as_secs_f64() {
+        one if (one - 1.0).abs() < f64::EPSILON => "1 second".to_owned(),
+        many => format!("{many} seconds"),
+    }
+}
+
+/// Whom an answer goes to. One dropped unanswered says why.
+pub(crate) struct Reply<T> {
+    to: Option<oneshot::Sender<Result<T, Thrown>>>,
+    shared: Arc<Shared>,
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, oneshot::Receiver<Result<T, Thrown>>) {
+        let (to, from) = oneshot::channel();
+        (Self { to: Some(to), shared }, from)
+    }
+
+    pub(crate) fn send(mut self, answer: Result<T, Thrown>) {
+        if let Some(to) = self.to.take() {
+            // Nobody may be waiting any more.
+            let _ = to.send(answer);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take() {
+            let _ = to.send(Err(Thrown::new(self.shared.unanswered())));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What an engine keeps beside its JavaScript values.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rquickjs::{Ctx, Error, Function, JsLifetime, Persistent, Result, Value};
+use tokio::runtime::Handle;
+
+use super::{Post, Rejections, Shared, Watch};
+use crate::modules::Modules;
+use crate::timers::Timers;
+use crate::values::Helpers;
+
+/// What an engine keeps. Lives on its thread, behind the runtime's user data.
+pub(crate) struct State {
+    pub(crate) shared: Arc<Shared>,
+    /// Where the host's own futures run: never on a plugin's thread.
+    pub(crate) host: Handle,
+    pub(crate) post: Post,
+    pub(crate) watch: Rc<Watch>,
+    pub(crate) functions: Table<Held>,
+    pub(crate) promises: Table<Settle>,
+    pub(crate) timers: Timers,
+    pub(crate) rejections: Rejections,
+    pub(crate) helpers: RefCell<Option<Rc<Helpers>>>,
+    pub(crate) modules: Modules,
+    /// `process`, once the plugin listens there to what nobody caught.
+    pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
+}
+
+/// A function that somebody outside holds, and what it is called on.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) function: Persistent<Function<'static>>,
+    pub(crate) this: Option<Persistent<Value<'static>>>,
+}
+
+/// How a promise is settled that waits for the host.
+pub(crate) struct Settle {
+    pub(crate) resolve: Persistent<Function<'static>>,
+    pub(crate) reject: Persistent<Function<'static>>,
+}
+
+#[derive(Clone, JsLifetime)]
+struct StateRef(Rc<State>);
+
+impl State {
+    /// The state of the engine this context is of.
+    pub(crate) fn of(ctx: &Ctx<'_>) -> Result<Rc<Self>> {
+        ctx.userdata::<StateRef>().map(|state| state.0.clone()).ok_or(Error::Unknown)
+    }
+
+    pub(crate) fn install(self: &Rc<Self>, ctx: &Ctx<'_>) -> Result<()> {
+        ctx.store_userdata(StateRef(self.clone())).map(drop).map_err(|_| Error::Unknown)
+    }
+
+    /// Whether the plugin itself listens to what nobody caught.
+    pub(crate) fn heard<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        event: &str,
+        error: &Value<'js>,
+        promise: Option<Value<'js>>,
+    ) -> bool {
+        let Some(listener) = self.listener.borrow().clone() else { return false };
+        let promise = promise.unwrap_or_else(|| Value::new_undefined(ctx.clone()));
+        let heard = listener.restore(ctx).and_then(|tell| tell.call((event, error.clone(), promise)));
+        heard.unwrap_or_else(|_| {
+            // A listener that throws has not dealt with it.
+            drop(ctx.catch());
+            false
+        })
+    }
+
+    /// Lets go of every JavaScript value: none may outlive the runtime.
+    pub(crate) fn clear(&self) {
+        self.functions.clear();
+        self.promises.clear();
+        self.timers.clear();
+        self.rejections.clear();
+        self.modules.clear();
+        drop(self.helpers.borrow_mut().take());
+        drop(self.listener.borrow_mut().take());
+    }
+}
+
+/// Values by number.
+pub(crate) struct Table<T> {
+    rows: RefCell<HashMap<u64, T>>,
+    next: Cell<u64>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { rows: RefCell::default(), next: Cell::new(1) }
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn insert(&self, value: T) -> u64 {
+        let id = self.next.get();
+        self.next.set(id + 1);
+        self.rows.borrow_mut().insert(id, value);
+        id
+    }
+
+    /// The value is dropped by the caller: dropping it may run code that looks here again.
+    pub(crate) fn remove(&self, id: u64) -> Option<T> {
+        self.rows.borrow_mut().remove(&id)
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<T>
+    where
+        T: Clone,
+    {
+        self.rows.borrow().get(&id).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.borrow().len()
+    }
+
+    pub(crate) fn clear(&self) {
+        let rows = std::mem::take(&mut *self.rows.borrow_mut());
+        drop(rows);
+    }
+}

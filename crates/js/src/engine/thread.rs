@@ -1,0 +1,191 @@
+//! The thread an engine runs on, and the way in from other threads.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ostler_contract::live::{Live, Pending};
+use ostler_contract::Thrown;
+use rquickjs::{AsyncContext, AsyncRuntime, Ctx};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
+
+use super::{Condition, Reply, Shared, State, Table, Watch, turn};
+use crate::options::{JsOptions, Level};
+use crate::timers::Timers;
+
+/// Something to do on an engine's thread.
+pub(crate) type Job = Box<dyn for<'js> FnOnce(&Ctx<'js>, &Rc<State>) + Send>;
+
+/// What is sent to an engine's thread.
+pub(crate) enum Message {
+    /// Something to do.
+    Run(Job),
+    /// Nobody holds this function any more.
+    Release(u64),
+    /// What a promise waits for has come.
+    Settle(u64, Result<Live, Thrown>),
+}
+
+/// One engine, from outside. It ends when the last clone of the `Arc` around it is gone; functions of its
+/// that somebody holds keep one.
+pub struct Engine {
+    inbox: UnboundedSender<Message>,
+    shared: Arc<Shared>,
+}
+
+/// The way in for whoever must not keep the engine alive.
+#[derive(Clone)]
+pub(crate) struct Post(WeakUnboundedSender<Message>);
+
+impl Post {
+    /// Sends, if the engine is still there.
+    pub(crate) fn send(&self, message: Message) {
+        if let Some(inbox) = self.0.upgrade() {
+            // Its thread may have ended; then nobody waits for this either.
+            let _ = inbox.send(message);
+        }
+    }
+
+    pub(crate) fn upgrade(&self, shared: &Arc<Shared>) -> Option<Arc<Engine>> {
+        self.0.upgrade().map(|inbox| Arc::new(Engine { inbox, shared: shared.clone() }))
+    }
+}
+
+/// JavaScript that nests calls deeper than this throws a `RangeError`.
+const SCRIPT_STACK: usize = 2 << 20;
+/// Room for the native frames above and below; only what is touched takes memory.
+const THREAD_STACK: usize = 8 << 20;
+/// The collector looks for cycles once this much was allocated since it last did.
+const COLLECT_AFTER: usize = 2 << 20;
+
+impl Engine {
+    /// Starts an engine. `host` is the runtime its calls on the host run on.
+    pub(crate) fn start(label: &str, options: Arc<JsOptions>, host: Handle) -> Result<Arc<Self>, Thrown> {
+        let shared = Arc::new(Shared::new(label, options));
+        let (inbox, outbox) = mpsc::unbounded_channel();
+        let post = Post(inbox.downgrade());
+        let inside = shared.clone();
+        std::thread::Builder::new()
+            .name("plugin".to_owned())
+            .stack_size(THREAD_STACK)
+            .spawn(move || run(outbox, &inside, post, host))
+            .map_err(|error| Thrown::new(format_args!("no thread could be started for it: {error}")))?;
+        Ok(Arc::new(Self { inbox, shared }))
+    }
+
+    /// What the plugin is called in log lines and sentences.
+    pub fn label(&self) -> String {
+        self.shared.label()
+    }
+
+    /// Changes what the plugin is called, once its id is known.
+    pub fn set_label(&self, label: &str) {
+        self.shared.set_label(label);
+    }
+
+    /// How many bytes the plugin's values take.
+    pub fn memory_used(&self) -> Pending<usize> {
+        self.ask(|ctx, _, reply| reply.send(Ok(turn::memory_used(ctx))))
+    }
+
+    /// How many functions of the plugin's are held outside.
+    pub fn functions_held(&self) -> Pending<usize> {
+        self.ask(|ctx, state, reply| {
+            ctx.run_gc();
+            reply.send(Ok(state.functions.len()));
+        })
+    }
+
+    pub(crate) fn send(&self, message: Message) {
+        // A message to a thread that ended is dropped, and with it the reply, which says so.
+        let _ = self.inbox.send(message);
+    }
+
+    /// Runs something on the engine's thread; it takes its place in order now.
+    pub(crate) fn ask<T, F>(&self, job: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: for<'js> FnOnce(&Ctx<'js>, &Rc<State>, Reply<T>) + Send + 'static,
+    {
+        let (reply, answer) = Reply::new(self.shared.clone());
+        self.send(Message::Run(Box::new(move |ctx, state| job(ctx, state, reply))));
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            answer.await.unwrap_or_else(|_| Err(Thrown::new(shared.sentence("has been stopped"))))
+        })
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Engine({})", self.label())
+    }
+}
+
+/// Says that the engine is gone, however its thread ends.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.set_condition(Condition::Ended);
+    }
+}
+
+fn run(mut outbox: UnboundedReceiver<Message>, shared: &Arc<Shared>, post: Post, host: Handle) {
+    // Dropped before the messages nobody read, so that their replies can say why.
+    let _ending = Ending(shared);
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return shared.log(Level::Error, format!("no engine could be started: {error}")),
+    };
+    let ran = runtime.block_on(serve(&mut outbox, shared, post, host));
+    if let Err(error) = ran {
+        shared.log(Level::Error, format!("no engine could be started: {error}"));
+    }
+}
+
+async fn serve(
+    outbox: &mut UnboundedReceiver<Message>,
+    shared: &Arc<Shared>,
+    post: Post,
+    host: Handle,
+) -> rquickjs::Result<()> {
+    let runtime = AsyncRuntime::new()?;
+    if let Some(limit) = shared.options.memory_limit {
+        runtime.set_memory_limit(limit).await;
+    }
+    runtime.set_max_stack_size(SCRIPT_STACK).await;
+    runtime.set_gc_threshold(COLLECT_AFTER).await;
+    let watch = Rc::new(Watch::new(shared.clone()));
+    let clock = watch.clone();
+    runtime.set_interrupt_handler(Some(Box::new(move || clock.overrun()))).await;
+    let context = AsyncContext::full(&runtime).await?;
+    let state = Rc::new(State {
+        shared: shared.clone(),
+        host,
+        post,
+        watch,
+        functions: Table::default(),
+        promises: Table::default(),
+        timers: Timers::default(),
+        rejections: Default::default(),
+        helpers: Default::default(),
+        modules: Default::default(),
+        listener: Default::default(),
+    });
+    let tracked = state.clone();
+    runtime
+        .set_host_promise_rejection_tracker(Some(Box::new(move |ctx, promise, reason, heard| {
+            tracked.rejections.track(&ctx, promise, reason, heard);
+        })))
+        .await;
+    crate::modules::install(&runtime).await;
+    let started = context.with(|ctx| state.install(&ctx).and_then(|()| crate::globals::install(&ctx))).await;
+    if started.is_ok() {
+        turn::drive(&context, &state, outbox).await;
+    }
+    shared.set_condition(Condition::Ended);
+    context.with(|_| state.clear()).await;
+    started
+}

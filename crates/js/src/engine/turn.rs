@@ -1,0 +1,149 @@
+//! Turns: a message, a timer or a future runs, then every promise job it left, then what nobody caught is
+//! reported.
+
+use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use rquickjs::{AsyncContext, Ctx, Error, qjs};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{Message, State};
+use crate::options::Level;
+use crate::{errors, functions};
+
+/// After this many rounds the thread looks after its sockets and clocks, however much there is to do.
+const ROUNDS: usize = 32;
+/// A round takes this many messages before it looks at timers.
+const MESSAGES: usize = 32;
+
+/// Serves an engine until nobody can send to it any more.
+pub(super) async fn drive(
+    context: &AsyncContext,
+    state: &Rc<State>,
+    outbox: &mut UnboundedReceiver<Message>,
+) {
+    poll_fn(|waker| {
+        for _ in 0..ROUNDS {
+            let mut worked = false;
+            for _ in 0..MESSAGES {
+                match outbox.poll_recv(waker) {
+                    Poll::Ready(Some(message)) => turn(context, state, |ctx| deliver(ctx, state, message)),
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Pending => break,
+                }
+                worked = true;
+            }
+            for due in state.timers.poll_due(waker) {
+                turn(context, state, |ctx| state.timers.fire(ctx, state, due));
+                worked = true;
+            }
+            worked |= poll_futures(context, state, waker);
+            if !worked {
+                return Poll::Pending;
+            }
+        }
+        waker.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn deliver(ctx: &Ctx<'_>, state: &Rc<State>, message: Message) {
+    match message {
+        Message::Run(job) => job(ctx, state),
+        Message::Release(id) => drop(state.functions.remove(id)),
+        Message::Settle(id, outcome) => functions::settle(ctx, state, id, outcome),
+    }
+}
+
+/// Lets futures spawned by native code go on. Whether one did.
+fn poll_futures(context: &AsyncContext, state: &Rc<State>, waker: &mut Context<'_>) -> bool {
+    state.watch.start();
+    let polled = catch_unwind(AssertUnwindSafe(|| pin!(context.runtime().execute_pending_job()).poll(waker)));
+    let worked = match polled {
+        Ok(Poll::Ready(Ok(worked))) => worked,
+        // The scheduler has woken us again.
+        Ok(Poll::Pending) | Ok(Poll::Ready(Err(_))) => true,
+        Err(panic) => {
+            report_panic(state, &*panic);
+            true
+        }
+    };
+    if worked {
+        turn(context, state, |_| ());
+    } else {
+        state.watch.stop();
+    }
+    worked
+}
+
+/// Runs one turn. Whatever panics in it costs that turn alone.
+fn turn(context: &AsyncContext, state: &Rc<State>, run: impl for<'js> FnOnce(&Ctx<'js>)) {
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        // The lock is free: nothing else runs on this thread.
+        context.with(|ctx| {
+            state.watch.start();
+            run(&ctx);
+            finish(&ctx, state);
+        })
+        .now_or_never()
+    }));
+    state.watch.stop();
+    if let Err(panic) = ran {
+        report_panic(state, &*panic);
+    }
+}
+
+fn finish(ctx: &Ctx<'_>, state: &Rc<State>) {
+    loop {
+        run_jobs(ctx, state);
+        let unheard = state.rejections.take();
+        if unheard.is_empty() {
+            break;
+        }
+        for rejection in unheard {
+            errors::report_rejection(ctx, state, rejection);
+        }
+    }
+    if state.watch.interrupted() {
+        // Promises of what was interrupted can no longer be settled; whoever waits for them hears it now.
+        ctx.run_gc();
+    }
+}
+
+/// Runs promise jobs until there is none.
+fn run_jobs(ctx: &Ctx<'_>, state: &Rc<State>) {
+    loop {
+        let mut within = std::ptr::null_mut();
+        // SAFETY: `ctx` proves that the runtime is alive and that this thread holds it; `within` is only
+        // written to.
+        let done = unsafe { qjs::JS_ExecutePendingJob(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), &mut within) };
+        match done {
+            0 => return,
+            1.. => {}
+            // Promise jobs catch what is thrown in them; what is left is what cannot be caught.
+            _ => errors::report_uncaught(ctx, state, Error::Exception),
+        }
+    }
+}
+
+fn report_panic(state: &State, panic: &(dyn std::any::Any + Send)) {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    state.shared.log(Level::Error, format!("its engine failed: {words}"));
+}
+
+/// How many bytes the engine's values take.
+pub(crate) fn memory_used(ctx: &Ctx<'_>) -> usize {
+    let mut usage = std::mem::MaybeUninit::<qjs::JSMemoryUsage>::uninit();
+    // SAFETY: `ctx` proves that the runtime is alive; the call fills the whole struct.
+    let usage = unsafe {
+        qjs::JS_ComputeMemoryUsage(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usize::try_from(usage.malloc_size).unwrap_or_default()
+}

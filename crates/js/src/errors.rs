@@ -1,0 +1,179 @@
+//! Errors both ways: what JavaScript throws becomes a [`Thrown`], and the other way round.
+
+use ostler_contract::Thrown;
+use ostler_contract::thrown::RpcCode;
+use rquickjs::{Ctx, Error, Exception, Object, Result, Value};
+
+use crate::engine::{Rejection, State};
+use crate::options::Level;
+use crate::values::{self, text};
+
+/// How many causes of an error are told.
+const CAUSES: usize = 5;
+
+/// What a failed call into JavaScript threw.
+pub(crate) fn caught(ctx: &Ctx<'_>, state: &State, error: Error) -> Thrown {
+    match error {
+        Error::Exception => thrown(ctx, state, &ctx.catch()),
+        Error::Allocation => Thrown::new(state.shared.sentence(&state.shared.out_of_memory())),
+        other => Thrown::new(other),
+    }
+}
+
+/// What a thrown value or a rejection's reason says.
+pub(crate) fn thrown(ctx: &Ctx<'_>, state: &State, value: &Value<'_>) -> Thrown {
+    let Some(object) = value.as_object().filter(|object| is_error(object)) else {
+        return Thrown::new(not_an_error(ctx, state, value));
+    };
+    let name = member(object, "name").filter(|name| !name.is_empty()).unwrap_or_else(|| "Error".to_owned());
+    let message = member(object, "message").unwrap_or_default();
+    let stack = stack(object);
+    if name == "InternalError" {
+        let limit = match message.as_str() {
+            "interrupted" if state.watch.interrupted() => Some(state.shared.busy()),
+            "out of memory" => Some(state.shared.out_of_memory()),
+            _ => None,
+        };
+        if let Some(limit) = limit {
+            return Thrown { stack, ..Thrown::new(state.shared.sentence(&limit)) };
+        }
+    }
+    let rpc = rpc_code(object, &name);
+    Thrown { name, message, stack, rpc }
+}
+
+/// An error of this engine, or of whatever made an object that reads like one.
+fn is_error(object: &Object<'_>) -> bool {
+    object.is_error() || (object.get::<_, Value>("message").is_ok_and(|message| message.is_string()))
+}
+
+fn member(object: &Object<'_>, name: &str) -> Option<String> {
+    let value = object.get::<_, Value>(name).ok()?;
+    text(&value)
+}
+
+/// The frames of an error: what stands below its message.
+fn frames(error: &Object<'_>) -> String {
+    let stack = member(error, "stack").unwrap_or_default();
+    let frames: Vec<&str> = stack.lines().skip_while(|line| !line.starts_with("    at ")).collect();
+    frames.join("\n")
+}
+
+/// Where it was thrown, and below it what caused it.
+fn stack(error: &Object<'_>) -> Option<String> {
+    let mut told = frames(error);
+    let mut cause = error.get::<_, Value>("cause").ok();
+    for _ in 0..CAUSES {
+        let Some(object) = cause.as_ref().and_then(Value::as_object).filter(|object| is_error(object)) else {
+            break;
+        };
+        let line = format!(
+            "caused by {}: {}\n{}",
+            member(object, "name").unwrap_or_default(),
+            member(object, "message").unwrap_or_default(),
+            frames(object)
+        );
+        told = format!("{told}\n{line}");
+        cause = object.get::<_, Value>("cause").ok();
+    }
+    Some(told.trim_end().to_owned()).filter(|told| !told.is_empty())
+}
+
+/// Code and data, where it is an `RpcError`.
+fn rpc_code(error: &Object<'_>, name: &str) -> Option<RpcCode> {
+    if name != "RpcError" {
+        return None;
+    }
+    let code = error.get::<_, Value>("code").ok()?.as_number()?;
+    #[allow(clippy::cast_possible_truncation)]
+    let code = (code.fract() == 0.0 && code.abs() <= f64::from(i32::MAX)).then_some(code as i32)?;
+    let data = error.get::<_, Value>("data").ok()?;
+    Some(RpcCode { code, data: values::json(&data).ok().flatten() })
+}
+
+fn not_an_error(ctx: &Ctx<'_>, state: &State, value: &Value<'_>) -> String {
+    // An engine out of memory has none left for an error either.
+    if value.is_null() && state.shared.options.memory_limit.is_some_and(|limit| memory_is_short(ctx, limit)) {
+        return state.shared.sentence(&state.shared.out_of_memory());
+    }
+    let shown = match values::json(value) {
+        Ok(Some(data)) => data.to_string(),
+        _ => text(value).unwrap_or_else(|| value.type_name().to_owned()),
+    };
+    format!("{shown} was thrown, which is not an Error")
+}
+
+fn memory_is_short(ctx: &Ctx<'_>, limit: usize) -> bool {
+    crate::engine::memory_used(ctx) > limit / 10 * 9
+}
+
+/// The error JavaScript is handed for what the host threw.
+pub(crate) fn error<'js>(ctx: &Ctx<'js>, state: &State, thrown: &Thrown) -> Result<Value<'js>> {
+    let helpers = values::helpers(ctx, state)?;
+    match &thrown.rpc {
+        Some(rpc) => {
+            let data = match &rpc.data {
+                Some(data) => values::data(ctx, data)?,
+                None => Value::new_undefined(ctx.clone()),
+            };
+            helpers.rpc_error.clone().restore(ctx)?.call((rpc.code, thrown.message.as_str(), data))
+        }
+        None => helpers.error.clone().restore(ctx)?.call((thrown.name.as_str(), thrown.message.as_str())),
+    }
+}
+
+/// Throws in JavaScript what the host threw.
+pub(crate) fn raise(ctx: &Ctx<'_>, state: &State, thrown: &Thrown) -> Error {
+    match error(ctx, state, thrown) {
+        Ok(error) => ctx.throw(error),
+        Err(error) => error,
+    }
+}
+
+/// Throws a `TypeError`.
+pub(crate) fn type_error(ctx: &Ctx<'_>, message: impl std::fmt::Display) -> Error {
+    named_error(ctx, "TypeError", &message.to_string())
+}
+
+/// Throws an `Error`.
+pub(crate) fn plain_error(ctx: &Ctx<'_>, message: impl std::fmt::Display) -> Error {
+    named_error(ctx, "Error", &message.to_string())
+}
+
+fn named_error(ctx: &Ctx<'_>, name: &str, message: &str) -> Error {
+    let thrown = Thrown { name: name.to_owned(), ..Thrown::new(message) };
+    match State::of(ctx) {
+        Ok(state) => raise(ctx, &state, &thrown),
+        Err(_) => Exception::throw_message(ctx, message),
+    }
+}
+
+/// Logs what nobody caught: a timer's callback, a listener's.
+pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
+    let value = match error {
+        Error::Exception => ctx.catch(),
+        other => {
+            state.shared.log(Level::Error, format!("uncaught error: {other}"));
+            return;
+        }
+    };
+    if state.watch.interrupted() {
+        let thrown = thrown(ctx, state, &value);
+        let at = thrown.stack.map(|stack| format!("\n{stack}")).unwrap_or_default();
+        state.shared.log(Level::Error, format!("{}{at}", state.shared.busy()));
+    } else if !state.heard(ctx, "uncaughtException", &value, None) {
+        let thrown = thrown(ctx, state, &value);
+        state.shared.log(Level::Error, format!("uncaught error: {}", thrown.for_log()));
+    }
+}
+
+/// Logs a rejection nobody listened to.
+pub(crate) fn report_rejection(ctx: &Ctx<'_>, state: &State, rejection: Rejection) {
+    let (Ok(reason), Ok(promise)) = (rejection.reason.restore(ctx), rejection.promise.restore(ctx)) else {
+        return;
+    };
+    if !state.heard(ctx, "unhandledRejection", &reason, Some(promise)) {
+        let thrown = thrown(ctx, state, &reason);
+        state.shared.log(Level::Error, format!("unhandled rejection: {}", thrown.for_log()));
+    }
+}

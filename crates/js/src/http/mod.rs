@@ -1,0 +1,207 @@
+//! Requests and responses both ways. In JavaScript they are the embedded `internal/http` classes; bodies cross
+//! bit by bit, and none is read before somebody asks.
+
+mod client;
+
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use futures::stream;
+use ostler_contract::http::{Body, BodyError, HeaderMap, HeaderValue, Request, Response, StatusCode};
+use ostler_contract::live::{Callable, Live};
+use ostler_contract::shape::{FunctionShape, Shape};
+use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
+use tokio::sync::Mutex;
+
+pub(crate) use client::{default_client, native, tls};
+
+use crate::engine::State;
+use crate::errors::{plain_error, type_error};
+use crate::functions::{JsFunction, hold};
+use crate::modules::builtin;
+use crate::values::{bytes_of, bytes_to_js};
+
+/// A request of the host's, as a `Request`.
+pub(crate) fn request_to_js<'js>(ctx: &Ctx<'js>, request: Request) -> Result<Value<'js>> {
+    let (head, body) = request.into_parts();
+    let parts = Object::new(ctx.clone())?;
+    parts.set("method", head.method.as_str())?;
+    parts.set("url", head.uri.to_string())?;
+    parts.set("headers", headers_to_js(ctx, &head.headers)?)?;
+    parts.set("body", body_to_js(ctx, body)?)?;
+    module(ctx)?.get::<_, Function>("requestFrom")?.call((parts,))
+}
+
+/// A response of the host's, as a `Response`.
+pub(crate) fn response_to_js<'js>(ctx: &Ctx<'js>, response: Response) -> Result<Value<'js>> {
+    module(ctx)?.get::<_, Function>("responseFrom")?.call((response_parts(ctx, response)?,))
+}
+
+/// What `responseFrom` makes a `Response` of.
+fn response_parts<'js>(ctx: &Ctx<'js>, response: Response) -> Result<Object<'js>> {
+    let (head, body) = response.into_parts();
+    let parts = Object::new(ctx.clone())?;
+    parts.set("status", head.status.as_u16())?;
+    parts.set("statusText", head.status.canonical_reason().unwrap_or_default())?;
+    parts.set("headers", headers_to_js(ctx, &head.headers)?)?;
+    parts.set("body", body_to_js(ctx, body)?)?;
+    Ok(parts)
+}
+
+/// A `Request` for the host; nothing where the value is none.
+pub(crate) fn request_from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<'js>) -> Result<Option<Live>> {
+    let parts: Option<Object<'js>> = module(ctx)?.get::<_, Function>("partsOfRequest")?.call((value.clone(),))?;
+    match parts {
+        Some(parts) => Ok(Some(Live::Request(Box::new(read_request(ctx, state, &parts)?)))),
+        None => Ok(None),
+    }
+}
+
+fn read_request<'js>(ctx: &Ctx<'js>, state: &State, parts: &Object<'js>) -> Result<Request> {
+    let mut request = Request::new(body_from_js(ctx, state, parts.get("body")?)?);
+    let (method, url): (String, String) = (parts.get("method")?, parts.get("url")?);
+    *request.method_mut() =
+        method.parse().map_err(|_| type_error(ctx, format_args!("'{method}' is not a valid HTTP method.")))?;
+    *request.uri_mut() = url.parse().map_err(|_| type_error(ctx, format_args!("{url} cannot be requested")))?;
+    *request.headers_mut() = headers_from_js(ctx, parts.get("headers")?)?;
+    Ok(request)
+}
+
+/// A `Response` for the host; nothing where the value is none.
+pub(crate) fn response_from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<'js>) -> Result<Option<Live>> {
+    let parts: Option<Object<'js>> = module(ctx)?.get::<_, Function>("partsOfResponse")?.call((value.clone(),))?;
+    let Some(parts) = parts else { return Ok(None) };
+    let mut response = Response::new(body_from_js(ctx, state, parts.get("body")?)?);
+    let status: u16 = parts.get("status")?;
+    *response.status_mut() =
+        StatusCode::from_u16(status).map_err(|_| type_error(ctx, format_args!("{status} is no HTTP status")))?;
+    *response.headers_mut() = headers_from_js(ctx, parts.get("headers")?)?;
+    Ok(Some(Live::Response(Box::new(response))))
+}
+
+fn module<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    builtin(ctx, "internal/http")
+}
+
+/// Pairs of names and values; a value's bytes are characters, as everywhere on the web.
+fn headers_to_js<'js>(ctx: &Ctx<'js>, headers: &HeaderMap) -> Result<Array<'js>> {
+    let pairs = Array::new(ctx.clone())?;
+    for (at, (name, value)) in headers.iter().enumerate() {
+        let text: String = value.as_bytes().iter().map(|byte| *byte as char).collect();
+        let pair = Array::new(ctx.clone())?;
+        pair.set(0, name.as_str())?;
+        pair.set(1, text)?;
+        pairs.set(at, pair)?;
+    }
+    Ok(pairs)
+}
+
+fn headers_from_js<'js>(ctx: &Ctx<'js>, pairs: Array<'js>) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for pair in pairs.iter::<Array>() {
+        let pair = pair?;
+        let (name, value): (String, String) = (pair.get(0)?, pair.get(1)?);
+        let bytes: Option<Vec<u8>> = value.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+        let (name, value) = match (
+            name.parse::<ostler_contract::http::header::HeaderName>(),
+            bytes.and_then(|bytes| HeaderValue::from_bytes(&bytes).ok()),
+        ) {
+            (Ok(name), Some(value)) => (name, value),
+            _ => return Err(type_error(ctx, format_args!("the header {name} cannot be sent"))),
+        };
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Nothing, bytes, or a function that answers the next ones.
+fn body_to_js<'js>(ctx: &Ctx<'js>, body: Body) -> Result<Value<'js>> {
+    match body {
+        Body::Empty => Ok(Value::new_null(ctx.clone())),
+        Body::Full(bytes) => bytes_to_js(ctx, bytes),
+        Body::Stream(_) => {
+            let body = Rc::new(Mutex::new(body));
+            let next = Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+                let (body, inside) = (body.clone(), ctx.clone());
+                Promise::wrap_future(&ctx, async move {
+                    match body.lock().await.next().await {
+                        Some(Ok(bytes)) => bytes_to_js(&inside, bytes),
+                        Some(Err(error)) => Err(plain_error(&inside, error)),
+                        None => Ok(Value::new_null(inside)),
+                    }
+                })
+            })?;
+            Ok(next.into_value())
+        }
+    }
+}
+
+/// Null, bytes, or `{ next, cancel }`.
+fn body_from_js<'js>(ctx: &Ctx<'js>, state: &State, body: Value<'js>) -> Result<Body> {
+    if body.is_null() || body.is_undefined() {
+        return Ok(Body::Empty);
+    }
+    if let Some(bytes) = bytes_of(&body) {
+        return Ok(bytes.into());
+    }
+    let source: Object<'js> = body.get()?;
+    let held = |name: &str, shape| -> Result<_> {
+        let function: Function<'js> = source.get(name)?;
+        hold(ctx, state, &function, None, shape).ok_or_else(|| plain_error(ctx, "the plugin is being stopped"))
+    };
+    let pull = Pull { next: held("next", next_shape())?, cancel: held("cancel", cancel_shape())?, done: false };
+    Ok(Body::stream(stream::unfold(pull, |mut pull| async {
+        let chunk = pull.pull().await?;
+        Some((chunk, pull))
+    })))
+}
+
+/// A stream of JavaScript's, pulled from outside. Dropped before its end it is cancelled.
+struct Pull {
+    next: JsFunction,
+    cancel: JsFunction,
+    done: bool,
+}
+
+impl Pull {
+    async fn pull(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        if self.done {
+            return None;
+        }
+        match self.next.call(Vec::new()).await {
+            Ok(Live::Bytes(bytes)) => Some(Ok(bytes)),
+            Ok(_) => {
+                self.done = true;
+                None
+            }
+            Err(thrown) => {
+                self.done = true;
+                Some(Err(BodyError::Cut(thrown.message)))
+            }
+        }
+    }
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        if !self.done {
+            // It takes its place in order now; nobody waits for the answer.
+            drop(self.cancel.call(Vec::new()));
+        }
+    }
+}
+
+fn next_shape() -> &'static FunctionShape {
+    static SHAPE: OnceLock<FunctionShape> = OnceLock::new();
+    SHAPE.get_or_init(|| FunctionShape {
+        params: Vec::new(),
+        returns: Shape::Optional(Box::new(Shape::Bytes)),
+        now: false,
+    })
+}
+
+fn cancel_shape() -> &'static FunctionShape {
+    static SHAPE: OnceLock<FunctionShape> = OnceLock::new();
+    SHAPE.get_or_init(|| FunctionShape { params: Vec::new(), returns: Shape::Nothing, now: false })
+}

@@ -1,0 +1,132 @@
+//! The modules the engine serves itself: Node's, the SDK's, and those only they may import.
+
+use rquickjs::function::Func;
+use rquickjs::{Ctx, Object, Result};
+
+/// Before the names nobody outside may import.
+pub(super) const PREFIX: &str = "ostler:";
+
+const SDK: &str = "@ostler/sdk";
+
+/// Where a module of the engine's comes from.
+pub(super) enum Source {
+    /// Embedded JavaScript.
+    Script(&'static str),
+    /// An object of native functions.
+    Native(for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>),
+}
+
+macro_rules! scripts {
+    ($folder:literal: $($name:literal)+) => {
+        &[$(($name, include_str!(concat!("../../std/", $folder, "/", $name, ".js")))),+]
+    };
+}
+
+/// Modules of Node's that are here, by the name behind `node:`.
+const NODE: &[(&str, &str)] = scripts!("node":
+    "assert" "assert/strict" "async_hooks" "buffer" "child_process" "console" "crypto" "diagnostics_channel"
+    "dns" "dns/promises" "events" "fs" "fs/promises" "module" "net" "os" "path" "path/posix" "perf_hooks"
+    "process" "querystring" "readline" "readline/promises" "stream" "stream/consumers" "stream/promises"
+    "stream/web" "string_decoder" "timers" "timers/promises" "tty" "url" "util" "util/types"
+);
+
+const INTERNAL: &[(&str, &str)] = scripts!("internal":
+    "blob" "bridge" "commonjs" "console" "deep-equal" "errors" "event-target" "fetch" "form-data" "fs" "globals"
+    "headers" "http" "inspect" "intl" "keys" "parse-args" "performance" "random" "stack" "stream/base"
+    "stream/duplex" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "text"
+    "timers" "url" "watch" "webcrypto" "websocket"
+);
+
+const SDK_FILES: &[(&str, &str)] = scripts!("sdk": "index" "rpc-error");
+
+const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
+    ("child", crate::native::child::native),
+    ("commonjs", super::commonjs::native),
+    ("crypto", crate::native::crypto::native),
+    ("encoding", crate::native::encoding::native),
+    ("fs", crate::native::fs::native),
+    ("globals", crate::globals::native),
+    ("http", crate::http::native),
+    ("modules", names),
+    ("net", crate::native::net::native),
+    ("process", crate::native::process::native),
+    ("streams", crate::native::streams::native),
+    ("timers", crate::timers::native),
+    ("url", crate::native::url::native),
+    ("websocket", crate::native::websocket::native),
+    ("zones", crate::native::zones::native),
+];
+
+/// Every public module of Node's, here or not: a name in it is never a package of npm's by mistake.
+const NODE_NAMES: &[&str] = &[
+    "assert", "assert/strict", "async_hooks", "buffer", "child_process", "cluster", "console", "constants",
+    "crypto", "dgram", "diagnostics_channel", "dns", "dns/promises", "domain", "events", "fs", "fs/promises",
+    "http", "http2", "https", "inspector", "inspector/promises", "module", "net", "os", "path", "path/posix",
+    "path/win32", "perf_hooks", "process", "punycode", "querystring", "readline", "readline/promises", "repl",
+    "sea", "sqlite", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "sys",
+    "test", "test/reporters", "timers", "timers/promises", "tls", "trace_events", "tty", "url", "util",
+    "util/types", "v8", "vm", "wasi", "worker_threads", "zlib",
+];
+
+/// Whether Node has a module of that name, with or without `node:`.
+pub(super) fn is_node_builtin(name: &str) -> bool {
+    NODE_NAMES.contains(&name.strip_prefix("node:").unwrap_or(name))
+}
+
+/// The names of Node's modules that are here.
+pub(crate) fn node_modules() -> impl Iterator<Item = &'static str> {
+    NODE.iter().map(|(name, _)| *name)
+}
+
+/// Whether that module of Node's is here.
+pub(super) fn exists(name: &str) -> bool {
+    script(NODE, name).is_some()
+}
+
+/// What stands behind a full name.
+pub(super) fn find(name: &str) -> Option<Source> {
+    if let Some(name) = name.strip_prefix("node:") {
+        return script(NODE, name).map(Source::Script);
+    }
+    if name == SDK {
+        return script(SDK_FILES, "index").map(Source::Script);
+    }
+    let (folder, name) = name.strip_prefix(PREFIX)?.split_once('/')?;
+    match folder {
+        "internal" => script(INTERNAL, name).map(Source::Script),
+        "sdk" => script(SDK_FILES, name).map(Source::Script),
+        "native" => NATIVE.iter().find(|(known, _)| *known == name).map(|(_, make)| Source::Native(*make)),
+        _ => None,
+    }
+}
+
+fn script(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
+}
+
+/// The full name of a module of the engine's own, seen from `base`: the SDK from everywhere, what is internal
+/// only from its like.
+pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
+    if specifier == SDK {
+        return Some(SDK.to_owned());
+    }
+    let inside = base == SDK || base.starts_with(PREFIX) || base.starts_with("node:");
+    if specifier.starts_with(PREFIX) && base.starts_with("ostler:now/") {
+        return Some(specifier.to_owned());
+    }
+    if !inside {
+        return None;
+    }
+    match specifier.split_once('/') {
+        Some(("internal" | "native", _)) => Some(format!("{PREFIX}{specifier}")),
+        Some((".", file)) => Some(format!("{PREFIX}sdk/{}", file.strip_suffix(".js").unwrap_or(file))),
+        _ => None,
+    }
+}
+
+/// What `node:module` is built on.
+fn names<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    let native = Object::new(ctx.clone())?;
+    native.set("builtinModules", Func::from(|| node_modules().collect::<Vec<_>>()))?;
+    Ok(native)
+}

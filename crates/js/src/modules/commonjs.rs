@@ -1,0 +1,70 @@
+//! CommonJS, in Rust only where JavaScript cannot reach: files, resolution, compilation. The rest is
+//! `std/internal/commonjs.js`.
+
+use std::path::Path;
+
+use rquickjs::context::EvalOptions;
+use rquickjs::{Array, Ctx, Function, IntoJs, Object, Result, Value};
+
+use super::kind::Kind;
+use super::resolve::{self, How};
+use super::{evaluate_now, load};
+use crate::engine::State;
+
+/// What a CommonJS file exports. It runs when it is first asked for.
+pub(super) fn load<'js>(ctx: &Ctx<'js>, path: &str) -> Result<Value<'js>> {
+    let commonjs = super::builtin(ctx, "internal/commonjs")?;
+    commonjs.get::<_, Function>("load")?.call((path,))
+}
+
+/// What `internal/commonjs` is built on.
+pub(super) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    let native = Object::new(ctx.clone())?;
+    native.set("resolve", Function::new(ctx.clone(), specify))?;
+    native.set("read", Function::new(ctx.clone(), read))?;
+    native.set("compile", Function::new(ctx.clone(), compile))?;
+    native.set("module", Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| evaluate_now(&ctx, &name)))?;
+    Ok(native)
+}
+
+fn specify(ctx: Ctx<'_>, specifier: String, from: String) -> Result<String> {
+    let state = State::of(&ctx)?;
+    resolve::specify(&state.modules.resolvers, &from, &specifier, How::Require).map_err(|why| {
+        let code = if why.code == "ERR_MODULE_NOT_FOUND" { "MODULE_NOT_FOUND" } else { why.code };
+        let error = resolve::throw(&ctx, why);
+        let value = ctx.catch();
+        if let Some(thrown) = value.as_object() {
+            // Packages that try several modules look at the code.
+            let _ = thrown.set("code", code);
+        }
+        drop(error);
+        ctx.throw(value)
+    })
+}
+
+/// Answers what kind of file it is, and its text.
+fn read<'js>(ctx: Ctx<'js>, path: String) -> Result<Array<'js>> {
+    let path = Path::new(&path);
+    if path.extension().is_some_and(|ending| ending == "node") {
+        return Err(load::addon(&ctx, &path.to_string_lossy()));
+    }
+    let source = load::read(&ctx, path)?;
+    let (kind, source) = match State::of(&ctx)?.modules.kinds.of(path, &source) {
+        Kind::Module => ("module", String::new()),
+        Kind::Json => ("json", source),
+        Kind::CommonJs | Kind::Addon => ("commonjs", load::strip(&ctx, path, source)?),
+    };
+    let answer = Array::new(ctx.clone())?;
+    answer.set(0, kind.into_js(&ctx)?)?;
+    answer.set(1, source.into_js(&ctx)?)?;
+    Ok(answer)
+}
+
+/// The function around a CommonJS file. It starts on the file's first line, so that lines stay the author's.
+fn compile<'js>(ctx: Ctx<'js>, source: String, path: String) -> Result<Value<'js>> {
+    let mut options = EvalOptions::default();
+    options.strict = false;
+    options.filename = Some(path);
+    let source = format!("(function (exports, require, module, __filename, __dirname) {{{source}\n}})");
+    ctx.eval_with_options(source, options)
+}

@@ -1,0 +1,59 @@
+//! Which module system a file belongs to.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Module,
+    CommonJs,
+    Json,
+    /// A native addon.
+    Addon,
+}
+
+/// What the `package.json` of folders say.
+#[derive(Default)]
+pub(crate) struct Kinds(RefCell<HashMap<PathBuf, Option<Kind>>>);
+
+impl Kinds {
+    /// By its ending, then by what it holds, unless its package settles it.
+    pub(super) fn of(&self, path: &Path, source: &str) -> Kind {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending {
+            "mjs" | "mts" => Kind::Module,
+            "cjs" | "cts" => Kind::CommonJs,
+            "json" => Kind::Json,
+            "node" => Kind::Addon,
+            _ if self.package(path.parent()) == Some(Kind::Module) => Kind::Module,
+            _ if crate::typescript::has_module_syntax(path, source) => Kind::Module,
+            _ => Kind::CommonJs,
+        }
+    }
+
+    fn package(&self, folder: Option<&Path>) -> Option<Kind> {
+        let folder = folder?;
+        if let Some(known) = self.0.borrow().get(folder) {
+            return *known;
+        }
+        let own = std::fs::read(folder.join("package.json")).ok().map(|manifest| says(&manifest));
+        let kind = match own {
+            Some(kind) => kind,
+            None if folder.file_name().is_some_and(|name| name == "node_modules") => None,
+            None => self.package(folder.parent()),
+        };
+        self.0.borrow_mut().insert(folder.to_owned(), kind);
+        kind
+    }
+}
+
+fn says(manifest: &[u8]) -> Option<Kind> {
+    let manifest: serde_json::Value = serde_json::from_slice(manifest).ok()?;
+    match manifest.get("type")?.as_str()? {
+        "module" => Some(Kind::Module),
+        "commonjs" => Some(Kind::CommonJs),
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! Modules by their full name: read, stripped of types, declared.
+
+use std::path::Path;
+
+use rquickjs::function::Func;
+use rquickjs::module::Declared;
+use rquickjs::{Ctx, Module, Object, Result, Value};
+
+use super::builtins::{self, PREFIX, Source};
+use super::kind::Kind;
+use super::resolve::{self, How};
+use crate::engine::State;
+use crate::errors::plain_error;
+use crate::typescript;
+
+/// The loader QuickJS asks; what it knows is in the [`State`].
+pub(super) struct Load;
+
+impl rquickjs::loader::Loader for Load {
+    fn load<'js>(&mut self, ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
+        declare(ctx, name)
+    }
+}
+
+/// Declares a module by its full name.
+pub(super) fn declare<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
+    match builtins::find(name) {
+        Some(Source::Script(source)) => Module::declare(ctx.clone(), name, source),
+        Some(Source::Native(make)) => with_default(ctx, name, make(ctx)?.into_value()),
+        None if name.starts_with(PREFIX) || name.starts_with("node:") => {
+            Err(plain_error(ctx, format_args!("{name} is not there")))
+        }
+        None => file(ctx, name),
+    }
+}
+
+fn file<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
+    let path = Path::new(name);
+    let source = read(ctx, path)?;
+    match State::of(ctx)?.modules.kinds.of(path, &source) {
+        Kind::Module => {
+            let source = strip(ctx, path, source)?;
+            let module = Module::declare(ctx.clone(), name, source)?;
+            set_meta(&module.meta()?, name)?;
+            Ok(module)
+        }
+        Kind::Json => {
+            let value = ctx.json_parse(source).map_err(|_| {
+                let why = crate::values::text(&ctx.catch()).unwrap_or_default();
+                plain_error(ctx, format_args!("{name} is not JSON: {why}"))
+            })?;
+            with_default(ctx, name, value)
+        }
+        Kind::CommonJs => with_exports(ctx, name, super::commonjs::load(ctx, name)?),
+        Kind::Addon => Err(addon(ctx, name)),
+    }
+}
+
+pub(super) fn addon(ctx: &Ctx<'_>, name: &str) -> rquickjs::Error {
+    plain_error(ctx, format_args!("{name} is a native addon, which the engine plugins run on cannot load"))
+}
+
+pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| plain_error(ctx, format_args!("{} could not be read: {error}", path.display())))?;
+    let mut source = String::from_utf8_lossy(&bytes).into_owned();
+    if source.starts_with('\u{FEFF}') {
+        source.remove(0);
+    }
+    if source.starts_with("#!") {
+        source.replace_range(..2, "//");
+    }
+    Ok(source)
+}
+
+/// The source as the engine reads it; every line and column stays where it was.
+pub(super) fn strip(ctx: &Ctx<'_>, path: &Path, source: String) -> Result<String> {
+    typescript::strip(path, source).map_err(|why| {
+        let thrown = ostler_contract::Thrown { name: "SyntaxError".to_owned(), ..ostler_contract::Thrown::new(why) };
+        match State::of(ctx) {
+            Ok(state) => crate::errors::raise(ctx, &state, &thrown),
+            Err(error) => error,
+        }
+    })
+}
+
+fn set_meta(meta: &Object<'_>, name: &str) -> Result<()> {
+    let path = Path::new(name);
+    let folder = path.parent().unwrap_or(path).to_string_lossy();
+    meta.set("url", file_url(path))?;
+    meta.set("filename", name)?;
+    meta.set("dirname", &*folder)?;
+    meta.set("main", false)?;
+    let base = name.to_owned();
+    meta.set(
+        "resolve",
+        Func::from(move |ctx: Ctx<'_>, specifier: String| {
+            let state = State::of(&ctx)?;
+            let found = resolve::specify(&state.modules.resolvers, &base, &specifier, How::Import)
+                .map_err(|why| resolve::throw(&ctx, why))?;
+            Ok::<_, rquickjs::Error>(if Path::new(&found).is_absolute() {
+                file_url(Path::new(&found))
+            } else {
+                found
+            })
+        }),
+    )
+}
+
+fn file_url(path: &Path) -> String {
+    url::Url::from_file_path(path).map_or_else(|()| path.to_string_lossy().into_owned(), String::from)
+}
+
+/// A module with one value.
+fn with_default<'js>(ctx: &Ctx<'js>, name: &str, value: Value<'js>) -> Result<Module<'js, Declared>> {
+    let module = Module::declare(ctx.clone(), name, "export default import.meta.value;")?;
+    module.meta()?.set("value", value)?;
+    Ok(module)
+}
+
+/// What a CommonJS module exports, as a module: its `module.exports`, and every member of it by name.
+fn with_exports<'js>(ctx: &Ctx<'js>, name: &str, exports: Value<'js>) -> Result<Module<'js, Declared>> {
+    let mut source = String::from("const e = import.meta.value; export default e; export { e as 'module.exports' };");
+    if let Some(members) = exports.as_object() {
+        for (at, member) in members.keys::<String>().enumerate() {
+            let member = member?;
+            if member != "default" && member != "module.exports" {
+                let quoted = serde_json::Value::from(member).to_string();
+                source.push_str(&format!("const e{at} = e[{quoted}]; export {{ e{at} as {quoted} }};"));
+            }
+        }
+    }
+    let module = Module::declare(ctx.clone(), name, source)?;
+    module.meta()?.set("value", exports)?;
+    Ok(module)
+}

@@ -1,0 +1,77 @@
+//! Modules: what the engine serves itself, and what a plugin imports from files and packages.
+
+mod builtins;
+mod commonjs;
+mod kind;
+mod load;
+mod resolve;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+pub(crate) use builtins::node_modules;
+use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
+
+use crate::engine::State;
+use crate::errors::plain_error;
+
+/// What an engine knows of its modules.
+#[derive(Default)]
+pub(crate) struct Modules {
+    /// Namespaces that were asked for outside an `import`.
+    namespaces: RefCell<HashMap<String, Persistent<Object<'static>>>>,
+    pub(crate) resolvers: resolve::Resolvers,
+    pub(crate) kinds: kind::Kinds,
+}
+
+impl Modules {
+    pub(crate) fn clear(&self) {
+        let namespaces = self.namespaces.take();
+        drop(namespaces);
+    }
+}
+
+/// Sets the engine's resolver and loader.
+pub(crate) async fn install(runtime: &AsyncRuntime) {
+    runtime.set_loader(resolve::Resolve, load::Load).await;
+}
+
+/// The namespace of a module the engine serves itself, such as `internal/bridge` or `node:events`.
+pub(crate) fn builtin<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Object<'js>> {
+    match name.split_once('/') {
+        Some(("internal" | "native", _)) => evaluate_now(ctx, &format!("{}{name}", builtins::PREFIX)),
+        _ => evaluate_now(ctx, name),
+    }
+}
+
+/// The namespace of a module, by its full name, evaluated on the spot. One that awaits at its top level
+/// throws.
+pub(crate) fn evaluate_now<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Object<'js>> {
+    let state = State::of(ctx)?;
+    if let Some(known) = state.modules.namespaces.borrow().get(name) {
+        return known.clone().restore(ctx);
+    }
+    // The engine hands out no module it has already loaded, but a module may import it.
+    let asking = format!("{}now/{name}", builtins::PREFIX);
+    let source = format!("export * as namespace from {};", serde_json::Value::from(name));
+    let (module, evaluated) = Module::declare(ctx.clone(), asking, source)?.eval()?;
+    match evaluated.result::<Value>() {
+        Some(Ok(_)) => {}
+        Some(Err(_)) => {
+            // Thrown here, so nobody has to listen to the promise.
+            let reason = ctx.catch();
+            state.rejections.track(ctx, evaluated.into_value(), reason.clone(), true);
+            return Err(ctx.throw(reason));
+        }
+        None => {
+            return Err(plain_error(
+                ctx,
+                format_args!("{name} awaits something at its top level; import() it instead of requiring it"),
+            ));
+        }
+    }
+    let namespace: Object<'js> = module.get("namespace")?;
+    let kept = Persistent::save(ctx, namespace.clone());
+    state.modules.namespaces.borrow_mut().insert(name.to_owned(), kept);
+    Ok(namespace)
+}

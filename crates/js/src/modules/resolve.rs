@@ -1,0 +1,178 @@
+//! What a specifier means, seen from the module that wrote it.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+use oxc_resolver::{ResolveError, ResolveOptions, Resolver as OxcResolver};
+use rquickjs::{Ctx, Error, Result};
+
+use super::builtins::{self, is_node_builtin};
+use crate::engine::State;
+
+/// The resolver QuickJS asks; what it knows is in the [`State`].
+pub(super) struct Resolve;
+
+impl rquickjs::loader::Resolver for Resolve {
+    fn resolve<'js>(&mut self, ctx: &Ctx<'js>, base: &str, specifier: &str) -> Result<String> {
+        let state = State::of(ctx)?;
+        specify(&state.modules.resolvers, base, specifier, How::Import).map_err(|why| {
+            let thrown = ostler_contract::Thrown::new(why.sentence);
+            match crate::errors::error(ctx, &state, &thrown) {
+                Ok(error) => {
+                    if let Some(error) = error.as_object() {
+                        // Best effort: authors look at the code of a failed import.
+                        let _ = error.set("code", why.code);
+                    }
+                    ctx.throw(error)
+                }
+                Err(error) => error,
+            }
+        })
+    }
+}
+
+/// By which of the two module systems.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Import,
+    Require,
+}
+
+/// Why a specifier means nothing.
+pub(super) struct Unresolved {
+    pub(super) sentence: String,
+    pub(super) code: &'static str,
+}
+
+impl Unresolved {
+    fn not_found(sentence: String) -> Self {
+        Self { sentence, code: "ERR_MODULE_NOT_FOUND" }
+    }
+}
+
+/// The resolvers of an engine: files are looked at once.
+#[derive(Default)]
+pub(crate) struct Resolvers {
+    import: OnceCell<OxcResolver>,
+    require: OnceCell<OxcResolver>,
+}
+
+impl Resolvers {
+    fn get(&self, how: How) -> &OxcResolver {
+        let import = self.import.get_or_init(|| OxcResolver::new(options(How::Import)));
+        match how {
+            How::Import => import,
+            How::Require => self.require.get_or_init(|| import.clone_with_options(options(How::Require))),
+        }
+    }
+}
+
+fn options(how: How) -> ResolveOptions {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let alias = |from: &str, to: &[&str]| (from.to_owned(), words(to));
+    ResolveOptions {
+        condition_names: match how {
+            How::Import => words(&["ostler", "node", "import", "default"]),
+            How::Require => words(&["ostler", "node", "require", "default"]),
+        },
+        // TypeScript writes the name its output would have.
+        extension_alias: vec![
+            alias(".js", &[".js", ".ts"]),
+            alias(".mjs", &[".mjs", ".mts"]),
+            alias(".cjs", &[".cjs", ".cts"]),
+        ],
+        extensions: words(&[".js", ".json", ".node", ".cjs", ".ts", ".cts"]),
+        fully_specified: how == How::Import,
+        node_path: false,
+        ..ResolveOptions::default()
+    }
+}
+
+/// The full name of what `specifier` means in the module `base`: a built-in's, or a path.
+pub(super) fn specify(
+    resolvers: &Resolvers,
+    base: &str,
+    specifier: &str,
+    how: How,
+) -> std::result::Result<String, Unresolved> {
+    if let Some(own) = builtins::own(base, specifier) {
+        return Ok(own);
+    }
+    if let Some(name) = specifier.strip_prefix("node:") {
+        return if builtins::exists(name) {
+            Ok(specifier.to_owned())
+        } else {
+            Err(missing_builtin(specifier, base))
+        };
+    }
+    if builtins::exists(specifier) {
+        return Ok(format!("node:{specifier}"));
+    }
+    let path = match url_path(specifier)? {
+        Some(path) => path,
+        None => specifier.to_owned(),
+    };
+    let from = folder(base);
+    match resolvers.get(how).resolve(&from, &path) {
+        Ok(found) => Ok(found.full_path().to_string_lossy().into_owned()),
+        Err(_) if is_node_builtin(specifier) => Err(missing_builtin(specifier, base)),
+        Err(error) => Err(not_found(specifier, base, &error)),
+    }
+}
+
+fn missing_builtin(specifier: &str, base: &str) -> Unresolved {
+    let name = specifier.strip_prefix("node:").unwrap_or(specifier);
+    let sentence = format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
+    Unresolved { sentence, code: "ERR_UNKNOWN_BUILTIN_MODULE" }
+}
+
+fn imported_from(base: &str) -> String {
+    if base.is_empty() { String::new() } else { format!(", imported from {base}") }
+}
+
+/// The path behind a `file:` URL; other schemes are not imported.
+fn url_path(specifier: &str) -> std::result::Result<Option<String>, Unresolved> {
+    let Some((scheme, _)) = specifier.split_once(':') else { return Ok(None) };
+    let is_scheme = scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    if !is_scheme {
+        return Ok(None);
+    }
+    if scheme == "file" {
+        let path = url::Url::parse(specifier).ok().and_then(|url| url.to_file_path().ok());
+        if let Some(path) = path {
+            return Ok(Some(path.to_string_lossy().into_owned()));
+        }
+    }
+    Err(Unresolved {
+        sentence: format!("{specifier} cannot be imported: only files and packages can, by path or by name"),
+        code: "ERR_UNSUPPORTED_ESM_URL_SCHEME",
+    })
+}
+
+fn folder(base: &str) -> PathBuf {
+    let base = Path::new(base);
+    match base.parent() {
+        Some(folder) if base.is_absolute() => folder.to_owned(),
+        _ => std::env::current_dir().unwrap_or_default(),
+    }
+}
+
+fn not_found(specifier: &str, base: &str, error: &ResolveError) -> Unresolved {
+    let from = imported_from(base);
+    match error {
+        ResolveError::NotFound(_) | ResolveError::ExtensionAlias(..) | ResolveError::MatchedAliasNotFound(..) => {
+            let is_path = specifier.starts_with(['.', '/']) || specifier.starts_with("file:");
+            let what = if is_path { "module" } else { "package" };
+            Unresolved::not_found(format!("Cannot find {what} '{specifier}'{from}"))
+        }
+        ResolveError::PackagePathNotExported { .. } => {
+            Unresolved { sentence: format!("{error}{from}"), code: "ERR_PACKAGE_PATH_NOT_EXPORTED" }
+        }
+        other => Unresolved::not_found(format!("Cannot resolve '{specifier}'{from}: {other}")),
+    }
+}
+
+/// For natives that answer with the sentence as an error.
+pub(super) fn throw(ctx: &Ctx<'_>, why: Unresolved) -> Error {
+    crate::errors::plain_error(ctx, why.sentence)
+}

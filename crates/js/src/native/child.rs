@@ -1,0 +1,305 @@
+//! Child processes. Each leads a group of its own, which is killed when the engine ends.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command as BlockingCommand, ExitStatus, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rquickjs::{Array, Ctx, Function, IntoJs, Object, Promise, Result, Value};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{Mutex, watch};
+
+use super::{SystemError, natives, system_error};
+use crate::engine::State;
+use crate::values::{bytes_of, bytes_to_js};
+
+/// One read takes no more.
+const CHUNK: usize = 64 << 10;
+
+pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    natives! { ctx;
+        "spawn": spawn,
+        "run": run,
+    }
+}
+
+/// What is to be started.
+struct Start {
+    file: String,
+    command: BlockingCommand,
+    detached: bool,
+}
+
+impl Start {
+    fn read(options: &Object<'_>) -> Result<Self> {
+        let file: String = options.get("file")?;
+        let arguments: Vec<String> = options.get("args")?;
+        let detached = options.get("detached")?;
+        let mut command = BlockingCommand::new(&file);
+        command.args(&arguments);
+        if let Some(name) = options.get::<_, Option<String>>("argv0")? {
+            command.arg0(name);
+        }
+        if let Some(folder) = options.get::<_, Option<String>>("cwd")? {
+            command.current_dir(folder);
+        }
+        command.env_clear().envs(options.get::<_, HashMap<String, String>>("env")?);
+        if let Some(id) = options.get::<_, Option<u32>>("uid")? {
+            command.uid(id);
+        }
+        if let Some(id) = options.get::<_, Option<u32>>("gid")? {
+            command.gid(id);
+        }
+        let stdio: Vec<String> = options.get("stdio")?;
+        let way = |at: usize| match stdio.get(at).map(String::as_str) {
+            Some("pipe") => Stdio::piped(),
+            _ => Stdio::null(),
+        };
+        command.stdin(way(0)).stdout(way(1)).stderr(way(2)).process_group(0);
+        Ok(Self { file, command, detached })
+    }
+}
+
+/// A child that runs. Dropped with the engine, it takes its whole group along.
+struct Running {
+    id: i32,
+    detached: bool,
+    ended: RefCell<bool>,
+}
+
+impl Running {
+    fn signal(&self, number: i32) -> io::Result<()> {
+        signal(self.id, number)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.detached && !*self.ended.borrow() {
+            // Its group may have gone by itself.
+            let _ = signal(-self.id, libc::SIGKILL);
+        }
+    }
+}
+
+fn signal(id: i32, number: i32) -> io::Result<()> {
+    // SAFETY: `kill` takes two numbers and touches no memory of ours.
+    if unsafe { libc::kill(id, number) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
+    let start = Start::read(&options)?;
+    let mut command = Command::from(start.command);
+    command.kill_on_drop(!start.detached);
+    let mut child =
+        command.spawn().map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
+    let running = Rc::new(Running { id, detached: start.detached, ended: RefCell::new(false) });
+    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let handle = Object::new(ctx.clone())?;
+    handle.set("pid", id)?;
+    let killed = running.clone();
+    handle.set(
+        "kill",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, number: i32| {
+            if *killed.ended.borrow() {
+                return Ok(false);
+            }
+            match killed.signal(number) {
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+                Err(error) => Err(system_error(&ctx, SystemError::new(error, "kill"))),
+                Ok(()) => Ok(true),
+            }
+        }),
+    )?;
+    if let Some(input) = input {
+        set_input(&ctx, &handle, input)?;
+    }
+    if let Some(output) = output {
+        handle.set("stdout", reader(&ctx, output)?)?;
+    }
+    if let Some(errors) = errors {
+        handle.set("stderr", reader(&ctx, errors)?)?;
+    }
+    handle.set("ended", wait(&ctx, child, running)?)?;
+    Ok(handle)
+}
+
+/// A promise of how the child ends: its code, or the signal that ended it.
+fn wait<'js>(ctx: &Ctx<'js>, mut child: Child, running: Rc<Running>) -> Result<Promise<'js>> {
+    let inside = ctx.clone();
+    Promise::wrap_future(ctx, async move {
+        let status = child.wait().await;
+        *running.ended.borrow_mut() = true;
+        let status = status.map_err(|error| system_error(&inside, SystemError::new(error, "wait")))?;
+        outcome(&inside, status)
+    })
+}
+
+fn outcome<'js>(ctx: &Ctx<'js>, status: ExitStatus) -> Result<Array<'js>> {
+    let list = Array::new(ctx.clone())?;
+    list.set(0, status.code().into_js(ctx)?)?;
+    list.set(1, status.signal().into_js(ctx)?)?;
+    Ok(list)
+}
+
+/// `write(bytes)` and `end()`.
+fn set_input<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, input: ChildStdin) -> Result<()> {
+    let input = Arc::new(Mutex::new(Some(input)));
+    let written = input.clone();
+    handle.set(
+        "write",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, bytes: Value<'js>| {
+            let bytes = bytes_of(&bytes).unwrap_or_default();
+            let (written, inside) = (written.clone(), ctx.clone());
+            Promise::wrap_future(&ctx, async move {
+                let done = match &mut *written.lock().await {
+                    Some(input) => match input.write_all(&bytes).await {
+                        Ok(()) => input.flush().await,
+                        failed => failed,
+                    },
+                    None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+                };
+                done.map_err(|error| system_error(&inside, SystemError::new(error, "write")))
+            })
+        }),
+    )?;
+    handle.set(
+        "end",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+            let input = input.clone();
+            Promise::wrap_future(&ctx, async move {
+                drop(input.lock().await.take());
+                Ok::<_, rquickjs::Error>(())
+            })
+        }),
+    )
+}
+
+/// A function that answers the next bytes, or null at the end.
+fn reader<'js, R>(ctx: &Ctx<'js>, pipe: R) -> Result<Function<'js>>
+where
+    R: AsyncRead + Unpin + 'static,
+{
+    let pipe = Rc::new(Mutex::new(pipe));
+    Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+        let (pipe, inside) = (pipe.clone(), ctx.clone());
+        Promise::wrap_future(&ctx, async move {
+            let mut bytes = vec![0; CHUNK];
+            let read = pipe.lock().await.read(&mut bytes).await;
+            let read = read.map_err(|error| system_error(&inside, SystemError::new(error, "read")))?;
+            bytes.truncate(read);
+            match read {
+                0 => Ok(Value::new_null(inside)),
+                _ => bytes_to_js(&inside, bytes.into()),
+            }
+        })
+    })
+}
+
+/// Runs a child to its end while the plugin waits.
+fn run<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
+    let mut start = Start::read(&options)?;
+    let input = bytes_of(&options.get("input")?).unwrap_or_default();
+    let timeout: Option<f64> = options.get("timeout")?;
+    let limit = timeout.and_then(|timeout| Duration::try_from_secs_f64(timeout / 1000.0).ok());
+    let most: Option<usize> = options.get("maxBuffer")?;
+    let kill: i32 = options.get("killSignal")?;
+    let began = Instant::now();
+    let done = run_to_end(&mut start.command, &input, limit, most.unwrap_or(usize::MAX), kill);
+    // Waiting for a child is no spinning.
+    State::of(&ctx)?.watch.excuse(began.elapsed());
+    let answer = Object::new(ctx.clone())?;
+    match done {
+        Ok(done) => {
+            answer.set("pid", done.id)?;
+            answer.set("ended", outcome(&ctx, done.status)?)?;
+            answer.set("stdout", bytes_to_js(&ctx, done.output.into())?)?;
+            answer.set("stderr", bytes_to_js(&ctx, done.errors.into())?)?;
+            answer.set("timedOut", done.timed_out)?;
+            answer.set("overflowed", done.overflowed)?;
+        }
+        Err(error) => answer.set("error", SystemError::at(error, "spawnSync", start.file.as_str()).into_js(&ctx)?)?,
+    }
+    Ok(answer)
+}
+
+struct Finished {
+    id: u32,
+    status: ExitStatus,
+    output: Vec<u8>,
+    errors: Vec<u8>,
+    timed_out: bool,
+    overflowed: bool,
+}
+
+fn run_to_end(
+    command: &mut BlockingCommand,
+    input: &[u8],
+    limit: Option<Duration>,
+    most: usize,
+    kill: i32,
+) -> io::Result<Finished> {
+    let mut child = command.spawn()?;
+    let (id, group) = (child.id(), i32::try_from(child.id()).unwrap_or_default());
+    let (ended, mut hears) = watch::channel(false);
+    let overflow = std::sync::atomic::AtomicBool::new(false);
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let collect = |pipe: Option<Box<dyn Read + Send>>| {
+            let overflow = &overflow;
+            scope.spawn(move || {
+                let mut all = Vec::new();
+                let mut chunk = vec![0; CHUNK];
+                let Some(mut pipe) = pipe else { return all };
+                while let Ok(read @ 1..) = pipe.read(&mut chunk) {
+                    all.extend_from_slice(&chunk[..read]);
+                    if all.len() > most {
+                        all.truncate(most);
+                        overflow.store(true, std::sync::atomic::Ordering::Relaxed);
+                        // What goes on writing would fill the pipe and never end.
+                        let _ = signal(-group, kill);
+                        break;
+                    }
+                }
+                all
+            })
+        };
+        let output = collect(stdout.map(|pipe| Box::new(pipe) as _));
+        let errors = collect(stderr.map(|pipe| Box::new(pipe) as _));
+        let feeding = stdin.map(|mut pipe| scope.spawn(move || pipe.write_all(input)));
+        let watching = limit.map(|limit| {
+            scope.spawn(move || {
+                let until = Instant::now() + limit;
+                while Instant::now() < until {
+                    if *hears.borrow_and_update() {
+                        return false;
+                    }
+                    std::thread::sleep((until - Instant::now()).min(Duration::from_millis(5)));
+                }
+                signal(-group, kill).is_ok()
+            })
+        });
+        let status = child.wait();
+        // Nobody may be watching.
+        let _ = ended.send(true);
+        let timed_out = watching.and_then(|watching| watching.join().ok()).unwrap_or(false);
+        if let Some(feeding) = feeding {
+            // A child that reads no input closes it; that is its own affair.
+            let _ = feeding.join();
+        }
+        Ok(Finished {
+            id,
+            status: status?,
+            output: output.join().unwrap_or_default(),
+            errors: errors.join().unwrap_or_default(),
+            timed_out,
+            overflowed: overflow.load(std::sync::atomic::Ordering::Relaxed),
+        })
+    })
+}

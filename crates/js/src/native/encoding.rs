@@ -1,0 +1,155 @@
+//! Text and bytes: what `Buffer`, `TextEncoder` and `TextDecoder` are built on.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use rquickjs::{Array, Ctx, IntoJs, Object, Result, String as JsString, Value};
+
+use super::natives;
+use crate::errors::type_error;
+use crate::values::{bytes_of, bytes_to_js, text};
+
+/// Node takes what comes: either alphabet, padded or not, bits left over.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT.with_encode_padding(false));
+
+pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    natives! { ctx;
+        "encode": encode,
+        "decode": decode,
+        "decodeUtf8": decode_utf8,
+        "byteLength": |value: Value<'js>| text(&value).map_or(0, |text| text.len()),
+    }
+}
+
+/// Text as bytes, by one of `Buffer`'s encodings.
+fn encode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Value<'js>> {
+    let bytes = match encoding.as_str() {
+        "latin1" => units(&ctx, &value)?.into_iter().map(|unit| unit.to_le_bytes()[0]).collect(),
+        "utf16le" => units(&ctx, &value)?.into_iter().flat_map(u16::to_le_bytes).collect(),
+        _ => {
+            let text = text(&value).unwrap_or_default();
+            match encoding.as_str() {
+                "hex" => from_hex(&text),
+                "base64" | "base64url" => from_base64(&text),
+                _ => text.into_bytes(),
+            }
+        }
+    };
+    bytes_to_js(&ctx, bytes.into())
+}
+
+/// The UTF-16 code units of a string, lone surrogates and all.
+fn units<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<Vec<u16>> {
+    match value.as_string().map(JsString::to_string) {
+        Some(Ok(text)) => Ok(text.encode_utf16().collect()),
+        _ => {
+            let split: rquickjs::Function = ctx.eval("(text) => Array.from({ length: text.length }, (_, at) => text.charCodeAt(at))")?;
+            split.call((value.clone(),))
+        }
+    }
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digit = |c: u8| (c as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    text.as_bytes().chunks_exact(2).map_while(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    let mut clean: Vec<u8> = text
+        .bytes()
+        .take_while(|c| *c != b'=')
+        .filter_map(|c| match c {
+            b'-' => Some(b'+'),
+            b'_' => Some(b'/'),
+            c if c.is_ascii_alphanumeric() || c == b'+' || c == b'/' => Some(c),
+            _ => None,
+        })
+        .collect();
+    // One character alone says nothing.
+    if clean.len() % 4 == 1 {
+        clean.pop();
+    }
+    BASE64.decode(clean).unwrap_or_default()
+}
+
+/// Bytes as text, by one of `Buffer`'s encodings.
+fn decode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Value<'js>> {
+    let bytes = bytes_of(&value).unwrap_or_default();
+    let text = match encoding.as_str() {
+        "hex" => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        "base64" => BASE64.encode(&bytes),
+        "base64url" => BASE64URL.encode(&bytes),
+        "latin1" => bytes.iter().map(|byte| *byte as char).collect(),
+        "ascii" => bytes.iter().map(|byte| (byte & 0x7F) as char).collect(),
+        "utf16le" => {
+            let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+            char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+        }
+        _ => String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    JsString::from_str(ctx, &text).map(JsString::into_value)
+}
+
+/// UTF-8 that may go on: answers the text, and how many bytes at the end belong to a character that is not
+/// complete. With `fatal`, bytes that are no UTF-8 throw.
+fn decode_utf8<'js>(ctx: Ctx<'js>, value: Value<'js>, more: bool, fatal: bool) -> Result<Array<'js>> {
+    let bytes = bytes_of(&value).unwrap_or_default();
+    let kept = if more { incomplete(&bytes) } else { 0 };
+    let whole = &bytes[..bytes.len() - kept];
+    let text = match std::str::from_utf8(whole) {
+        Ok(text) => text.to_owned(),
+        Err(_) if fatal => return Err(type_error(&ctx, "The encoded data was not valid for encoding utf-8")),
+        Err(_) => String::from_utf8_lossy(whole).into_owned(),
+    };
+    let answer = Array::new(ctx.clone())?;
+    answer.set(0, text.into_js(&ctx)?)?;
+    answer.set(1, kept.into_js(&ctx)?)?;
+    Ok(answer)
+}
+
+/// How many bytes at the end start a character without ending it.
+fn incomplete(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => 0,
+        Err(error) if error.error_len().is_none() => bytes.len() - error.valid_up_to(),
+        Err(_) => {
+            // Something before is broken; what matters is the last few bytes.
+            let tail = bytes.len().saturating_sub(3);
+            (tail..bytes.len())
+                .find(|at| std::str::from_utf8(&bytes[*at..]).is_err_and(|error| error.error_len().is_none() && error.valid_up_to() == 0))
+                .map_or(0, |at| bytes.len() - at)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_takes_what_node_takes() {
+        for (text, bytes) in [("aGk=", "hi"), ("aGk", "hi"), ("a G\nk=", "hi"), ("aGkx", "hi1"), ("aGkxaA", "hi1h"), ("aGkxa", "hi1"), ("", "")] {
+            assert_eq!(from_base64(text), bytes.as_bytes(), "{text}");
+        }
+        assert_eq!(from_base64("-_8="), from_base64("+/8="));
+    }
+
+    #[test]
+    fn hex_ends_at_the_first_wrong_pair() {
+        assert_eq!(from_hex("00ffAb1"), [0, 255, 171]);
+        assert_eq!(from_hex("00zz11"), [0]);
+    }
+
+    #[test]
+    fn an_incomplete_character_is_kept_back() {
+        assert_eq!(incomplete("aé".as_bytes()), 0);
+        assert_eq!(incomplete(&"aé".as_bytes()[..2]), 1);
+        assert_eq!(incomplete(&"😀".as_bytes()[..3]), 3);
+        assert_eq!(incomplete(b"\xff\xe2\x82"), 2);
+        assert_eq!(incomplete(b"\xff"), 0);
+    }
+}

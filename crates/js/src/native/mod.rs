@@ -1,0 +1,35 @@
+//! What Node's modules are built on where JavaScript cannot reach: files, processes, sockets, digests. Each
+//! file makes one object of functions for the embedded JavaScript that gives it its Node-like shape.
+
+pub(crate) mod child;
+pub(crate) mod crypto;
+pub(crate) mod encoding;
+pub(crate) mod fs;
+pub(crate) mod net;
+pub(crate) mod process;
+mod signatures;
+pub(crate) mod streams;
+mod system_error;
+pub(crate) mod url;
+pub(crate) mod websocket;
+pub(crate) mod zones;
+
+pub(crate) use system_error::{SystemError, system_error};
+
+/// An object of native functions.
+macro_rules! natives {
+    ($ctx:expr; $($name:literal: $function:expr),+ $(,)?) => {{
+        let natives = rquickjs::Object::new($ctx.clone())?;
+        $(natives.set($name, rquickjs::Function::new($ctx.clone(), $function)?.with_name($name)?)?;)+
+        Ok(natives)
+    }};
+}
+pub(crate) use natives;
+
+/// Letters and digits nobody can guess.
+fn random_letters(many: usize) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut bytes = vec![0; many];
+    crypto::fill_random(&mut bytes);
+    bytes.into_iter().map(|byte| LETTERS[usize::from(byte) % LETTERS.len()] as char).collect()
+}

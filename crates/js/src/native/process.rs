@@ -1,0 +1,162 @@
+//! What `node:process` and `node:os` are built on.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+use rquickjs::{Ctx, Function, Object, Persistent, Result, Value};
+
+use super::{SystemError, natives, system_error};
+use crate::engine::State;
+use crate::options::Level;
+
+pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    let started = Instant::now();
+    let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let natives: Result<Object<'js>> = natives! { ctx;
+        "env": || std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .collect::<BTreeMap<_, _>>(),
+        "cwd": |ctx: Ctx<'js>| std::env::current_dir()
+            .map(|path| path.to_string_lossy().into_owned())
+            .map_err(|error| system_error(&ctx, SystemError::new(error, "uv_cwd"))),
+        "argv": || std::env::args().collect::<Vec<_>>(),
+        "pid": std::process::id,
+        "now": move || started.elapsed().as_secs_f64() * 1000.0,
+        "memoryUsed": |ctx: Ctx<'js>| crate::engine::memory_used(&ctx),
+        "residentMemory": resident_memory,
+        "label": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.shared.label()),
+        "log": log,
+        "listen": listen,
+        "kill": kill,
+        "hostname": hostname,
+        "osFacts": os_facts,
+        "parallelism": || std::thread::available_parallelism().map_or(1, usize::from),
+        "user": user,
+        "isTerminal": is_terminal,
+    };
+    let natives = natives?;
+    natives.set("timeOrigin", epoch.as_secs_f64() * 1000.0)?;
+    natives.set("version", env!("CARGO_PKG_VERSION"))?;
+    natives.set("platform", platform())?;
+    natives.set("arch", arch())?;
+    natives.set("exec", std::env::current_exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default())?;
+    Ok(natives)
+}
+
+fn platform() -> &'static str {
+    match std::env::consts::OS {
+        "macos" => "darwin",
+        "windows" => "win32",
+        other => other,
+    }
+}
+
+fn arch() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        "x86" => "ia32",
+        other => other,
+    }
+}
+
+/// One line to the log, under the plugin's name.
+fn log(ctx: Ctx<'_>, level: String, line: String) -> Result<()> {
+    let level = match level.as_str() {
+        "debug" => Level::Debug,
+        "warn" => Level::Warn,
+        "error" => Level::Error,
+        _ => Level::Info,
+    };
+    State::of(&ctx)?.shared.log(level, line);
+    Ok(())
+}
+
+/// Tells `listener` of what nobody caught; it answers whether it dealt with it.
+fn listen<'js>(ctx: Ctx<'js>, listener: Function<'js>) -> Result<()> {
+    let listener = Persistent::save(&ctx, listener);
+    *State::of(&ctx)?.listener.borrow_mut() = Some(listener);
+    Ok(())
+}
+
+fn kill(ctx: Ctx<'_>, pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: `kill` takes two numbers and touches no memory of ours.
+    if unsafe { libc::kill(pid, signal) } == 0 {
+        Ok(())
+    } else {
+        Err(system_error(&ctx, SystemError::new(std::io::Error::last_os_error(), "kill")))
+    }
+}
+
+fn resident_memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.as_deref().and_then(|statm| statm.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or_default() * 4096
+}
+
+fn hostname() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|name| name.trim().to_owned());
+    read("/proc/sys/kernel/hostname")
+        .or_else(|| read("/etc/hostname"))
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// Load, memory and uptime, where the system tells them.
+fn os_facts(ctx: Ctx<'_>) -> Result<Object<'_>> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let facts = Object::new(ctx)?;
+    let memory = read("/proc/meminfo");
+    let kilobytes = |name: &str| {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or_default()
+    };
+    facts.set("totalmem", kilobytes("MemTotal") * 1024.0)?;
+    facts.set("freemem", kilobytes("MemAvailable") * 1024.0)?;
+    let numbers = |text: String| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>();
+    let load: Vec<f64> = numbers(read("/proc/loadavg")).into_iter().take(3).collect();
+    facts.set("loadavg", if load.len() == 3 { load } else { vec![0.0; 3] })?;
+    facts.set("uptime", numbers(read("/proc/uptime")).first().copied().unwrap_or_default())?;
+    facts.set("release", read("/proc/sys/kernel/osrelease").trim())?;
+    facts.set("version", read("/proc/sys/kernel/version").trim())?;
+    let models = read("/proc/cpuinfo");
+    let models: Vec<String> = models
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned()))
+        .collect();
+    facts.set("cpus", models)?;
+    Ok(facts)
+}
+
+/// Who the daemon runs as.
+fn user(ctx: Ctx<'_>) -> Result<Object<'_>> {
+    // SAFETY: both calls only answer a number.
+    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+    let entries = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let entry: Vec<&str> = entries
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid))
+        .unwrap_or_default();
+    let field = |at: usize, variable: &str| {
+        entry.get(at).map(|field| (*field).to_owned()).or_else(|| std::env::var(variable).ok()).unwrap_or_default()
+    };
+    let user = Object::new(ctx)?;
+    user.set("uid", uid)?;
+    user.set("gid", gid)?;
+    user.set("username", field(0, "USER"))?;
+    user.set("homedir", field(5, "HOME"))?;
+    user.set("shell", field(6, "SHELL"))?;
+    Ok(user)
+}
+
+fn is_terminal(descriptor: Value<'_>) -> bool {
+    use std::io::IsTerminal;
+    match descriptor.as_int() {
+        Some(0) => std::io::stdin().is_terminal(),
+        Some(1) => std::io::stdout().is_terminal(),
+        Some(2) => std::io::stderr().is_terminal(),
+        _ => false,
+    }
+}

@@ -1,0 +1,27 @@
+//! LLRT's web streams.
+
+use rquickjs::{Ctx, Object, Result, Value};
+
+const NAMES: &[&str] = &[
+    "ByteLengthQueuingStrategy",
+    "CountQueuingStrategy",
+    "ReadableByteStreamController",
+    "ReadableStream",
+    "ReadableStreamBYOBReader",
+    "ReadableStreamBYOBRequest",
+    "ReadableStreamDefaultController",
+    "ReadableStreamDefaultReader",
+    "WritableStream",
+    "WritableStreamDefaultController",
+    "WritableStreamDefaultWriter",
+];
+
+pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    // It writes to the global object, which is where these belong in any case.
+    llrt_stream_web::init(ctx)?;
+    let (native, globals) = (Object::new(ctx.clone())?, ctx.globals());
+    for name in NAMES {
+        native.set(*name, globals.get::<_, Value>(*name)?)?;
+    }
+    Ok(native)
+}

@@ -1,0 +1,25 @@
+//! Time zones, for `Intl.DateTimeFormat`.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use rquickjs::convert::List;
+use rquickjs::{Ctx, Object, Result};
+
+use super::natives;
+
+pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    natives! { ctx;
+        "own": || TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+        "name": |zone: String| TimeZone::get(&zone).ok().map(|found| found.iana_name().unwrap_or("UTC").to_owned()),
+        "offset": offset,
+    }
+}
+
+/// How many minutes a zone is ahead of UTC at a moment, and what the zone is called then.
+fn offset(zone: String, milliseconds: f64) -> Option<List<(f64, String)>> {
+    let zone = TimeZone::get(&zone).ok()?;
+    #[allow(clippy::cast_possible_truncation)]
+    let at = Timestamp::from_millisecond(milliseconds as i64).ok()?;
+    let info = zone.to_offset_info(at);
+    Some(List((f64::from(info.offset().seconds()) / 60.0, info.abbreviation().to_owned())))
+}

@@ -1,0 +1,92 @@
+//! What a host decides about its engines.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::http::{Request, Response};
+use ostler_contract::live::Pending;
+
+/// How grave a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// `console.debug`, `console.trace`
+    Debug,
+    /// `console.log`, `console.info`
+    Info,
+    /// `console.warn`
+    Warn,
+    /// `console.error`, and whatever a plugin failed to catch.
+    Error,
+}
+
+/// One line of a plugin's, for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The plugin's id, or its spec while the id is not known.
+    pub label: String,
+    /// How grave.
+    pub level: Level,
+    /// What it says; several lines where a stack belongs to it.
+    pub text: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "plugin {}: {}", self.label, self.text)
+    }
+}
+
+/// Where a plugin's lines go.
+pub type LogSink = Arc<dyn Fn(Line) + Send + Sync>;
+
+/// Sends one request and answers its response, without following redirects: what stands behind `fetch`.
+pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
+
+/// What a host decides about its engines.
+#[derive(Clone)]
+pub struct JsOptions {
+    /// How much memory one plugin's values may take; `None` = as much as there is.
+    pub memory_limit: Option<usize>,
+    /// How long a plugin may run without a pause. What runs longer is interrupted.
+    pub busy_limit: Duration,
+    /// Where console lines and uncaught errors go.
+    pub log: LogSink,
+    /// What stands behind `fetch`; `None` = the engine's own client.
+    pub http: Option<HttpClient>,
+    /// The version `@ostler/sdk` says it has.
+    pub sdk_version: String,
+}
+
+impl Default for JsOptions {
+    fn default() -> Self {
+        Self {
+            memory_limit: Some(512 << 20),
+            busy_limit: Duration::from_secs(10),
+            log: Arc::new(trace),
+            http: None,
+            sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for JsOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("JsOptions")
+            .field("memory_limit", &self.memory_limit)
+            .field("busy_limit", &self.busy_limit)
+            .field("sdk_version", &self.sdk_version)
+            .finish_non_exhaustive()
+    }
+}
+
+fn trace(line: Line) {
+    let Line { label, level, text } = line;
+    match level {
+        Level::Debug => tracing::debug!(plugin = label, "{text}"),
+        Level::Info => tracing::info!(plugin = label, "{text}"),
+        Level::Warn => tracing::warn!(plugin = label, "{text}"),
+        Level::Error => tracing::error!(plugin = label, "{text}"),
+    }
+}

@@ -1,0 +1,127 @@
+//! Imports a plugin's module onto an engine of its own.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use ostler_contract::live::{Callable, Pending};
+use ostler_contract::shape::{FunctionShape, Shape};
+use ostler_contract::{Module, PluginHost, PluginSource, Thrown, Value};
+use rquickjs::{Ctx, Module as JsModule, Object, Result};
+
+use crate::engine::{Engine, State};
+use crate::functions::{self, JsFunction};
+use crate::options::JsOptions;
+use crate::values;
+
+/// Imports JavaScript and TypeScript plugins, each onto an engine of its own.
+#[derive(Debug, Clone)]
+pub struct JsSource {
+    options: Arc<JsOptions>,
+}
+
+impl JsSource {
+    /// A source whose engines follow these options.
+    pub fn new(mut options: JsOptions) -> Self {
+        options.http.get_or_insert_with(crate::http::default_client);
+        Self { options: Arc::new(options) }
+    }
+}
+
+impl Default for JsSource {
+    fn default() -> Self {
+        Self::new(JsOptions::default())
+    }
+}
+
+impl PluginSource for JsSource {
+    fn import(&self, path: &Path, label: &str) -> Pending<Module> {
+        let Ok(host) = tokio::runtime::Handle::try_current() else {
+            return ostler_contract::live::ready(Err(Thrown::new("plugins are imported on a tokio runtime")));
+        };
+        let engine = match Engine::start(label, self.options.clone(), host) {
+            Ok(engine) => engine,
+            Err(thrown) => return ostler_contract::live::ready(Err(thrown)),
+        };
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = path.to_string_lossy().into_owned();
+        let imported = engine.ask(move |ctx, state, reply| {
+            match JsModule::import(ctx, path) {
+                Ok(promise) => functions::answer(ctx, state, promise.into_value(), reply, read_exports),
+                Err(error) => reply.send(Err(crate::errors::caught(ctx, state, error))),
+            }
+        });
+        Box::pin(async move { Ok(into_module(imported.await.map_err(with_place)?, engine)) })
+    }
+}
+
+/// What a module exports, read on its engine's thread.
+struct Exports {
+    name: Option<Value>,
+    title: Option<String>,
+    defaults: Option<Value>,
+    options_schema: Option<Value>,
+    apply: Option<JsFunction>,
+}
+
+fn read_exports<'js>(ctx: &Ctx<'js>, state: &std::rc::Rc<State>, namespace: &rquickjs::Value<'js>) -> Result<Exports> {
+    let namespace: Object<'js> = namespace.get()?;
+    let data = |name: &str| -> Result<Option<Value>> {
+        match namespace.contains_key(name)? {
+            true => values::json(&namespace.get::<_, rquickjs::Value>(name)?),
+            false => Ok(None),
+        }
+    };
+    let apply: rquickjs::Value<'js> = namespace.get("apply")?;
+    Ok(Exports {
+        name: data("name")?,
+        title: data("title")?.and_then(|title| title.as_str().map(str::to_owned)),
+        defaults: data("defaults")?,
+        options_schema: data("optionsSchema")?,
+        apply: apply.as_function().and_then(|apply| functions::hold(ctx, state, apply, None, apply_shape())),
+    })
+}
+
+/// `apply(host, options)`, which answers nothing.
+fn apply_shape() -> &'static FunctionShape {
+    static SHAPE: OnceLock<FunctionShape> = OnceLock::new();
+    SHAPE.get_or_init(|| FunctionShape {
+        params: vec![Shape::Frozen(Box::new(Shape::Any)), Shape::Fields],
+        returns: Shape::Nothing,
+        now: false,
+    })
+}
+
+fn into_module(exports: Exports, engine: Arc<Engine>) -> Module {
+    let kept = engine.clone();
+    let apply = exports.apply.map(|apply| -> Arc<Apply> {
+        Arc::new(move |host: PluginHost, options| {
+            // From here on the plugin has an id.
+            engine.set_label(host.id());
+            let applied = apply.call(vec![host.into_live(), options.into_live()]);
+            Box::pin(async move { applied.await.map(drop) })
+        })
+    });
+    Module {
+        name: exports.name,
+        title: exports.title,
+        defaults: exports.defaults,
+        options_schema: exports.options_schema,
+        apply,
+        keep: Some(kept),
+    }
+}
+
+type Apply = dyn Fn(PluginHost, ostler_contract::Options) -> Pending<()> + Send + Sync;
+
+/// A syntax error says where it is, in the sentence itself: it has no other frame.
+fn with_place(mut thrown: Thrown) -> Thrown {
+    if thrown.name == "SyntaxError"
+        && let Some(stack) = &thrown.stack
+        && let Some(place) = stack.lines().next().and_then(|line| line.trim().strip_prefix("at "))
+        && !place.contains("ostler:")
+        && !thrown.message.ends_with(')')
+    {
+        thrown.message = format!("{} ({place})", thrown.message);
+    }
+    thrown
+}

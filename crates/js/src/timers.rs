@@ -1,0 +1,144 @@
+//! Timers of one engine. LLRT keeps its own in the process; these live and end with their engine.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rquickjs::{Ctx, Function, Object, Persistent, Result};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::engine::State;
+use crate::errors;
+
+/// Callbacks that wait for their time.
+#[derive(Default)]
+pub(crate) struct Timers {
+    waiting: RefCell<HashMap<u64, Timer>>,
+    /// By time, then in the order they were started.
+    clock: RefCell<BinaryHeap<Reverse<(Instant, u64, u64)>>>,
+    /// `setImmediate`
+    soon: RefCell<VecDeque<u64>>,
+    sleep: RefCell<Option<Pin<Box<Sleep>>>>,
+    next: Cell<u64>,
+}
+
+struct Timer {
+    callback: Persistent<Function<'static>>,
+    /// The number of the start it waits for: a timer started again is not due at its old time.
+    start: u64,
+    every: Option<Duration>,
+}
+
+impl Timers {
+    fn number(&self) -> u64 {
+        self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    /// Calls back after a while, or again and again; answers the timer's number.
+    fn start(&self, callback: Persistent<Function<'static>>, after: Duration, repeat: bool) -> u64 {
+        let id = self.number();
+        let every = repeat.then_some(after);
+        self.waiting.borrow_mut().insert(id, Timer { callback, start: id, every });
+        self.clock.borrow_mut().push(Reverse((Instant::now() + after, id, id)));
+        id
+    }
+
+    /// Calls back as soon as what waits now was dealt with.
+    fn start_soon(&self, callback: Persistent<Function<'static>>) -> u64 {
+        let id = self.number();
+        self.waiting.borrow_mut().insert(id, Timer { callback, start: id, every: None });
+        self.soon.borrow_mut().push_back(id);
+        id
+    }
+
+    fn stop(&self, id: u64) {
+        let timer = self.waiting.borrow_mut().remove(&id);
+        drop(timer);
+    }
+
+    /// The timers that are due; wakes the engine when the next one is.
+    pub(crate) fn poll_due(&self, waker: &mut Context<'_>) -> Vec<u64> {
+        let mut due: Vec<u64> = self.soon.borrow_mut().drain(..).collect();
+        let mut clock = self.clock.borrow_mut();
+        let now = Instant::now();
+        while let Some(Reverse((at, start, id))) = clock.peek().copied() {
+            let current = self.waiting.borrow().get(&id).is_some_and(|timer| timer.start == start);
+            if current && at > now {
+                let mut sleep = self.sleep.borrow_mut();
+                let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+                if sleep.deadline() != at {
+                    sleep.as_mut().reset(at);
+                }
+                if sleep.as_mut().poll(waker) == Poll::Pending {
+                    break;
+                }
+            }
+            clock.pop();
+            if current {
+                due.push(id);
+            }
+        }
+        due
+    }
+
+    /// Calls one back. What it throws is reported and costs nothing else.
+    pub(crate) fn fire(&self, ctx: &Ctx<'_>, state: &State, id: u64) {
+        let callback = {
+            let mut waiting = self.waiting.borrow_mut();
+            let Some(timer) = waiting.get_mut(&id) else { return };
+            match timer.every {
+                Some(every) => {
+                    timer.start = self.number();
+                    self.clock.borrow_mut().push(Reverse((Instant::now() + every, timer.start, id)));
+                    Some(timer.callback.clone())
+                }
+                None => waiting.remove(&id).map(|timer| timer.callback),
+            }
+        };
+        let Some(callback) = callback else { return };
+        if let Err(error) = callback.restore(ctx).and_then(|callback| callback.call::<_, ()>(())) {
+            errors::report_uncaught(ctx, state, error);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        let waiting = self.waiting.take();
+        drop(waiting);
+        self.clock.take();
+        self.soon.take();
+        self.sleep.take();
+    }
+}
+
+/// What `internal/timers` is built on.
+pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    let native = Object::new(ctx.clone())?;
+    native.set(
+        "start",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, callback: Function<'js>, after: f64, repeat: bool| {
+            let after = Duration::try_from_secs_f64(after / 1000.0).unwrap_or_default();
+            let callback = Persistent::save(&ctx, callback);
+            Ok::<_, rquickjs::Error>(State::of(&ctx)?.timers.start(callback, after, repeat))
+        }),
+    )?;
+    native.set(
+        "soon",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, callback: Function<'js>| {
+            let callback = Persistent::save(&ctx, callback);
+            Ok::<_, rquickjs::Error>(State::of(&ctx)?.timers.start_soon(callback))
+        }),
+    )?;
+    native.set(
+        "stop",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, id: u64| {
+            State::of(&ctx)?.timers.stop(id);
+            Ok::<_, rquickjs::Error>(())
+        }),
+    )?;
+    Ok(native)
+}

@@ -1,0 +1,95 @@
+// CommonJS: `require`, `module.exports`, and the cache between them.
+
+import native from 'native/commonjs';
+
+const cache = Object.create(null);
+
+export class Module {
+  constructor(id, parent) {
+    this.id = id;
+    this.filename = id;
+    this.path = folder(id);
+    this.exports = {};
+    this.parent = parent;
+    this.children = [];
+    this.loaded = false;
+    this.paths = [];
+  }
+
+  require(specifier) {
+    return requireFrom(specifier, this.filename, this);
+  }
+}
+
+Module._cache = cache;
+Module._extensions = { '.js': () => {}, '.json': () => {} };
+Module.Module = Module;
+
+function folder(path) {
+  const end = path.lastIndexOf('/');
+  return end > 0 ? path.slice(0, end) : '/';
+}
+
+/** What a file exports, by its full path. */
+export function load(path, parent) {
+  const cached = cache[path];
+  if (cached) {
+    if (parent && !parent.children.includes(cached)) parent.children.push(cached);
+    return cached.exports;
+  }
+  const [kind, source] = native.read(path);
+  if (kind === 'module') return unwrap(native.module(path));
+  const module = new Module(path, parent);
+  cache[path] = module;
+  parent?.children.push(module);
+  try {
+    if (kind === 'json') {
+      module.exports = parse(source, path);
+    } else {
+      const run = native.compile(source, path);
+      run.call(module.exports, module.exports, createRequire(path, module), module, path, module.path);
+    }
+  } catch (error) {
+    delete cache[path];
+    throw error;
+  }
+  module.loaded = true;
+  return module.exports;
+}
+
+function parse(source, path) {
+  try {
+    return JSON.parse(source);
+  } catch (error) {
+    throw new SyntaxError(`${path} is not JSON: ${error.message}`);
+  }
+}
+
+/** What `require` answers for an ES module. */
+function unwrap(namespace) {
+  return 'module.exports' in namespace ? namespace['module.exports'] : namespace;
+}
+
+function requireFrom(specifier, from, parent) {
+  if (typeof specifier !== 'string' || specifier === '') {
+    throw new TypeError(`require needs the name of a module, not ${String(specifier)}`);
+  }
+  const found = native.resolve(specifier, from);
+  if (found.startsWith('/') || /^[A-Za-z]:[\\/]/.test(found)) return load(found, parent);
+  const namespace = native.module(found);
+  return 'default' in namespace ? namespace.default : namespace;
+}
+
+/** A `require` that resolves as the file `from` would. */
+export function createRequire(from, parent) {
+  const require = (specifier) => requireFrom(specifier, from, parent);
+  require.resolve = (specifier) => {
+    const found = native.resolve(specifier, from);
+    return found.startsWith('node:') && !specifier.startsWith('node:') ? specifier : found;
+  };
+  require.resolve.paths = () => null;
+  require.cache = cache;
+  require.extensions = Module._extensions;
+  require.main = undefined;
+  return require;
+}

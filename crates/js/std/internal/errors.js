@@ -1,0 +1,62 @@
+// Errors with the codes Node's authors look at.
+
+/** An error with a `code`, as `new Class(message)` with `error.code === code`. */
+export function coded(Class, code, message, extra) {
+  const error = new Class(message);
+  error.code = code;
+  return extra ? Object.assign(error, extra) : error;
+}
+
+function received(value) {
+  if (value == null) return `Received ${value}`;
+  if (typeof value === 'function') return `Received function ${value.name}`;
+  if (typeof value === 'object') {
+    return value.constructor?.name ? `Received an instance of ${value.constructor.name}` : 'Received an object';
+  }
+  const shown = typeof value === 'bigint' ? `${value}n` : JSON.stringify(value) ?? String(value);
+  return `Received type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;
+}
+
+/** An argument of the wrong type; `expected` goes on after *must be*. */
+export function wrongType(name, expected, value) {
+  const what = name.includes(' ') ? name : name.includes('.') ? `"${name}" property` : `"${name}" argument`;
+  const message = `The ${what} must be ${expected}. ${received(value)}`;
+  return coded(TypeError, 'ERR_INVALID_ARG_TYPE', message);
+}
+
+export function wrongValue(name, value, why = 'is invalid') {
+  const shown = typeof value === 'string' ? `'${value}'` : String(value);
+  const what = name.includes('.') ? 'property' : 'argument';
+  return coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The ${what} '${name}' ${why}. Received ${shown}`);
+}
+
+export function outOfRange(name, range, value) {
+  const message = `The value of "${name}" is out of range. It must be ${range}. Received ${String(value)}`;
+  return coded(RangeError, 'ERR_OUT_OF_RANGE', message);
+}
+
+export function checkFunction(value, name) {
+  if (typeof value !== 'function') throw wrongType(name, 'of type function', value);
+}
+
+export function checkString(value, name) {
+  if (typeof value !== 'string') throw wrongType(name, 'of type string', value);
+}
+
+export function checkObject(value, name) {
+  if (value === null || typeof value !== 'object') throw wrongType(name, 'of type object', value);
+}
+
+/** What an aborted operation throws. */
+export function abortError(signal, message = 'The operation was aborted') {
+  const cause = signal?.reason;
+  const error = new Error(message, cause === undefined ? undefined : { cause });
+  Object.defineProperty(error, 'name', { value: 'AbortError', configurable: true, writable: true });
+  error.code = 'ABORT_ERR';
+  return error;
+}
+
+/** What a module of Node's lacks here. */
+export function missing(what) {
+  return coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', `${what} is not there on the engine plugins run on`);
+}

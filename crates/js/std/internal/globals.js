@@ -1,0 +1,97 @@
+// Globals. Most are another module's exports, and made when they are first used.
+
+import native from 'native/globals';
+import { prepareStackTrace } from 'internal/stack';
+
+const exports = {
+  'internal/blob': ['Blob', 'File'],
+  'internal/console': ['console'],
+  'internal/event-target': [
+    'AbortController', 'AbortSignal', 'CloseEvent', 'CustomEvent', 'ErrorEvent', 'Event', 'EventTarget', 'MessageEvent',
+  ],
+  'internal/fetch': ['fetch'],
+  'internal/form-data': ['FormData'],
+  'internal/headers': ['Headers'],
+  'internal/http': ['Request', 'Response'],
+  'internal/intl': ['Intl'],
+  'internal/performance': ['performance'],
+  'internal/streams': [
+    'ByteLengthQueuingStrategy', 'CountQueuingStrategy', 'ReadableByteStreamController', 'ReadableStream',
+    'ReadableStreamBYOBReader', 'ReadableStreamBYOBRequest', 'ReadableStreamDefaultController',
+    'ReadableStreamDefaultReader', 'TextDecoderStream', 'TextEncoderStream', 'TransformStream',
+    'TransformStreamDefaultController', 'WritableStream', 'WritableStreamDefaultController',
+    'WritableStreamDefaultWriter',
+  ],
+  'internal/structured-clone': ['structuredClone'],
+  'internal/text': ['TextDecoder', 'TextEncoder'],
+  'internal/timers': [
+    'clearImmediate', 'clearInterval', 'clearTimeout', 'setImmediate', 'setInterval', 'setTimeout',
+  ],
+  'internal/url': ['URL', 'URLSearchParams'],
+  'internal/webcrypto': ['Crypto', 'CryptoKey', 'SubtleCrypto', 'crypto'],
+  'internal/websocket': ['WebSocket'],
+  'node:buffer': ['Buffer', 'atob', 'btoa'],
+};
+
+function define(target, name, value) {
+  Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+function defineLater(name, load) {
+  Object.defineProperty(globalThis, name, {
+    configurable: true,
+    enumerable: false,
+    get() {
+      const value = load();
+      define(globalThis, name, value);
+      return value;
+    },
+    set(value) {
+      define(globalThis, name, value);
+    },
+  });
+}
+
+for (const module in exports) {
+  for (const name of exports[module]) defineLater(name, () => native.load(module)[name]);
+}
+defineLater('process', () => native.load('node:process').default);
+define(globalThis, 'global', globalThis);
+define(globalThis, 'navigator', Object.freeze({
+  get userAgent() {
+    return `ostler/${native.version}`;
+  },
+  get hardwareConcurrency() {
+    return native.load('node:os').availableParallelism();
+  },
+  language: 'en-US',
+  languages: Object.freeze(['en-US']),
+  get platform() {
+    return native.load('node:process').default.platform;
+  },
+}));
+
+for (const name of ['dispose', 'asyncDispose']) {
+  if (!Symbol[name]) Object.defineProperty(Symbol, name, { value: Symbol(`Symbol.${name}`) });
+}
+
+const local = () => native.load('internal/intl').local;
+define(Number.prototype, 'toLocaleString', function toLocaleString(locales, options) {
+  return local().number(Number(this), locales, options);
+});
+define(BigInt.prototype, 'toLocaleString', function toLocaleString(locales, options) {
+  return local().number(BigInt(this), locales, options);
+});
+define(String.prototype, 'localeCompare', function localeCompare(other, locales, options) {
+  return local().compare(`${this}`, `${other}`, locales, options);
+});
+for (const [name, defaults] of [['toLocaleString', 'both'], ['toLocaleDateString', 'date'], ['toLocaleTimeString', 'time']]) {
+  const format = {
+    [name](locales, options) {
+      return local().date(this, locales, options, defaults);
+    },
+  };
+  define(Date.prototype, name, format[name]);
+}
+
+Error.prepareStackTrace = prepareStackTrace;

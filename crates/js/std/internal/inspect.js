@@ -1,0 +1,336 @@
+// `util.inspect` and `util.format`: what a value looks like to a person.
+
+const custom = Symbol.for('nodejs.util.inspect.custom');
+
+const defaults = {
+  depth: 2, colors: false, showHidden: false, maxArrayLength: 100, maxStringLength: 10000, breakLength: 80,
+  compact: 3, sorted: false, getters: false, customInspect: true, numericSeparator: false,
+};
+
+const styles = {
+  special: [36, 39], number: [33, 39], bigint: [33, 39], boolean: [33, 39], undefined: [90, 39], null: [1, 22],
+  string: [32, 39], symbol: [32, 39], date: [35, 39], regexp: [31, 39], name: [0, 0],
+};
+
+export function inspect(value, options, depth, colors) {
+  const settings = { ...defaults, ...(typeof options === 'object' ? options : {}) };
+  if (typeof options === 'boolean') settings.showHidden = options;
+  if (typeof depth === 'number' || depth === null) settings.depth = depth;
+  if (typeof colors === 'boolean') settings.colors = colors;
+  if (settings.depth === null) settings.depth = Infinity;
+  return new Inspector(settings).show(value, 0);
+}
+
+inspect.custom = custom;
+inspect.defaultOptions = defaults;
+inspect.styles = Object.fromEntries(Object.keys(styles).map((name) => [name, name]));
+inspect.colors = {
+  reset: [0, 0], bold: [1, 22], dim: [2, 22], italic: [3, 23], underline: [4, 24], inverse: [7, 27],
+  strikethrough: [9, 29], black: [30, 39], red: [31, 39], green: [32, 39], yellow: [33, 39], blue: [34, 39],
+  magenta: [35, 39], cyan: [36, 39], white: [37, 39], gray: [90, 39], grey: [90, 39],
+};
+
+function quote(text) {
+  const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes('`') ? '`' : "'";
+  // eslint-disable-next-line no-control-regex
+  const escaped = text.replace(/[\u0000-\u001f\u007f-\u009f\\]|[\ud800-\udbff](?![\udc00-\udfff])/g, (c) => {
+    const short = { '\n': '\\n', '\t': '\\t', '\r': '\\r', '\b': '\\b', '\f': '\\f', '\v': '\\v', '\\': '\\\\' }[c];
+    return short ?? `\\x${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+  });
+  return mark + (mark === "'" ? escaped.replace(/'/g, "\\'") : escaped) + mark;
+}
+
+function className(object) {
+  for (let at = object; at !== null; at = Object.getPrototypeOf(at)) {
+    const own = Object.getOwnPropertyDescriptor(at, 'constructor');
+    if (typeof own?.value === 'function' && own.value.name !== '') return own.value.name;
+  }
+  return null;
+}
+
+class Inspector {
+  constructor(settings) {
+    this.settings = settings;
+    this.seen = [];
+    this.circular = new Map();
+  }
+
+  paint(text, style) {
+    if (!this.settings.colors) return text;
+    const [on, off] = styles[style];
+    return `\u001b[${on}m${text}\u001b[${off}m`;
+  }
+
+  show(value, level, typed) {
+    switch (typeof value) {
+      case 'string':
+        return this.text(value, level);
+      case 'number':
+        return this.paint(Object.is(value, -0) ? '-0' : `${value}`, 'number');
+      case 'bigint':
+        return this.paint(`${value}n`, 'bigint');
+      case 'boolean':
+        return this.paint(`${value}`, 'boolean');
+      case 'undefined':
+        return this.paint('undefined', 'undefined');
+      case 'symbol':
+        return this.paint(String(value), 'symbol');
+      default:
+        return value === null ? this.paint('null', 'null') : this.object(value, level, typed);
+    }
+  }
+
+  text(value, level) {
+    const { maxStringLength } = this.settings;
+    let more = '';
+    if (value.length > maxStringLength) {
+      more = `... ${value.length - maxStringLength} more characters`;
+      value = value.slice(0, maxStringLength);
+    }
+    if (level > 0 && value.length > 16 && value.length > this.settings.breakLength - level * 2 - 4 && value.includes('\n')) {
+      const lines = value.split(/(?<=\n)/).map((line) => this.paint(quote(line), 'string'));
+      return lines.join(` +\n${'  '.repeat(level)}`) + more;
+    }
+    return this.paint(quote(value), 'string') + more;
+  }
+
+  object(value, level) {
+    if (this.settings.customInspect) {
+      const own = value[custom];
+      if (typeof own === 'function' && own !== inspect) {
+        const left = this.settings.depth - level;
+        const shown = own.call(value, left, { ...this.settings, depth: left, stylize: (text, style) => this.paint(text, style) }, inspect);
+        if (shown !== value) {
+          return typeof shown === 'string' ? shown.replaceAll('\n', `\n${'  '.repeat(level)}`) : this.show(shown, level);
+        }
+      }
+    }
+    if (this.seen.includes(value)) {
+      if (!this.circular.has(value)) this.circular.set(value, this.circular.size + 1);
+      return this.paint(`[Circular *${this.circular.get(value)}]`, 'special');
+    }
+    return this.structure(value, level);
+  }
+
+  /** What is written before the members, the entries that are no members, and the brackets. */
+  kind(value, level) {
+    const name = className(value);
+    const tag = value[Symbol.toStringTag];
+    const suffix = typeof tag === 'string' && tag !== '' && tag !== name ? ` [${tag}]` : '';
+    const named = (fallback) => `${name === null ? `[${fallback}: null prototype]` : name}${suffix}`;
+    if (Array.isArray(value)) {
+      const prefix = name === 'Array' && !suffix ? '' : `${named('Array')}(${value.length}) `;
+      return { prefix, open: '[', close: ']', entries: () => this.list(value, level) };
+    }
+    if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
+      return { prefix: `${named('TypedArray')}(${value.length}) `, open: '[', close: ']', entries: () => this.list(value, level) };
+    }
+    if (value instanceof Set) {
+      const entries = () => [...value].map((entry) => this.show(entry, level + 1));
+      return { prefix: `${named('Set')}(${value.size}) `, open: '{', close: '}', entries };
+    }
+    if (value instanceof Map) {
+      const entries = () => [...value].map(([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
+      return { prefix: `${named('Map')}(${value.size}) `, open: '{', close: '}', entries };
+    }
+    if (typeof value === 'function') return { base: this.paint(this.callable(value), 'special') };
+    if (value instanceof RegExp) return { base: this.paint(String(value), 'regexp') };
+    if (value instanceof Date) {
+      return { base: this.paint(Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString(), 'date') };
+    }
+    if (value instanceof Error || Error.isError?.(value)) return { base: this.error(value, level), isError: true };
+    if (value instanceof ArrayBuffer) {
+      const bytes = Array.from(new Uint8Array(value).subarray(0, 50), (byte) => byte.toString(16).padStart(2, '0'));
+      const entries = () => [`[Uint8Contents]: <${bytes.join(' ')}>`, `byteLength: ${this.show(value.byteLength, level)}`];
+      return { prefix: `${named('ArrayBuffer')} `, open: '{', close: '}', entries };
+    }
+    if (value instanceof Promise) return { prefix: 'Promise ', open: '{', close: '}', entries: () => [] };
+    if (value instanceof WeakMap || value instanceof WeakSet) {
+      return { prefix: `${named('WeakMap')} `, open: '{', close: '}', entries: () => ['<items unknown>'] };
+    }
+    for (const Boxed of [Number, String, Boolean, BigInt, Symbol]) {
+      if (value instanceof Boxed) return { base: `[${Boxed.name}: ${this.show(value.valueOf(), level)}]` };
+    }
+    const isArguments = Object.prototype.toString.call(value) === '[object Arguments]';
+    if (isArguments) return { prefix: '[Arguments] ', open: '[', close: ']', entries: () => this.list(value, level) };
+    const prefix = name === 'Object' && !suffix ? '' : `${named('Object')} `;
+    return { prefix, open: '{', close: '}', entries: () => [] };
+  }
+
+  callable(value) {
+    const source = Function.prototype.toString.call(value);
+    if (source.startsWith('class') && source.endsWith('}')) {
+      const parent = Object.getPrototypeOf(value)?.name;
+      return `[class ${value.name === '' ? '(anonymous)' : value.name}${parent ? ` extends ${parent}` : ''}]`;
+    }
+    const type = Object.prototype.toString.call(value).slice(8, -1);
+    return `[${type}${value.name === '' ? ' (anonymous)' : `: ${value.name}`}]`;
+  }
+
+  error(value, level) {
+    const head = `${value.name ?? 'Error'}${value.message ? `: ${value.message}` : ''}`;
+    const stack = typeof value.stack === 'string' ? value.stack.trimEnd() : '';
+    const whole = stack === '' ? `[${head}]` : stack.includes(head) ? stack : `${head}\n${stack}`;
+    return level === 0 ? whole : whole.replaceAll('\n', `\n${'  '.repeat(level)}`);
+  }
+
+  list(value, level) {
+    const most = Math.min(value.length, this.settings.maxArrayLength ?? Infinity);
+    const entries = [];
+    let holes = 0;
+    const told = () => {
+      if (holes > 0) entries.push(this.paint(`<${holes} empty item${holes > 1 ? 's' : ''}>`, 'undefined'));
+      holes = 0;
+    };
+    for (let at = 0; at < value.length && entries.length < most; at += 1) {
+      if (!(at in value)) {
+        holes += 1;
+        continue;
+      }
+      told();
+      entries.push(this.show(value[at], level + 1));
+    }
+    told();
+    if (value.length > most) entries.push(`... ${value.length - most} more item${value.length - most > 1 ? 's' : ''}`);
+    return entries;
+  }
+
+  members(value, isError) {
+    let keys = this.settings.showHidden ? Reflect.ownKeys(value) : [
+      ...Object.keys(value),
+      ...Object.getOwnPropertySymbols(value).filter((key) => Object.getOwnPropertyDescriptor(value, key)?.enumerable),
+    ];
+    const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
+    if (isList) keys = keys.filter((key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key));
+    if (isError) {
+      keys = keys.filter((key) => !['stack', 'message', 'name'].includes(key));
+      for (const key of ['cause', 'errors']) if (Object.hasOwn(value, key) && !keys.includes(key)) keys.push(key);
+    }
+    if (this.settings.sorted) keys.sort(typeof this.settings.sorted === 'function' ? this.settings.sorted : undefined);
+    return keys;
+  }
+
+  member(value, key, level) {
+    const own = Object.getOwnPropertyDescriptor(value, key) ?? { value: value[key], enumerable: true };
+    const plain = typeof key === 'string' && /^[A-Za-z_$][\w$]*$/.test(key);
+    let name = typeof key === 'symbol' ? `[${this.paint(String(key), 'symbol')}]` : plain ? key : this.paint(quote(key), 'string');
+    if (own.enumerable === false) name = `[${typeof key === 'symbol' ? String(key) : key}]`;
+    if (own.get && !this.settings.getters) {
+      return `${name}: ${this.paint(own.set ? '[Getter/Setter]' : '[Getter]', 'special')}`;
+    }
+    if (own.set && !own.get) return `${name}: ${this.paint('[Setter]', 'special')}`;
+    return `${name}: ${this.show(own.get ? own.get.call(value) : own.value, level + 1)}`;
+  }
+
+  structure(value, level) {
+    const kind = this.kind(value, level);
+    const keys = this.members(value, kind.isError);
+    if (kind.base !== undefined && keys.length === 0) return kind.base;
+    if (level > this.settings.depth) {
+      const name = className(value) ?? 'Object';
+      return kind.base ?? this.paint(`[${Array.isArray(value) ? 'Array' : name}]`, 'special');
+    }
+    this.seen.push(value);
+    let entries = kind.entries ? kind.entries() : [];
+    const listed = entries.length;
+    entries = entries.concat(keys.map((key) => this.member(value, key, level)));
+    this.seen.pop();
+    const mark = this.circular.has(value) ? `${this.paint(`<ref *${this.circular.get(value)}>`, 'special')} ` : '';
+    const open = kind.base === undefined ? `${kind.prefix}${kind.open}` : `${kind.base} {`;
+    const close = kind.close ?? '}';
+    if (entries.length === 0) return `${mark}${open}${close}`;
+    return mark + this.joined(open, close, entries, level, listed > 6 && kind.open === '[' && keys.length === 0);
+  }
+
+  joined(open, close, entries, level, many) {
+    const { breakLength, compact } = this.settings;
+    const indent = '  '.repeat(level);
+    const plain = entries.every((entry) => !entry.includes('\n'));
+    const length = entries.reduce((sum, entry) => sum + entry.length + 2, open.length + close.length);
+    const nested = entries.some((entry) => /[[{]$|^\w+ [[{]/.test(entry.split('\n')[0] ?? ''));
+    if (compact !== false && plain && !nested && length + indent.length <= Math.min(breakLength, 76) && !(many && length > 60)) {
+      return `${open} ${entries.join(', ')} ${close}`;
+    }
+    if (many && plain) return `${open}\n${this.columns(entries, indent)}\n${indent}${close}`;
+    return `${open}\n${indent}  ${entries.join(`,\n${indent}  `)}\n${indent}${close}`;
+  }
+
+  /** A long list of short entries, several a line. */
+  columns(entries, indent) {
+    const widest = Math.max(...entries.map((entry) => entry.length)) + 2;
+    const across = Math.max(1, Math.min(Math.floor(72 / widest), 16, Math.ceil(Math.sqrt(2.5 * widest * entries.length) / widest)));
+    if (across <= 1) return entries.map((entry) => `${indent}  ${entry}`).join(',\n');
+    const numbers = entries.every((entry) => /^-?[\d.]+n?$/.test(entry));
+    const lines = [];
+    for (let at = 0; at < entries.length; at += across) {
+      const row = entries.slice(at, at + across).map((entry, column, all) => {
+        const last = at + column === entries.length - 1;
+        const text = last ? entry : `${entry},`;
+        if (numbers) return text.padStart(widest - 1);
+        return column === all.length - 1 ? text : text.padEnd(widest - 1);
+      });
+      lines.push(`${indent}  ${row.join(' ')}`.trimEnd());
+    }
+    return lines.join('\n');
+  }
+}
+
+/** As `printf`, then the rest of the arguments. */
+export function formatWithOptions(options, ...given) {
+  const [first] = given;
+  let used = 0;
+  let text = '';
+  if (typeof first === 'string') {
+    used = 1;
+    if (given.length === 1) return first;
+    text = first.replace(/%([sdifjoOc%])/g, (whole, kind) => {
+      if (kind === '%') return '%';
+      if (used >= given.length) return whole;
+      const value = given[used];
+      used += 1;
+      switch (kind) {
+        case 's':
+          return shown(value, options);
+        case 'd':
+          return typeof value === 'bigint' ? `${value}n` : typeof value === 'symbol' ? 'NaN' : `${typeof value === 'object' ? NaN : Number(value)}`;
+        case 'i':
+          return typeof value === 'bigint' ? `${value}n` : typeof value === 'symbol' ? 'NaN' : `${parseInt(value, 10)}`;
+        case 'f':
+          return typeof value === 'symbol' ? 'NaN' : `${parseFloat(value)}`;
+        case 'j':
+          try {
+            return JSON.stringify(value);
+          } catch {
+            return '[Circular]';
+          }
+        case 'o':
+          return inspect(value, { ...options, showHidden: true, depth: 4 });
+        case 'O':
+          return inspect(value, options);
+        default:
+          return '';
+      }
+    });
+  }
+  for (const value of given.slice(used)) {
+    if (text !== '' || used > 0) text += ' ';
+    used += 1;
+    text += typeof value === 'string' ? value : inspect(value, options);
+  }
+  return text;
+}
+
+function shown(value, options) {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'bigint') return `${value}n`;
+  if (typeof value === 'number') return Object.is(value, -0) ? '-0' : `${value}`;
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return String(value);
+  const own = value.toString;
+  const inherited = own === Object.prototype.toString || own === Error.prototype.toString || own === Array.prototype.toString;
+  if (typeof own === 'function' && !inherited && typeof value !== 'function') return String(value);
+  return inspect(value, { ...options, depth: 0 });
+}
+
+export function format(...given) {
+  return formatWithOptions({}, ...given);
+}

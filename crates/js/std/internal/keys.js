@@ -1,0 +1,146 @@
+// Keys: from PEM, DER, JWK and plain bytes, as the native side signs with them.
+
+import { Buffer } from 'node:buffer';
+import native from 'native/crypto';
+import { coded, wrongType } from 'internal/errors';
+
+const RSA = '300d06092a864886f70d0101010500';
+const CURVES = {
+  'P-256': { id: '06082a8648ce3d030107', size: 32 },
+  'P-384': { id: '06052b81040022', size: 48 },
+};
+const EC = '06072a8648ce3d0201';
+const ED25519 = '300506032b6570';
+
+function der(tag, ...parts) {
+  const inside = Buffer.concat(parts);
+  const length = inside.length;
+  const head = length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
+  return Buffer.concat([Buffer.from([tag, ...head]), inside]);
+}
+
+const sequence = (...parts) => der(0x30, ...parts);
+const bits = (bytes) => der(0x03, Buffer.from([0]), bytes);
+const octets = (bytes) => der(0x04, bytes);
+const hex = (text) => Buffer.from(text, 'hex');
+
+function integer(base64url) {
+  let bytes = Buffer.from(base64url, 'base64url');
+  while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
+  return der(0x02, bytes[0] & 0x80 ? Buffer.concat([Buffer.from([0]), bytes]) : bytes);
+}
+
+const zero = der(0x02, Buffer.from([0]));
+
+/** A public key in SPKI. */
+export function publicFromJwk(jwk) {
+  if (jwk.kty === 'RSA') return sequence(hex(RSA), bits(sequence(integer(jwk.n), integer(jwk.e))));
+  if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519') return sequence(hex(ED25519), bits(Buffer.from(jwk.x, 'base64url')));
+  const curve = CURVES[jwk.crv];
+  if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
+  const point = Buffer.concat([Buffer.from([4]), Buffer.from(jwk.x, 'base64url'), Buffer.from(jwk.y, 'base64url')]);
+  return publicFromPoint(point, jwk.crv);
+}
+
+export function publicFromPoint(point, name) {
+  if (name === 'Ed25519') return sequence(hex(ED25519), bits(point));
+  return sequence(sequence(hex(EC), hex(CURVES[name].id)), bits(point));
+}
+
+/** A private key in PKCS#8. */
+export function privateFromJwk(jwk) {
+  if (jwk.kty === 'RSA') {
+    const numbers = ['n', 'e', 'd', 'p', 'q', 'dp', 'dq', 'qi'].map((name) => integer(jwk[name]));
+    return sequence(zero, hex(RSA), octets(sequence(zero, ...numbers)));
+  }
+  if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519') {
+    return sequence(zero, hex(ED25519), octets(octets(Buffer.from(jwk.d, 'base64url'))));
+  }
+  const curve = CURVES[jwk.crv];
+  if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
+  const point = Buffer.concat([Buffer.from([4]), Buffer.from(jwk.x, 'base64url'), Buffer.from(jwk.y, 'base64url')]);
+  const inner = sequence(der(0x02, Buffer.from([1])), octets(Buffer.from(jwk.d, 'base64url')), der(0xa1, bits(point)));
+  return sequence(zero, sequence(hex(EC), hex(curve.id)), octets(inner));
+}
+
+function unsupported(jwk) {
+  return new DOMException(`Keys of ${jwk.kty} ${jwk.crv ?? ''} are not supported here`, 'NotSupportedError');
+}
+
+function fromPem(text) {
+  const found = /-----BEGIN ([A-Z0-9 ]+)-----([\s\S]+?)-----END \1-----/.exec(text);
+  if (!found) throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'This is no key in PEM');
+  const [, label, body] = found;
+  if (label.includes('ENCRYPTED') || body.includes('Proc-Type')) {
+    throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'Encrypted private keys are not supported here');
+  }
+  return { label, bytes: Buffer.from(body.replace(/[^A-Za-z0-9+/=]/g, ''), 'base64') };
+}
+
+/** A key as `createSign` and its like are given it: PEM, `{ key, format, type }`, or a key object. */
+export class KeyObject {
+  constructor(type, bytes) {
+    this.type = type;
+    Object.defineProperty(this, '_bytes', { value: bytes });
+  }
+
+  get symmetricKeySize() {
+    return this.type === 'secret' ? this._bytes.length : undefined;
+  }
+
+  get asymmetricKeyType() {
+    if (this.type === 'secret') return undefined;
+    const head = this._bytes.subarray(0, 64).toString('hex');
+    return head.includes('06032b6570') ? 'ed25519' : head.includes(EC) ? 'ec' : 'rsa';
+  }
+
+  export(options = {}) {
+    if (this.type === 'secret') return options.format === 'jwk' ? { kty: 'oct', k: this._bytes.toString('base64url') } : Buffer.from(this._bytes);
+    if (options.format === 'der') return Buffer.from(this._bytes);
+    const label = this.type === 'private' ? 'PRIVATE KEY' : 'PUBLIC KEY';
+    return `-----BEGIN ${label}-----\n${this._bytes.toString('base64').replace(/(.{64})(?=.)/g, '$1\n')}\n-----END ${label}-----\n`;
+  }
+
+  equals(other) {
+    return other instanceof KeyObject && other.type === this.type && this._bytes.equals(other._bytes);
+  }
+
+  static from(key) {
+    return key._object;
+  }
+}
+
+export function createSecretKey(key, encoding) {
+  return new KeyObject('secret', typeof key === 'string' ? Buffer.from(key, encoding) : Buffer.from(key));
+}
+
+function bytesOf(given) {
+  if (given instanceof KeyObject) return { object: given };
+  const { key = given, format, type } = given !== null && typeof given === 'object' && !ArrayBuffer.isView(given) ? given : {};
+  if (key instanceof KeyObject) return { object: key };
+  if (format === 'jwk') return { jwk: key };
+  if (format === 'der') return { bytes: Buffer.from(key), label: type };
+  if (typeof key === 'string' || ArrayBuffer.isView(key)) return fromPem(typeof key === 'string' ? key : Buffer.from(key).toString());
+  throw wrongType('key', 'of type string or an instance of Buffer or KeyObject', key);
+}
+
+export function createPrivateKey(given) {
+  const { object, jwk, bytes } = bytesOf(given);
+  if (object) return object;
+  return new KeyObject('private', jwk ? privateFromJwk(jwk) : bytes);
+}
+
+export function createPublicKey(given) {
+  const { object, jwk, bytes, label } = bytesOf(given);
+  if (object?.type === 'public') return object;
+  if (object || /PRIVATE/.test(label ?? '')) return new KeyObject('public', Buffer.from(native.publicKey(object?._bytes ?? bytes).buffer));
+  return new KeyObject('public', jwk ? publicFromJwk(jwk) : bytes);
+}
+
+/** The bytes of a secret, however it was given. */
+export function secretOf(key, encoding) {
+  if (key instanceof KeyObject) return key._bytes;
+  if (typeof key === 'string') return Buffer.from(key, encoding ?? 'utf8');
+  if (ArrayBuffer.isView(key) || key instanceof ArrayBuffer) return key;
+  throw wrongType('key', 'of type string or an instance of ArrayBuffer, Buffer, TypedArray, DataView, or KeyObject', key);
+}

@@ -1,0 +1,25 @@
+// Stacks as V8 writes them: the error on the first line. Libraries print `error.stack` and expect its message.
+
+/** What only makes errors for others is no place an author looks for. */
+const makers = ['ostler:internal/bridge', 'ostler:internal/errors'];
+
+function place(site) {
+  const file = site.getFileName();
+  if (file === null || file === undefined || site.isNative()) return 'native';
+  return `${file}:${site.getLineNumber()}:${site.getColumnNumber()}`;
+}
+
+export function prepareStackTrace(error, sites) {
+  let head = 'Error';
+  try {
+    head = Error.prototype.toString.call(error);
+  } catch {
+    // An error that cannot be told is still an error.
+  }
+  for (const site of sites) {
+    if (makers.includes(site.getFileName())) continue;
+    const name = site.getFunctionName();
+    head += name ? `\n    at ${name} (${place(site)})` : `\n    at ${place(site)}`;
+  }
+  return head;
+}

@@ -1,0 +1,143 @@
+// What readable and writable streams share: destruction, errors, abort signals.
+
+import { EventEmitter } from 'node:events';
+import { abortError, coded } from 'internal/errors';
+
+export const kDestroy = Symbol('destroy');
+
+export function Stream(options) {
+  EventEmitter.call(this, options);
+}
+Object.setPrototypeOf(Stream.prototype, EventEmitter.prototype);
+Object.setPrototypeOf(Stream, EventEmitter);
+
+/** What a stream knows of its end, whichever way it flows. */
+export function begin(stream, options) {
+  if (stream._ending) return;
+  Object.defineProperty(stream, '_ending', {
+    value: {
+      destroyed: false, closed: false, error: null, errorTold: false,
+      autoDestroy: options?.autoDestroy !== false, emitClose: options?.emitClose !== false,
+      constructed: true, waiting: [],
+    },
+  });
+  for (const name of ['read', 'write', 'writev', 'final', 'destroy', 'transform', 'flush', 'construct']) {
+    if (typeof options?.[name] === 'function') stream[`_${name}`] = options[name];
+  }
+  if (options?.signal) addAbortSignal(options.signal, stream);
+  if (typeof stream._construct === 'function') {
+    stream._ending.constructed = false;
+    queueMicrotask(() => {
+      stream._construct((error) => {
+        stream._ending.constructed = true;
+        if (error) destroy.call(stream, error);
+        else for (const run of stream._ending.waiting.splice(0)) run();
+      });
+    });
+  }
+}
+
+/** Runs once the stream is constructed: at once, nearly always. */
+export function whenReady(stream, run) {
+  if (stream._ending.constructed) run();
+  else stream._ending.waiting.push(run);
+}
+
+export function addAbortSignal(signal, stream) {
+  const give = () => stream.destroy(abortError(signal));
+  if (signal.aborted) queueMicrotask(give);
+  else {
+    signal.addEventListener('abort', give, { once: true });
+    stream.once('close', () => signal.removeEventListener('abort', give));
+  }
+  return stream;
+}
+
+export function destroy(error, callback) {
+  const ending = this._ending;
+  if (ending.destroyed) {
+    callback?.(error);
+    return this;
+  }
+  ending.destroyed = true;
+  if (error) ending.error = error;
+  const done = (failed) => {
+    const told = failed ?? error ?? null;
+    if (told) ending.error ??= told;
+    ending.closed = true;
+    callback?.(told);
+    queueMicrotask(() => {
+      if (told && !ending.errorTold) {
+        ending.errorTold = true;
+        this.emit('error', told);
+      }
+      if (ending.emitClose) this.emit('close');
+    });
+  };
+  let called = false;
+  const once = (failed) => {
+    if (called) return;
+    called = true;
+    done(failed);
+  };
+  whenReady(this, () => {
+    try {
+      const answer = this._destroy(error ?? null, once);
+      if (typeof answer?.then === 'function') answer.then(() => once(), once);
+    } catch (failed) {
+      once(failed);
+    }
+  });
+  return this;
+}
+
+/** Fails a stream: by its end where it ends itself, else by its event. */
+export function fail(stream, error) {
+  const ending = stream._ending;
+  if (ending.destroyed) return;
+  if (ending.autoDestroy) {
+    stream.destroy(error);
+  } else if (!ending.errorTold) {
+    ending.errorTold = true;
+    ending.error = error;
+    queueMicrotask(() => stream.emit('error', error));
+  }
+}
+
+export function streamError(code, message) {
+  return coded(Error, code, message);
+}
+
+Object.assign(Stream.prototype, {
+  destroy,
+  _destroy(error, callback) {
+    callback(error);
+  },
+  [Symbol.asyncDispose ?? Symbol.for('asyncDispose')]() {
+    if (!this._ending.destroyed) this.destroy();
+    return new Promise((resolve) => {
+      if (this._ending.closed) resolve();
+      else this.once('close', resolve);
+    });
+  },
+  // The oldest way to join two streams.
+  pipe(to) {
+    this.on('data', (chunk) => to.write(chunk));
+    this.on('end', () => to.end());
+    return to;
+  },
+});
+
+Object.defineProperties(Stream.prototype, {
+  destroyed: {
+    configurable: true,
+    get() {
+      return this._ending?.destroyed ?? false;
+    },
+    set(destroyed) {
+      if (this._ending) this._ending.destroyed = destroyed;
+    },
+  },
+  closed: { configurable: true, get() { return this._ending?.closed ?? false; } },
+  errored: { configurable: true, get() { return this._ending?.error ?? null; } },
+});

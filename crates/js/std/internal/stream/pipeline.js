@@ -1,0 +1,125 @@
+// Several streams as one: joined, and failing together.
+
+import { abortError, checkFunction, wrongType } from 'internal/errors';
+import { addAbortSignal, streamError } from 'internal/stream/base';
+import { Readable } from 'internal/stream/readable';
+import { PassThrough } from 'internal/stream/duplex';
+
+const isReadable = (stream) => typeof stream?.pipe === 'function' && !!stream._readableState;
+const isWritable = (stream) => typeof stream?.write === 'function' && typeof stream?.on === 'function';
+
+/** Calls back once a stream has ended, or will not. Answers the function that stops waiting. */
+export function finished(stream, options, callback) {
+  if (typeof options === 'function') [options, callback] = [{}, options];
+  checkFunction(callback, 'callback');
+  if (stream instanceof ReadableStream || stream instanceof WritableStream) {
+    throw wrongType('stream', 'an instance of Stream', stream);
+  }
+  const reads = options?.readable ?? (isReadable(stream) && stream._readableState !== undefined);
+  const writes = options?.writable ?? !!stream._writableState;
+  let read = !reads || !!stream._readableState?.endEmitted;
+  let written = !writes || !!stream._writableState?.finished;
+  let called = false;
+  const done = (error) => {
+    if (called) return;
+    called = true;
+    forget();
+    callback.call(stream, error ?? undefined);
+  };
+  const check = () => {
+    if (read && written) done();
+  };
+  const ended = () => {
+    read = true;
+    check();
+  };
+  const finish = () => {
+    written = true;
+    check();
+  };
+  const failed = (error) => done(error);
+  const closed = () => {
+    if (stream.errored) done(stream.errored);
+    else if (!read && !stream._readableState?.endEmitted) done(streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close'));
+    else if (!written && !stream._writableState?.finished) done(streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close'));
+    else done();
+  };
+  const aborted = () => done(abortError(options.signal));
+  const forget = () => {
+    stream.removeListener('end', ended);
+    stream.removeListener('finish', finish);
+    stream.removeListener('error', failed);
+    stream.removeListener('close', closed);
+    options?.signal?.removeEventListener('abort', aborted);
+  };
+  stream.on('end', ended);
+  stream.on('finish', finish);
+  if (options?.error !== false) stream.on('error', failed);
+  stream.on('close', closed);
+  if (options?.signal?.aborted) queueMicrotask(aborted);
+  else options?.signal?.addEventListener('abort', aborted, { once: true });
+  if (stream.closed) queueMicrotask(closed);
+  else if (stream.errored) queueMicrotask(() => failed(stream.errored));
+  else if (read && written) queueMicrotask(check);
+  return forget;
+}
+
+function toStream(part, before, last) {
+  if (typeof part === 'function') {
+    const answer = part(before ?? undefined);
+    if (answer?.[Symbol.asyncIterator] || answer?.[Symbol.iterator]) {
+      return isReadable(answer) ? answer : Readable.from(answer);
+    }
+    if (last && typeof answer?.then === 'function') {
+      const through = new PassThrough({ objectMode: true });
+      answer.then((value) => {
+        through.value = value;
+        if (value !== undefined && value !== null) through.write(value);
+        through.end();
+        through.resume();
+      }, (error) => through.destroy(error));
+      return through;
+    }
+    throw wrongType('stream', 'a stream, an iterable or a function that answers one', answer);
+  }
+  if (part instanceof ReadableStream) return Readable.fromWeb(part);
+  if (isReadable(part) || isWritable(part)) return part;
+  return Readable.from(part);
+}
+
+export function pipeline(...given) {
+  const callback = given.pop();
+  checkFunction(callback, 'callback');
+  const parts = given.length === 1 && Array.isArray(given[0]) ? given[0] : given;
+  return join(parts, {}, callback);
+}
+
+export function join(parts, options, callback) {
+  const streams = [];
+  let left = 0;
+  let failure;
+  const settle = (error) => {
+    if (error && (!failure || failure.code === 'ERR_STREAM_PREMATURE_CLOSE')) failure = error;
+    if (error) for (const stream of streams) if (!stream.destroyed) stream.destroy(error);
+    left -= 1;
+    if (left === 0) queueMicrotask(() => callback(failure, streams.at(-1)?.value));
+  };
+  for (const [at, part] of parts.entries()) {
+    const before = streams.at(-1);
+    const stream = toStream(part, before, at === parts.length - 1);
+    const consumed = typeof part === 'function' && at > 0;
+    if (before && !consumed) {
+      const last = at === parts.length - 1;
+      before.pipe(stream, { end: !(last && options.end === false) });
+    }
+    streams.push(stream);
+    left += 1;
+  }
+  for (const [at, stream] of streams.entries()) {
+    const last = at === streams.length - 1;
+    stream.on('error', () => {});
+    finished(stream, { readable: !last && isReadable(stream), writable: at > 0 && !!stream._writableState && !(last && options.end === false) }, settle);
+    if (options.signal) addAbortSignal(options.signal, stream);
+  }
+  return streams.at(-1);
+}

@@ -1,0 +1,573 @@
+// Streams that are read from.
+
+import { Buffer } from 'node:buffer';
+import { StringDecoder } from 'node:string_decoder';
+import { abortError, wrongType } from 'internal/errors';
+import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
+
+export function Readable(options) {
+  if (!(this instanceof Readable)) return new Readable(options);
+  Stream.call(this, options);
+  initReadable(this, options);
+}
+Object.setPrototypeOf(Readable.prototype, Stream.prototype);
+Object.setPrototypeOf(Readable, Stream);
+
+export function initReadable(stream, options) {
+  begin(stream, options);
+  const objectMode = !!(options?.objectMode || options?.readableObjectMode);
+  Object.defineProperty(stream, '_readableState', {
+    value: {
+      objectMode,
+      highWaterMark: options?.readableHighWaterMark ?? options?.highWaterMark ?? (objectMode ? 16 : 65536),
+      buffer: [], length: 0, flowing: null, ended: false, endEmitted: false, reading: false, sync: false,
+      needReadable: false, emittedReadable: false, scheduled: false, decoder: null, encoding: null, pipes: [],
+      awaitDrain: new Set(), readableListening: false, dataEmitted: false, paused: false,
+    },
+  });
+  if (options?.encoding) stream.setEncoding(options.encoding);
+}
+
+function sizeOf(state, chunk) {
+  return state.objectMode ? 1 : chunk.length;
+}
+
+function add(stream, state, chunk, first) {
+  if (state.flowing && state.length === 0 && !state.sync && !first && stream.listenerCount('data') > 0) {
+    state.dataEmitted = true;
+    stream.emit('data', chunk);
+  } else {
+    state.length += sizeOf(state, chunk);
+    if (first) state.buffer.unshift(chunk);
+    else state.buffer.push(chunk);
+    if (state.needReadable) tellReadable(stream, state);
+  }
+  readMore(stream, state);
+}
+
+/** Takes bytes out of what is buffered; all of it without a size. */
+function take(state, many) {
+  if (state.objectMode) {
+    const chunk = state.buffer.shift();
+    state.length -= 1;
+    return chunk;
+  }
+  if (many === undefined || many >= state.length) {
+    const all = state.decoder ? state.buffer.join('') : state.buffer.length === 1 ? state.buffer[0] : Buffer.concat(state.buffer);
+    state.buffer = [];
+    state.length = 0;
+    return all;
+  }
+  const pieces = [];
+  let left = many;
+  while (left > 0) {
+    const [piece] = state.buffer;
+    if (piece.length <= left) {
+      pieces.push(piece);
+      state.buffer.shift();
+    } else {
+      pieces.push(piece.slice(0, left));
+      state.buffer[0] = piece.slice(left);
+    }
+    left -= pieces.at(-1).length;
+  }
+  state.length -= many;
+  return state.decoder ? pieces.join('') : Buffer.concat(pieces);
+}
+
+function tellReadable(stream, state) {
+  state.needReadable = false;
+  if (state.emittedReadable) return;
+  state.emittedReadable = true;
+  queueMicrotask(() => {
+    if (!stream.destroyed && (state.length > 0 || state.ended)) {
+      stream.emit('readable');
+      state.emittedReadable = false;
+    }
+    state.needReadable = !state.flowing && !state.ended && state.length <= state.highWaterMark;
+    flow(stream);
+  });
+}
+
+function readMore(stream, state) {
+  if (state.scheduled) return;
+  state.scheduled = true;
+  queueMicrotask(() => {
+    state.scheduled = false;
+    while (!state.reading && !state.ended && !stream.destroyed && (state.length < state.highWaterMark || (state.flowing && state.length === 0))) {
+      const before = state.length;
+      stream.read(0);
+      if (before === state.length) break;
+    }
+  });
+}
+
+function flow(stream) {
+  const state = stream._readableState;
+  while (state.flowing && !stream.destroyed && stream.read() !== null);
+}
+
+function endReadable(stream) {
+  const state = stream._readableState;
+  if (state.endEmitted) return;
+  queueMicrotask(() => {
+    if (state.endEmitted || state.length > 0 || stream._ending.error) return;
+    state.endEmitted = true;
+    stream.readable = false;
+    stream.emit('end');
+    const writable = stream._writableState;
+    if (writable && stream.allowHalfOpen === false) stream.end();
+    else if (stream._ending.autoDestroy && (!writable || writable.finished)) stream.destroy();
+  });
+}
+
+Object.assign(Readable.prototype, {
+  readable: true,
+
+  push(chunk, encoding) {
+    return accept(this, chunk, encoding, false);
+  },
+
+  unshift(chunk, encoding) {
+    return accept(this, chunk, encoding, true);
+  },
+
+  _read() {
+    throw streamError('ERR_METHOD_NOT_IMPLEMENTED', 'The _read() method is not implemented');
+  },
+
+  read(many) {
+    const state = this._readableState;
+    const asked = many === undefined || Number.isNaN(many) ? undefined : Math.trunc(many);
+    if (asked !== 0) state.emittedReadable = false;
+    if (asked === 0 && state.needReadable && (state.length >= state.highWaterMark || state.ended)) {
+      if (state.length === 0 && state.ended) endReadable(this);
+      else tellReadable(this, state);
+      return null;
+    }
+    if (state.ended && state.length === 0) {
+      endReadable(this);
+      return null;
+    }
+    let wants = state.needReadable || state.length === 0 || state.length - (asked ?? state.length) < state.highWaterMark;
+    if (state.ended || state.reading || this.destroyed || this._ending.error || !this._ending.constructed) wants = false;
+    if (wants) {
+      state.reading = true;
+      state.sync = true;
+      if (state.length === 0) state.needReadable = true;
+      try {
+        const answer = this._read(state.highWaterMark);
+        if (typeof answer?.then === 'function') answer.then(undefined, (error) => fail(this, error));
+      } catch (error) {
+        fail(this, error);
+      }
+      state.sync = false;
+    } else if (!this._ending.constructed) {
+      whenReady(this, () => this.read(0));
+    }
+    if (asked === 0) return null;
+    let chunk = null;
+    if (state.length > 0 && (asked === undefined || state.objectMode || asked <= state.length || state.ended)) {
+      // In flowing mode one chunk at a time, as it came.
+      const size = asked ?? (state.flowing && !state.objectMode ? state.buffer[0].length : undefined);
+      chunk = take(state, size);
+    }
+    if (chunk === null) state.needReadable = state.length <= state.highWaterMark;
+    if (state.length === 0) {
+      if (!state.ended) state.needReadable = true;
+      else if (chunk !== null) endReadable(this);
+    }
+    if (chunk !== null && !this._ending.error) {
+      state.dataEmitted = true;
+      this.emit('data', chunk);
+    }
+    return chunk;
+  },
+
+  on(name, listener) {
+    Stream.prototype.on.call(this, name, listener);
+    const state = this._readableState;
+    if (name === 'data') {
+      state.readableListening = this.listenerCount('readable') > 0;
+      if (state.flowing !== false && !state.readableListening) this.resume();
+    } else if (name === 'readable' && !state.readableListening) {
+      state.readableListening = true;
+      state.needReadable = true;
+      state.flowing = false;
+      state.emittedReadable = false;
+      if (state.length > 0) tellReadable(this, state);
+      else if (!state.reading) queueMicrotask(() => this.read(0));
+    }
+    return this;
+  },
+
+  removeListener(name, listener) {
+    Stream.prototype.removeListener.call(this, name, listener);
+    if (name === 'readable') queueMicrotask(() => relisten(this));
+    return this;
+  },
+
+  removeAllListeners(name) {
+    Stream.prototype.removeAllListeners.call(this, name);
+    if (name === 'readable' || name === undefined) queueMicrotask(() => relisten(this));
+    return this;
+  },
+
+  pause() {
+    const state = this._readableState;
+    if (state.flowing !== false) {
+      state.flowing = false;
+      this.emit('pause');
+    }
+    state.paused = true;
+    return this;
+  },
+
+  resume() {
+    const state = this._readableState;
+    if (!state.flowing) {
+      state.flowing = !state.readableListening;
+      queueMicrotask(() => {
+        if (!state.reading) this.read(0);
+        this.emit('resume');
+        flow(this);
+        if (state.flowing && !state.reading) this.read(0);
+      });
+    }
+    state.paused = false;
+    return this;
+  },
+
+  isPaused() {
+    return this._readableState.paused || this._readableState.flowing === false;
+  },
+
+  setEncoding(encoding) {
+    const state = this._readableState;
+    state.decoder = new StringDecoder(encoding);
+    state.encoding = state.decoder.encoding;
+    const text = state.buffer.map((chunk) => state.decoder.write(chunk)).join('');
+    state.buffer = text === '' ? [] : [text];
+    state.length = text.length;
+    return this;
+  },
+
+  pipe(to, options) {
+    const state = this._readableState;
+    state.pipes.push(to);
+    const ends = options?.end !== false && to !== globalThis.process?.stdout && to !== globalThis.process?.stderr;
+    const data = (chunk) => {
+      if (to.write(chunk) === false) {
+        state.awaitDrain.add(to);
+        this.pause();
+      }
+    };
+    const drain = () => {
+      state.awaitDrain.delete(to);
+      if (state.awaitDrain.size === 0 && this.listenerCount('data') > 0) this.resume();
+    };
+    const end = () => to.end();
+    const unpipe = (from) => {
+      if (from !== this) return;
+      this.removeListener('data', data);
+      this.removeListener('end', end);
+      to.removeListener('drain', drain);
+      to.removeListener('unpipe', unpipe);
+      to.removeListener('error', failed);
+      to.removeListener('close', gone);
+      drain();
+    };
+    const gone = () => this.unpipe(to);
+    const failed = (error) => {
+      this.unpipe(to);
+      if (to.listenerCount('error') === 0) fail(to, error);
+    };
+    to.on('drain', drain);
+    to.on('unpipe', unpipe);
+    to.prependListener('error', failed);
+    to.once('close', gone);
+    if (ends) {
+      if (state.endEmitted) queueMicrotask(end);
+      else this.once('end', end);
+    }
+    this.on('data', data);
+    to.emit('pipe', this);
+    if (!state.flowing) this.resume();
+    return to;
+  },
+
+  unpipe(to) {
+    const state = this._readableState;
+    const gone = to === undefined ? state.pipes : state.pipes.filter((each) => each === to);
+    state.pipes = to === undefined ? [] : state.pipes.filter((each) => each !== to);
+    if (gone.length > 0 && state.pipes.length === 0) this.pause();
+    for (const each of gone) each.emit('unpipe', this);
+    return this;
+  },
+
+  wrap(old) {
+    old.on('data', (chunk) => {
+      if (!this.push(chunk)) old.pause?.();
+    });
+    old.on('end', () => this.push(null));
+    old.on('error', (error) => fail(this, error));
+    old.on('close', () => this.destroy());
+    this._read = () => old.resume?.();
+    return this;
+  },
+
+  iterator(options) {
+    return walk(this, options);
+  },
+
+  [Symbol.asyncIterator]() {
+    return walk(this);
+  },
+
+  ...helpers(),
+});
+
+function relisten(stream) {
+  const state = stream._readableState;
+  state.readableListening = stream.listenerCount('readable') > 0;
+  if (stream.listenerCount('data') > 0 && !state.readableListening && !state.paused) stream.resume();
+}
+
+function accept(stream, chunk, encoding, first) {
+  const state = stream._readableState;
+  if (chunk === null) {
+    state.reading = false;
+    if (state.ended) return false;
+    const rest = state.decoder?.end();
+    if (rest) {
+      state.buffer.push(rest);
+      state.length += rest.length;
+    }
+    state.ended = true;
+    if (state.sync) tellReadable(stream, state);
+    else {
+      state.needReadable = false;
+      state.emittedReadable = true;
+      queueMicrotask(() => {
+        if (!stream.destroyed) stream.emit('readable');
+        flow(stream);
+        if (state.length === 0 && (state.flowing || !state.readableListening)) endReadable(stream);
+      });
+    }
+    return false;
+  }
+  if (!state.objectMode) {
+    if (typeof chunk === 'string') {
+      if (!state.decoder || (encoding && encoding !== state.encoding)) chunk = Buffer.from(chunk, encoding);
+    } else if (ArrayBuffer.isView(chunk)) {
+      if (!Buffer.isBuffer(chunk)) chunk = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    } else if (chunk !== undefined) {
+      fail(stream, wrongType('chunk', 'of type string or an instance of Buffer, TypedArray, or DataView', chunk));
+      return false;
+    }
+  }
+  if (chunk === undefined || (!state.objectMode && chunk.length === 0)) {
+    state.reading = false;
+    readMore(stream, state);
+  } else if (first) {
+    add(stream, state, chunk, true);
+  } else if (state.ended) {
+    fail(stream, streamError('ERR_STREAM_PUSH_AFTER_EOF', 'stream.push() after EOF'));
+  } else if (!stream.destroyed && !stream._ending.error) {
+    state.reading = false;
+    if (state.decoder && !encoding && typeof chunk !== 'string') {
+      chunk = state.decoder.write(chunk);
+      if (chunk === '') {
+        readMore(stream, state);
+        return true;
+      }
+    }
+    add(stream, state, chunk, false);
+  }
+  return !state.ended && (state.length < state.highWaterMark || state.length === 0);
+}
+
+async function* walk(stream, options) {
+  let wake = () => {};
+  const call = () => wake();
+  stream.on('readable', call);
+  let over;
+  const ended = (error) => {
+    over ??= { error };
+    wake();
+  };
+  const end = () => ended();
+  const close = () => ended(stream._readableState.endEmitted ? undefined : (stream.errored ?? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close')));
+  stream.on('end', end);
+  stream.on('error', ended);
+  stream.on('close', close);
+  if (stream.destroyed && !stream._readableState.endEmitted) ended(stream.errored ?? (stream._ending.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined));
+  let finished = false;
+  try {
+    for (;;) {
+      const chunk = stream.destroyed ? null : stream.read();
+      if (chunk !== null) {
+        yield chunk;
+      } else if (over) {
+        if (over.error) throw over.error;
+        finished = true;
+        return;
+      } else {
+        await new Promise((resolve) => {
+          wake = resolve;
+        });
+      }
+    }
+  } finally {
+    stream.removeListener('readable', call);
+    stream.removeListener('end', end);
+    stream.removeListener('error', ended);
+    stream.removeListener('close', close);
+    if (!finished && options?.destroyOnReturn !== false) {
+      stream.on('error', () => {});
+      stream.destroy();
+    }
+  }
+}
+
+/** `map`, `filter` and their like, as on lists. */
+function helpers() {
+  const from = (make) => function derived(...given) {
+    return Readable.from(make(this, ...given), { objectMode: true });
+  };
+  return {
+    map: from(async function* map(stream, run) {
+      for await (const chunk of stream) yield await run(chunk);
+    }),
+    filter: from(async function* filter(stream, run) {
+      for await (const chunk of stream) if (await run(chunk)) yield chunk;
+    }),
+    flatMap: from(async function* flatMap(stream, run) {
+      for await (const chunk of stream) yield* await run(chunk);
+    }),
+    take: from(async function* take(stream, many) {
+      let left = many;
+      if (left > 0) for await (const chunk of stream) {
+        yield chunk;
+        if (--left <= 0) return;
+      }
+    }),
+    drop: from(async function* drop(stream, many) {
+      let left = many;
+      for await (const chunk of stream) if (left-- <= 0) yield chunk;
+    }),
+    async toArray() {
+      const all = [];
+      for await (const chunk of this) all.push(chunk);
+      return all;
+    },
+    async forEach(run) {
+      for await (const chunk of this) await run(chunk);
+    },
+    async reduce(run, ...initial) {
+      let sum = initial[0];
+      let begun = initial.length > 0;
+      for await (const chunk of this) {
+        sum = begun ? await run(sum, chunk) : chunk;
+        begun = true;
+      }
+      return sum;
+    },
+    async some(run) {
+      for await (const chunk of this) if (await run(chunk)) return true;
+      return false;
+    },
+    async every(run) {
+      for await (const chunk of this) if (!(await run(chunk))) return false;
+      return true;
+    },
+    async find(run) {
+      for await (const chunk of this) if (await run(chunk)) return chunk;
+      return undefined;
+    },
+  };
+}
+
+const getters = {
+  readableFlowing: (state) => state.flowing,
+  readableHighWaterMark: (state) => state.highWaterMark,
+  readableLength: (state) => state.length,
+  readableObjectMode: (state) => state.objectMode,
+  readableEncoding: (state) => state.encoding,
+  readableEnded: (state) => state.endEmitted,
+  readableDidRead: (state) => state.dataEmitted,
+};
+for (const name in getters) {
+  Object.defineProperty(Readable.prototype, name, { configurable: true, get() { return getters[name](this._readableState); } });
+}
+Object.defineProperty(Readable.prototype, 'readableAborted', {
+  configurable: true,
+  get() { return this.destroyed && !this._readableState.endEmitted; },
+});
+
+Readable.from = function from(source, options) {
+  if (typeof source === 'string' || source instanceof Uint8Array) {
+    return new Readable({ objectMode: true, ...options, read() { this.push(source); this.push(null); } });
+  }
+  const iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]?.();
+  if (!iterator) throw wrongType('iterable', 'an instance of Iterable', source);
+  return new Readable({
+    objectMode: true,
+    highWaterMark: 1,
+    ...options,
+    async read() {
+      try {
+        for (;;) {
+          const { value, done } = await iterator.next();
+          if (done) {
+            this.push(null);
+            return;
+          }
+          const chunk = await value;
+          if (chunk === null) throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
+          if (!this.push(chunk)) return;
+        }
+      } catch (error) {
+        this.destroy(error);
+      }
+    },
+    destroy(error, callback) {
+      Promise.resolve(iterator.return?.()).then(() => callback(error), (failed) => callback(error ?? failed));
+    },
+  });
+};
+
+Readable.fromWeb = function fromWeb(web, options) {
+  const reader = web.getReader();
+  return new Readable({
+    ...options,
+    async read() {
+      try {
+        const { value, done } = await reader.read();
+        this.push(done ? null : value);
+      } catch (error) {
+        this.destroy(error);
+      }
+    },
+    destroy(error, callback) {
+      reader.cancel(error ?? undefined).then(() => callback(error), () => callback(error));
+    },
+  });
+};
+
+Readable.toWeb = function toWeb(stream) {
+  const iterator = stream[Symbol.asyncIterator]();
+  return new ReadableStream({
+    async pull(controller) {
+      const { value, done } = await iterator.next();
+      if (done) controller.close();
+      else controller.enqueue(Buffer.isBuffer(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : value);
+    },
+    async cancel(reason) {
+      stream.destroy(reason instanceof Error ? reason : abortError({ reason }));
+      await iterator.return?.();
+    },
+  }, { highWaterMark: 0 });
+};
+
+Readable.isDisturbed = (stream) => !!(stream.readableDidRead || stream.destroyed);

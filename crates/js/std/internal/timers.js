@@ -1,0 +1,131 @@
+// `setTimeout` and its like, as Node's authors know them: the handle is an object.
+
+import native from 'native/timers';
+
+const LONGEST = 2 ** 31 - 1;
+
+const running = new Map();
+
+function check(callback) {
+  if (typeof callback !== 'function') {
+    const error = new TypeError(`The "callback" argument must be of type function. Received ${String(callback)}`);
+    error.code = 'ERR_INVALID_ARG_TYPE';
+    throw error;
+  }
+}
+
+function milliseconds(after) {
+  after = Number(after);
+  return after >= 1 && after <= LONGEST ? Math.trunc(after) : 1;
+}
+
+export class Timeout {
+  #call;
+  #after;
+  #repeat;
+  #id;
+  #referenced = true;
+
+  constructor(callback, after, args, repeat) {
+    check(callback);
+    this.#after = milliseconds(after);
+    this.#repeat = repeat;
+    this.#call = () => {
+      if (!repeat) running.delete(this.#id);
+      callback.apply(this, args);
+    };
+    this.#start();
+  }
+
+  #start() {
+    this.#id = native.start(this.#call, this.#after, this.#repeat);
+    running.set(this.#id, this);
+  }
+
+  ref() {
+    this.#referenced = true;
+    return this;
+  }
+
+  unref() {
+    this.#referenced = false;
+    return this;
+  }
+
+  hasRef() {
+    return this.#referenced;
+  }
+
+  refresh() {
+    if (running.has(this.#id)) {
+      this.close();
+      this.#start();
+    }
+    return this;
+  }
+
+  close() {
+    native.stop(this.#id);
+    running.delete(this.#id);
+    return this;
+  }
+
+  [Symbol.toPrimitive]() {
+    return this.#id;
+  }
+
+  [Symbol.dispose]() {
+    this.close();
+  }
+}
+
+export class Immediate {
+  #id;
+  #referenced = true;
+
+  constructor(callback, args) {
+    check(callback);
+    this.#id = native.soon(() => callback.apply(this, args));
+  }
+
+  ref() {
+    this.#referenced = true;
+    return this;
+  }
+
+  unref() {
+    this.#referenced = false;
+    return this;
+  }
+
+  hasRef() {
+    return this.#referenced;
+  }
+
+  close() {
+    native.stop(this.#id);
+  }
+
+  [Symbol.dispose]() {
+    this.close();
+  }
+}
+
+export function setTimeout(callback, after, ...args) {
+  return new Timeout(callback, after, args, false);
+}
+
+export function setInterval(callback, after, ...args) {
+  return new Timeout(callback, after, args, true);
+}
+
+export function setImmediate(callback, ...args) {
+  return new Immediate(callback, args);
+}
+
+export function clearTimeout(timer) {
+  if (timer instanceof Timeout || timer instanceof Immediate) timer.close();
+  else if (typeof timer === 'number' || typeof timer === 'string') running.get(Number(timer))?.close();
+}
+
+export { clearTimeout as clearInterval, clearTimeout as clearImmediate };

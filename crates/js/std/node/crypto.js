@@ -1,0 +1,303 @@
+import native from 'native/crypto';
+import { Buffer } from 'node:buffer';
+import { Transform } from 'node:stream';
+import { checkFunction, checkString, coded, missing, outOfRange, wrongType } from 'internal/errors';
+import { getRandomValues, randomUUID } from 'internal/random';
+import { KeyObject, createPrivateKey, createPublicKey, createSecretKey, secretOf } from 'internal/keys';
+import { Crypto, CryptoKey, SubtleCrypto, crypto as webcrypto } from 'internal/webcrypto';
+
+function bytesOf(data, encoding, name = 'data') {
+  if (typeof data === 'string') return Buffer.from(data, encoding === 'buffer' ? undefined : encoding);
+  if (ArrayBuffer.isView(data) || data instanceof ArrayBuffer) return data;
+  throw wrongType(name, 'of type string or an instance of Buffer, TypedArray, or DataView', data);
+}
+
+function encoded(bytes, encoding) {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return encoding && encoding !== 'buffer' ? buffer.toString(encoding) : buffer;
+}
+
+class Digest extends Transform {
+  #native;
+
+  constructor(native) {
+    super();
+    this.#native = native;
+  }
+
+  update(data, encoding) {
+    this.#native.update(bytesOf(data, encoding));
+    return this;
+  }
+
+  digest(encoding) {
+    return encoded(this.#native.digest(), encoding);
+  }
+
+  _transform(chunk, encoding, callback) {
+    this.#native.update(bytesOf(chunk, encoding));
+    callback();
+  }
+
+  _flush(callback) {
+    this.push(this.digest());
+    callback();
+  }
+
+  _copy() {
+    return this.#native.copy();
+  }
+}
+
+export class Hash extends Digest {
+  constructor(algorithm) {
+    super(typeof algorithm === 'string' ? native.hash(algorithm) : algorithm);
+  }
+
+  copy() {
+    return new Hash(this._copy());
+  }
+}
+
+export class Hmac extends Digest {
+  constructor(algorithm, key) {
+    super(native.hmac(algorithm, key));
+  }
+}
+
+export function createHash(algorithm) {
+  checkString(algorithm, 'algorithm');
+  return new Hash(algorithm);
+}
+
+export function createHmac(algorithm, key, options) {
+  checkString(algorithm, 'hmac');
+  return new Hmac(algorithm, secretOf(key, options?.encoding));
+}
+
+export function hash(algorithm, data, encoding = 'hex') {
+  return createHash(algorithm).update(data).digest(encoding);
+}
+
+export const getHashes = () => ['RSA-SHA1', 'RSA-SHA256', 'RSA-SHA384', 'RSA-SHA512', 'md5', 'sha1', 'sha256', 'sha384', 'sha512', 'sha512-256'];
+export const getCiphers = () => ['aes-128-gcm', 'aes-256-gcm'];
+export const getCurves = () => ['prime256v1', 'secp384r1'];
+
+function calling(callback, run) {
+  if (callback === undefined) return run();
+  checkFunction(callback, 'callback');
+  let answer;
+  try {
+    answer = run();
+  } catch (error) {
+    queueMicrotask(() => callback(error));
+    return undefined;
+  }
+  queueMicrotask(() => callback(null, answer));
+  return undefined;
+}
+
+export function randomBytes(size, callback) {
+  if (typeof size !== 'number') throw wrongType('size', 'of type number', size);
+  if (!(size >= 0 && size <= 2 ** 31 - 1)) throw outOfRange('size', '>= 0 && <= 2147483647', size);
+  return calling(callback, () => encoded(native.random(size)));
+}
+export { randomBytes as pseudoRandomBytes };
+
+export function randomInt(min, max, callback) {
+  if (max === undefined || typeof max === 'function') [min, max, callback] = [0, min, max];
+  if (!Number.isSafeInteger(min)) throw wrongType('min', 'a safe integer', min);
+  if (!Number.isSafeInteger(max)) throw wrongType('max', 'a safe integer', max);
+  const range = max - min;
+  if (range <= 0 || range > 2 ** 48 - 1) throw outOfRange('max', `greater than the value of "min" (${min})`, max);
+  return calling(callback, () => {
+    // Without the few values at the top that would make some numbers likelier.
+    const fair = 2 ** 48 - (2 ** 48 % range);
+    for (;;) {
+      const drawn = Buffer.from(native.random(6)).readUIntBE(0, 6);
+      if (drawn < fair) return min + (drawn % range);
+    }
+  });
+}
+
+export function randomFillSync(buffer, offset = 0, size = buffer.byteLength - offset) {
+  const view = new Uint8Array(buffer.buffer ?? buffer, (buffer.byteOffset ?? 0) + offset, size);
+  view.set(native.random(size));
+  return buffer;
+}
+
+export function randomFill(buffer, offset, size, callback) {
+  if (typeof offset === 'function') [offset, callback] = [undefined, offset];
+  else if (typeof size === 'function') [size, callback] = [undefined, size];
+  calling(callback, () => randomFillSync(buffer, offset, size));
+}
+
+export function timingSafeEqual(a, b) {
+  for (const [name, value] of [['buf1', a], ['buf2', b]]) {
+    if (!ArrayBuffer.isView(value) && !(value instanceof ArrayBuffer)) {
+      throw wrongType(name, 'an instance of ArrayBuffer, Buffer, TypedArray, or DataView', value);
+    }
+  }
+  if (a.byteLength !== b.byteLength) {
+    throw coded(RangeError, 'ERR_CRYPTO_TIMING_SAFE_EQUAL_LENGTH', 'Input buffers must have the same byte length');
+  }
+  return native.equal(a, b);
+}
+
+export function pbkdf2Sync(password, salt, iterations, length, digest) {
+  return encoded(native.pbkdf2(digest, bytesOf(password), bytesOf(salt), iterations, length));
+}
+
+export function pbkdf2(password, salt, iterations, length, digest, callback) {
+  checkFunction(callback, 'callback');
+  native.pbkdf2Later(digest, bytesOf(password), bytesOf(salt), iterations, length).then((key) => callback(null, encoded(key)), callback);
+}
+
+export function hkdfSync(digest, key, salt, info, length) {
+  return native.hkdf(digest, secretOf(key), bytesOf(salt), bytesOf(info), length).buffer;
+}
+
+export function hkdf(digest, key, salt, info, length, callback) {
+  checkFunction(callback, 'callback');
+  calling(callback, () => hkdfSync(digest, key, salt, info, length));
+}
+
+/** AES-GCM, which is the one cipher there is. */
+class Cipher extends Transform {
+  #parts = [];
+  #beside = Buffer.alloc(0);
+  #tag = null;
+  #key;
+  #iv;
+  #opens;
+
+  constructor(algorithm, key, iv, opens) {
+    super();
+    if (!/^(id-)?aes-?(128|256)-gcm$/i.test(algorithm)) throw missing(`The cipher ${algorithm}`);
+    this.#key = secretOf(key);
+    this.#iv = bytesOf(iv, undefined, 'iv');
+    this.#opens = opens;
+  }
+
+  setAAD(bytes) {
+    this.#beside = bytesOf(bytes);
+    return this;
+  }
+  setAuthTag(tag, encoding) {
+    this.#tag = Buffer.from(bytesOf(tag, encoding));
+    return this;
+  }
+  getAuthTag() {
+    if (!this.#tag) throw coded(Error, 'ERR_CRYPTO_INVALID_STATE', 'Invalid state for operation getAuthTag');
+    return this.#tag;
+  }
+  setAutoPadding() {
+    return this;
+  }
+
+  // Everything is known to be right only once all of it is there, so it is given out at the end.
+  update(data, from, to) {
+    this.#parts.push(Buffer.from(bytesOf(data, from)));
+    return to && to !== 'buffer' ? '' : Buffer.alloc(0);
+  }
+
+  final(encoding) {
+    const all = Buffer.concat(this.#parts);
+    if (this.#opens) {
+      if (!this.#tag) throw new Error('Unsupported state or unable to authenticate data');
+      return encoded(native.open(this.#key, this.#iv, Buffer.concat([all, this.#tag]), this.#beside), encoding);
+    }
+    const sealed = encoded(native.seal(this.#key, this.#iv, all, this.#beside));
+    this.#tag = sealed.subarray(sealed.length - 16);
+    return encoded(sealed.subarray(0, sealed.length - 16), encoding);
+  }
+
+  _transform(chunk, encoding, callback) {
+    this.update(chunk, encoding);
+    callback();
+  }
+  _flush(callback) {
+    try {
+      callback(null, this.final());
+    } catch (error) {
+      callback(error);
+    }
+  }
+}
+
+export const createCipheriv = (algorithm, key, iv) => new Cipher(algorithm, key, iv, false);
+export const createDecipheriv = (algorithm, key, iv) => new Cipher(algorithm, key, iv, true);
+
+function form(key, given) {
+  if (given?.padding === constants.RSA_PKCS1_PSS_PADDING) return 'pss';
+  return given?.dsaEncoding === 'ieee-p1363' ? 'p1363' : 'der';
+}
+
+export function sign(algorithm, data, key, callback) {
+  return calling(callback, () => {
+    const object = createPrivateKey(key);
+    return encoded(native.sign(algorithm ?? '', object._bytes, bytesOf(data), form(object, key)));
+  });
+}
+
+export function verify(algorithm, data, key, signature, callback) {
+  return calling(callback, () => {
+    const object = createPublicKey(key);
+    return native.verify(algorithm ?? '', object._bytes, bytesOf(data), signature, form(object, key));
+  });
+}
+
+class Signer extends Transform {
+  #algorithm;
+  #parts = [];
+
+  constructor(algorithm) {
+    super();
+    this.#algorithm = algorithm;
+  }
+
+  update(data, encoding) {
+    this.#parts.push(Buffer.from(bytesOf(data, encoding)));
+    return this;
+  }
+  _transform(chunk, encoding, callback) {
+    this.update(chunk, encoding);
+    callback();
+  }
+  sign(key, encoding) {
+    return encoded(sign(this.#algorithm, Buffer.concat(this.#parts), key), encoding);
+  }
+  verify(key, signature, encoding) {
+    return verify(this.#algorithm, Buffer.concat(this.#parts), key, bytesOf(signature, encoding));
+  }
+}
+
+export const createSign = (algorithm) => new Signer(algorithm);
+export const createVerify = (algorithm) => new Signer(algorithm);
+
+export const constants = { RSA_PKCS1_PADDING: 1, RSA_PKCS1_OAEP_PADDING: 4, RSA_PKCS1_PSS_PADDING: 6 };
+export const { subtle } = webcrypto;
+export const getFips = () => 0;
+
+const absent = ['scrypt', 'scryptSync', 'generateKeyPair', 'generateKeyPairSync', 'createDiffieHellman', 'createECDH', 'publicEncrypt', 'privateDecrypt', 'diffieHellman', 'generateKeySync'];
+const all = {
+  Crypto, CryptoKey, Hash, Hmac, KeyObject, SubtleCrypto, constants, createCipheriv, createDecipheriv, createHash,
+  createHmac, createPrivateKey, createPublicKey, createSecretKey, createSign, createVerify, getCiphers, getCurves,
+  getFips, getHashes, getRandomValues, hash, hkdf, hkdfSync, pbkdf2, pbkdf2Sync, pseudoRandomBytes: randomBytes,
+  randomBytes, randomFill, randomFillSync, randomInt, randomUUID, sign, subtle, timingSafeEqual, verify, webcrypto,
+};
+for (const name of absent) {
+  all[name] = () => {
+    throw missing(`crypto.${name}`);
+  };
+}
+
+export const {
+  scrypt, scryptSync, generateKeyPair, generateKeyPairSync, createDiffieHellman, createECDH, publicEncrypt,
+  privateDecrypt, diffieHellman, generateKeySync,
+} = all;
+export {
+  Crypto, CryptoKey, KeyObject, SubtleCrypto, createPrivateKey, createPublicKey, createSecretKey, getRandomValues,
+  randomUUID, webcrypto,
+};
+export default all;

@@ -1,0 +1,293 @@
+import { EventEmitter } from 'node:events';
+import { Buffer } from 'node:buffer';
+import { Readable, Writable } from 'node:stream';
+import promises from 'node:fs/promises';
+import {
+  Dirent, Stats, checkFunction, constants, fill, later, native, now, operations, part, pathOf, span,
+} from 'internal/fs';
+import { watchChanges } from 'internal/watch';
+import { coded } from 'internal/errors';
+
+const fs = { Dirent, Stats, constants, promises, ...constants };
+
+/** Each operation at once, and calling back. */
+for (const name in operations) {
+  fs[`${name}Sync`] = (...given) => {
+    const [, options] = given;
+    if ((name === 'stat' || name === 'lstat') && options?.throwIfNoEntry === false) {
+      try {
+        return now(name, ...given);
+      } catch (error) {
+        if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+        throw error;
+      }
+    }
+    return now(name, ...given);
+  };
+  fs[name] = (...given) => {
+    const callback = given.pop();
+    checkFunction(callback, 'cb');
+    const [asked, finish] = operations[name](...given);
+    native.later(...asked).then(finish).then(
+      (answer) => queueMicrotask(() => (answer === undefined ? callback(null) : callback(null, answer))),
+      (error) => queueMicrotask(() => callback(error)),
+    );
+  };
+  Object.defineProperty(fs[name], 'name', { value: name });
+  Object.defineProperty(fs[`${name}Sync`], 'name', { value: `${name}Sync` });
+}
+
+fs.existsSync = function existsSync(path) {
+  try {
+    now('access', path);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+fs.exists = function exists(path, callback) {
+  queueMicrotask(() => callback(fs.existsSync(path)));
+};
+
+fs.realpathSync.native = fs.realpathSync;
+fs.realpath.native = fs.realpath;
+
+fs.readSync = function readSync(fd, buffer, offset, length, position) {
+  const from = span(buffer, offset, length, position);
+  return fill(buffer, from.offset, native.now('fread', fd, from.length, from.position));
+};
+
+fs.read = function read(fd, ...given) {
+  const callback = given.pop();
+  let [buffer, offset, length, position] = given;
+  if (!ArrayBuffer.isView(buffer)) ({ buffer = Buffer.alloc(16384), offset, length, position } = buffer ?? {});
+  const from = span(buffer, offset, length, position);
+  native.later('fread', fd, from.length, from.position).then(
+    (bytes) => callback(null, fill(buffer, from.offset, bytes), buffer),
+    callback,
+  );
+};
+
+function written(data, given) {
+  if (typeof data === 'string') {
+    const [position, encoding] = given;
+    return [Buffer.from(data, typeof encoding === 'string' ? encoding : 'utf8'), position ?? null];
+  }
+  const from = span(data, ...given);
+  return [part(data, from.offset, from.length), from.position];
+}
+
+fs.writeSync = function writeSync(fd, data, ...given) {
+  if (fd === 1 || fd === 2) {
+    process[fd === 1 ? 'stdout' : 'stderr'].write(data);
+    return data.length;
+  }
+  return native.now('fwrite', fd, ...written(data, given));
+};
+
+fs.write = function write(fd, data, ...given) {
+  const callback = given.pop();
+  native.later('fwrite', fd, ...written(data, given)).then((many) => callback(null, many, data), callback);
+};
+
+fs.writevSync = (fd, buffers, position) => fs.writeSync(fd, Buffer.concat(buffers), 0, undefined, position);
+fs.readvSync = (fd, buffers, position) => buffers.reduce((sum, buffer) => sum + fs.readSync(fd, buffer, 0, undefined, position === undefined ? undefined : position + sum), 0);
+
+export class Dir {
+  #entries;
+
+  constructor(path, entries) {
+    this.path = path;
+    this.#entries = [...entries];
+  }
+
+  readSync() {
+    return this.#entries.shift() ?? null;
+  }
+  async read() {
+    return this.readSync();
+  }
+  closeSync() {}
+  async close() {}
+  async *[Symbol.asyncIterator]() {
+    while (this.#entries.length > 0) yield this.#entries.shift();
+  }
+}
+
+fs.Dir = Dir;
+fs.opendirSync = (path, options) => new Dir(path, now('readdir', path, { ...options, withFileTypes: true }));
+fs.opendir = (path, ...given) => {
+  const callback = given.pop();
+  later('readdir', path, { ...given[0], withFileTypes: true }).then((found) => callback(null, new Dir(path, found)), callback);
+};
+
+class Watcher extends EventEmitter {
+  #stop;
+
+  constructor(path, options) {
+    super();
+    this.#stop = watchChanges(path, options, (type, name) => this.emit('change', type, name));
+    options?.signal?.addEventListener('abort', () => this.close(), { once: true });
+  }
+
+  close() {
+    this.#stop();
+    queueMicrotask(() => this.emit('close'));
+  }
+  ref() {
+    return this;
+  }
+  unref() {
+    return this;
+  }
+}
+
+fs.watch = function watch(path, options, listener) {
+  if (typeof options === 'function') [options, listener] = [undefined, options];
+  const watcher = new Watcher(path, typeof options === 'string' ? {} : options);
+  if (listener) watcher.on('change', listener);
+  return watcher;
+};
+
+const polled = new Map();
+
+fs.watchFile = function watchFile(path, options, listener) {
+  if (typeof options === 'function') [options, listener] = [{}, options];
+  const nothing = () => new Stats(Object.fromEntries(['dev', 'mode', 'size', 'ino', 'mtimeMs', 'atimeMs', 'ctimeMs', 'birthtimeMs'].map((name) => [name, 0])));
+  const stat = () => fs.statSync(path, { throwIfNoEntry: false }) ?? nothing();
+  let before = stat();
+  const timer = setInterval(() => {
+    const after = stat();
+    if (after.mtimeMs !== before.mtimeMs || after.size !== before.size || after.ino !== before.ino) listener(after, before);
+    before = after;
+  }, options.interval ?? 5007);
+  timer.unref();
+  polled.set(pathOf(path), [...(polled.get(pathOf(path)) ?? []), { listener, timer }]);
+  return timer;
+};
+
+fs.unwatchFile = function unwatchFile(path, listener) {
+  const all = polled.get(pathOf(path)) ?? [];
+  const gone = all.filter((each) => listener === undefined || each.listener === listener);
+  for (const { timer } of gone) clearInterval(timer);
+  polled.set(pathOf(path), all.filter((each) => !gone.includes(each)));
+};
+
+export class ReadStream extends Readable {
+  bytesRead = 0;
+  #handle;
+  #at;
+  #end;
+
+  constructor(path, options = {}) {
+    const settings = typeof options === 'string' ? { encoding: options } : (options ?? {});
+    super({ highWaterMark: settings.highWaterMark ?? 65536, encoding: settings.encoding, emitClose: true, signal: settings.signal });
+    this.path = path;
+    this.#at = settings.start ?? null;
+    this.#end = settings.end ?? Infinity;
+    const opened = settings.fd === undefined || settings.fd === null
+      ? promises.open(path, settings.flags ?? 'r')
+      : Promise.resolve(typeof settings.fd === 'number' ? new promises.FileHandle(settings.fd) : settings.fd);
+    this.#handle = opened.then((handle) => {
+      this.fd = handle.fd;
+      this.emit('open', handle.fd);
+      this.emit('ready');
+      return handle;
+    });
+    this.#handle.catch((error) => this.destroy(error));
+  }
+
+  async _read(size) {
+    try {
+      const handle = await this.#handle;
+      const left = this.#end === Infinity ? size : Math.min(size, this.#end - (this.#at ?? this.bytesRead) + 1);
+      if (left <= 0) {
+        this.push(null);
+        return;
+      }
+      const { bytesRead, buffer } = await handle.read(Buffer.alloc(left), 0, left, this.#at);
+      this.bytesRead += bytesRead;
+      if (this.#at !== null) this.#at += bytesRead;
+      this.push(bytesRead === 0 ? null : buffer.subarray(0, bytesRead));
+    } catch (error) {
+      this.destroy(error);
+    }
+  }
+
+  _destroy(error, callback) {
+    this.#handle.then((handle) => handle.close()).then(() => callback(error), () => callback(error));
+  }
+
+  close(callback) {
+    if (callback) this.once('close', callback);
+    this.destroy();
+  }
+}
+
+export class WriteStream extends Writable {
+  bytesWritten = 0;
+  #handle;
+  #at;
+
+  constructor(path, options = {}) {
+    const settings = typeof options === 'string' ? { encoding: options } : (options ?? {});
+    super({ highWaterMark: settings.highWaterMark ?? 16384, defaultEncoding: settings.encoding ?? 'utf8', decodeStrings: true, emitClose: true, signal: settings.signal });
+    this.path = path;
+    this.#at = settings.start ?? null;
+    const opened = settings.fd === undefined || settings.fd === null
+      ? promises.open(path, settings.flags ?? 'w', settings.mode)
+      : Promise.resolve(typeof settings.fd === 'number' ? new promises.FileHandle(settings.fd) : settings.fd);
+    this.#handle = opened.then((handle) => {
+      this.fd = handle.fd;
+      this.emit('open', handle.fd);
+      this.emit('ready');
+      return handle;
+    });
+    this.#handle.catch((error) => this.destroy(error));
+  }
+
+  _write(chunk, encoding, callback) {
+    this.#handle.then(async (handle) => {
+      await handle.write(chunk, 0, chunk.length, this.#at);
+      this.bytesWritten += chunk.length;
+      if (this.#at !== null) this.#at += chunk.length;
+    }).then(() => callback(), callback);
+  }
+
+  _destroy(error, callback) {
+    this.#handle.then((handle) => handle.close()).then(() => callback(error), () => callback(error));
+  }
+
+  close(callback) {
+    if (callback) this.once('close', callback);
+    this.end();
+  }
+}
+
+fs.ReadStream = ReadStream;
+fs.WriteStream = WriteStream;
+fs.createReadStream = (path, options) => new ReadStream(path, options);
+fs.createWriteStream = (path, options) => new WriteStream(path, options);
+fs.openAsBlob = async (path) => new Blob([await promises.readFile(path)]);
+fs.globSync = (pattern, options = {}) => {
+  const patterns = [pattern].flat();
+  return now('readdir', options.cwd ?? process.cwd(), { recursive: true }).filter((entry) => patterns.some((each) => globalThis.process.getBuiltinModule('path').matchesGlob(entry, each)));
+};
+fs.lchmod = () => {
+  throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'fs.lchmod is not there');
+};
+
+export const {
+  access, accessSync, appendFile, appendFileSync, chmod, chmodSync, chown, chownSync, close, closeSync, copyFile,
+  copyFileSync, cp, cpSync, createReadStream, createWriteStream, exists, existsSync, fchmod, fchmodSync, fdatasync,
+  fdatasyncSync, fstat, fstatSync, fsync, fsyncSync, ftruncate, ftruncateSync, futimes, futimesSync, globSync, link,
+  linkSync, lstat, lstatSync, mkdir, mkdirSync, mkdtemp, mkdtempSync, open, openAsBlob, openSync, opendir,
+  opendirSync, read, readFile, readFileSync, readSync, readdir, readdirSync, readlink, readlinkSync, readvSync,
+  realpath, realpathSync, rename, renameSync, rm, rmSync, rmdir, rmdirSync, stat, statSync, symlink, symlinkSync,
+  truncate, truncateSync, unlink, unlinkSync, unwatchFile, utimes, utimesSync, watch, watchFile, write, writeFile,
+  writeFileSync, writeSync, writevSync, F_OK, R_OK, W_OK, X_OK,
+} = fs;
+export { Dirent, Stats, constants, promises };
+
+export default fs;

@@ -1,0 +1,209 @@
+import loader from 'native/globals';
+import native from 'native/process';
+import { EventEmitter } from 'node:events';
+import { checkFunction, coded, outOfRange, wrongType } from 'internal/errors';
+
+/** What ends a process in Node ends nothing here: the daemon goes on. */
+function refuseExit(what) {
+  throw coded(Error, 'ERR_PROCESS_EXIT', `${what} does not end the daemon: a plugin is stopped by its configuration`);
+}
+
+const signals = {
+  SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGILL: 4, SIGTRAP: 5, SIGABRT: 6, SIGBUS: 7, SIGFPE: 8, SIGKILL: 9, SIGUSR1: 10,
+  SIGSEGV: 11, SIGUSR2: 12, SIGPIPE: 13, SIGALRM: 14, SIGTERM: 15, SIGCHLD: 17, SIGCONT: 18, SIGSTOP: 19,
+  SIGTSTP: 20, SIGTTIN: 21, SIGTTOU: 22, SIGWINCH: 28,
+};
+
+// A plugin's own copy: what it writes there, its child processes see, and nobody else.
+const variables = new Proxy(Object.assign(Object.create(null), native.env()), {
+  set(target, name, value) {
+    target[name] = `${value}`;
+    return true;
+  },
+  defineProperty(target, name, descriptor) {
+    return Reflect.defineProperty(target, name, { ...descriptor, value: `${descriptor.value}` });
+  },
+});
+
+/** Lines written piece by piece, for the log. */
+class LogStream extends EventEmitter {
+  #level;
+  #rest = '';
+  writable = true;
+  isTTY = false;
+  columns = 80;
+
+  constructor(fd, level) {
+    super();
+    this.fd = fd;
+    this.#level = level;
+  }
+
+  write(chunk, encoding, callback) {
+    const text = this.#rest + (typeof chunk === 'string' ? chunk : new TextDecoder().decode(chunk));
+    const lines = text.split('\n');
+    this.#rest = lines.pop();
+    for (const line of lines) native.log(this.#level, line);
+    const done = typeof encoding === 'function' ? encoding : callback;
+    if (done) nextTick(done);
+    return true;
+  }
+
+  end(chunk, encoding, callback) {
+    if (chunk !== undefined) this.write(chunk, encoding, callback);
+    if (this.#rest !== '') native.log(this.#level, this.#rest);
+    this.#rest = '';
+    return this;
+  }
+
+  cork() {}
+  uncork() {}
+  hasColors() {
+    return false;
+  }
+  getColorDepth() {
+    return 1;
+  }
+}
+
+const exact = (milliseconds) => {
+  const nanoseconds = BigInt(Math.round(milliseconds * 1e6));
+  return [Number(nanoseconds / 1_000_000_000n), Number(nanoseconds % 1_000_000_000n)];
+};
+
+export function hrtime(since) {
+  const [seconds, nanoseconds] = exact(native.now());
+  if (!since) return [seconds, nanoseconds];
+  const apart = (seconds - since[0]) * 1e9 + nanoseconds - since[1];
+  return [Math.floor(apart / 1e9), apart % 1e9];
+}
+hrtime.bigint = () => BigInt(Math.round(native.now() * 1e6));
+
+export function nextTick(callback, ...given) {
+  checkFunction(callback, 'callback');
+  queueMicrotask(given.length === 0 ? callback : () => callback(...given));
+}
+
+export function memoryUsage() {
+  const heapUsed = native.memoryUsed();
+  return { rss: native.residentMemory(), heapTotal: heapUsed, heapUsed, external: 0, arrayBuffers: 0 };
+}
+memoryUsage.rss = () => native.residentMemory();
+
+export function emitWarning(warning, type, code) {
+  const options = typeof type === 'object' && type !== null ? type : { type, code };
+  const name = options.type ?? (warning instanceof Error ? warning.name : 'Warning');
+  const message = warning instanceof Error ? warning.message : `${warning}`;
+  native.log('warn', `${options.code ? `[${options.code}] ` : ''}${name}: ${message}`);
+  const event = warning instanceof Error ? warning : Object.assign(new Error(message), { name, code: options.code });
+  nextTick(() => process.emit('warning', event));
+}
+
+export function kill(pid, signal = 'SIGTERM') {
+  if (typeof pid !== 'number') throw wrongType('pid', 'of type number', pid);
+  const number = typeof signal === 'number' ? signal : signals[signal];
+  if (number === undefined) throw coded(TypeError, 'ERR_UNKNOWN_SIGNAL', `Unknown signal: ${signal}`);
+  if (pid === native.pid() && number !== 0) refuseExit(`process.kill(process.pid, '${signal}')`);
+  native.kill(pid, number);
+  return true;
+}
+
+let umask = 0o022;
+
+const process = Object.assign(Object.create(EventEmitter.prototype), {
+  title: 'ostler',
+  version: 'v22.12.0',
+  versions: { node: '22.12.0', quickjs: '0.11.0', ostler: native.version },
+  release: { name: 'node' },
+  arch: native.arch,
+  platform: native.platform,
+  argv: [native.exec, native.exec],
+  argv0: native.exec,
+  execArgv: [],
+  execPath: native.exec,
+  env: variables,
+  pid: native.pid(),
+  ppid: 0,
+  config: { variables: {} },
+  features: {},
+  exitCode: undefined,
+  stdout: new LogStream(1, 'info'),
+  stderr: new LogStream(2, 'error'),
+  hrtime,
+  nextTick,
+  memoryUsage,
+  emitWarning,
+  kill,
+  cwd: () => native.cwd(),
+  chdir() {
+    throw coded(Error, 'ERR_FEATURE_UNAVAILABLE', 'process.chdir would move the whole daemon; use absolute paths');
+  },
+  exit: (code) => refuseExit(`process.exit(${code ?? ''})`),
+  abort: () => refuseExit('process.abort()'),
+  reallyExit: (code) => refuseExit(`process.exit(${code ?? ''})`),
+  uptime: () => native.now() / 1000,
+  cpuUsage: () => ({ user: 0, system: 0 }),
+  resourceUsage: () => ({ userCPUTime: 0, systemCPUTime: 0, maxRSS: native.residentMemory() / 1024 }),
+  availableMemory: () => native.osFacts().freemem,
+  constrainedMemory: () => 0,
+  getuid: () => native.user().uid,
+  geteuid: () => native.user().uid,
+  getgid: () => native.user().gid,
+  getegid: () => native.user().gid,
+  umask(mask) {
+    const before = umask;
+    if (mask !== undefined) {
+      const wanted = typeof mask === 'string' ? parseInt(mask, 8) : mask;
+      if (!(wanted >= 0 && wanted <= 0o777)) throw outOfRange('mask', '>= 0 && <= 511', mask);
+      umask = wanted;
+    }
+    return before;
+  },
+  binding() {
+    throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'process.binding is not there');
+  },
+  getBuiltinModule(name) {
+    try {
+      const module = loader.load(`node:${`${name}`.replace(/^node:/, '')}`);
+      return module.default ?? module;
+    } catch {
+      return undefined;
+    }
+  },
+  setUncaughtExceptionCaptureCallback() {},
+  hasUncaughtExceptionCaptureCallback: () => false,
+  setSourceMapsEnabled() {},
+  allowedNodeEnvironmentFlags: new Set(),
+  report: {},
+});
+EventEmitter.init.call(process);
+Object.defineProperty(process, Symbol.toStringTag, { value: 'process', configurable: true });
+Object.defineProperty(process, 'stdin', {
+  configurable: true,
+  enumerable: true,
+  get() {
+    // The daemon's own is not the plugin's to read.
+    const { Readable } = loader.load('node:stream');
+    const value = Object.assign(new Readable({ read() { this.push(null); } }), { fd: 0, isTTY: false });
+    Object.defineProperty(process, 'stdin', { value, configurable: true, enumerable: true });
+    return value;
+  },
+});
+
+// What nobody caught is first told to whoever listens here.
+process.on('newListener', (name) => {
+  if (name !== 'unhandledRejection' && name !== 'uncaughtException') return;
+  native.listen((event, error, promise) => process.emit(event, error, event === 'unhandledRejection' ? promise : event));
+});
+
+export const {
+  abort, allowedNodeEnvironmentFlags, arch, argv, argv0, availableMemory, chdir, config, constrainedMemory, cpuUsage,
+  cwd, env, execArgv, execPath, exit, features, getBuiltinModule, getegid, geteuid, getgid, getuid, pid, platform,
+  ppid, release, report, resourceUsage, stderr, stdout, title, uptime, version, versions,
+} = process;
+export const on = process.on.bind(process);
+export const once = process.once.bind(process);
+export const off = process.off.bind(process);
+export const emit = process.emit.bind(process);
+
+export default process;

@@ -1,0 +1,19 @@
+import { Interface } from 'node:readline';
+import { abortError } from 'internal/errors';
+
+export function createInterface(input, output) {
+  const lines = new Interface(input, output);
+  const ask = lines.question.bind(lines);
+  lines.question = (query, options) =>
+    new Promise((resolve, reject) => {
+      if (options?.signal?.aborted) {
+        reject(abortError(options.signal));
+        return;
+      }
+      options?.signal?.addEventListener('abort', () => reject(abortError(options.signal)), { once: true });
+      ask(query, resolve);
+    });
+  return lines;
+}
+
+export default { createInterface };

@@ -1,0 +1,30 @@
+import { Buffer } from 'node:buffer';
+
+async function* chunks(stream) {
+  for await (const chunk of stream) yield typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+}
+
+export async function buffer(stream) {
+  const all = [];
+  for await (const chunk of chunks(stream)) all.push(chunk);
+  return Buffer.concat(all);
+}
+
+export async function arrayBuffer(stream) {
+  const all = await buffer(stream);
+  return all.buffer.slice(all.byteOffset, all.byteOffset + all.byteLength);
+}
+
+export async function blob(stream) {
+  return new Blob([await buffer(stream)]);
+}
+
+export async function text(stream) {
+  return new TextDecoder().decode(await buffer(stream));
+}
+
+export async function json(stream) {
+  return JSON.parse(await text(stream));
+}
+
+export default { arrayBuffer, blob, buffer, json, text };

@@ -1,0 +1,20 @@
+import { finished as ends, join } from 'internal/stream/pipeline';
+
+export function finished(stream, options) {
+  return new Promise((resolve, reject) => {
+    ends(stream, options ?? {}, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+export function pipeline(...given) {
+  const last = given.at(-1);
+  const isOptions = last !== null && typeof last === 'object' && typeof last.pipe !== 'function' &&
+    typeof last.write !== 'function' && !last[Symbol.iterator] && !last[Symbol.asyncIterator];
+  const options = isOptions ? given.pop() : {};
+  const parts = given.length === 1 && Array.isArray(given[0]) ? given[0] : given;
+  return new Promise((resolve, reject) => {
+    join(parts, options, (error, value) => (error ? reject(error) : resolve(value)));
+  });
+}
+
+export default { finished, pipeline };

@@ -1,0 +1,44 @@
+import { Buffer } from 'node:buffer';
+import native from 'native/encoding';
+
+/** Text from bytes that come in pieces: a character cut in two is kept until its rest is there. */
+export class StringDecoder {
+  #kept = Buffer.alloc(0);
+
+  constructor(encoding = 'utf8') {
+    if (!Buffer.isEncoding(encoding)) {
+      throw Object.assign(new TypeError(`Unknown encoding: ${encoding}`), { code: 'ERR_UNKNOWN_ENCODING' });
+    }
+    this.encoding = Buffer._encoding(encoding);
+  }
+
+  write(chunk) {
+    if (typeof chunk === 'string') return chunk;
+    const bytes = this.#kept.length > 0 ? Buffer.concat([this.#kept, chunk]) : Buffer.from(chunk);
+    let kept = 0;
+    let text;
+    if (this.encoding === 'utf8') {
+      [text, kept] = native.decodeUtf8(bytes, true, false);
+    } else {
+      if (this.encoding === 'utf16le') {
+        kept = bytes.length % 2;
+        const last = bytes.length - kept >= 2 ? bytes.readUInt16LE(bytes.length - kept - 2) : 0;
+        if (last >= 0xd800 && last <= 0xdbff) kept += 2;
+      } else if (this.encoding.startsWith('base64')) {
+        kept = bytes.length % 3;
+      }
+      text = bytes.subarray(0, bytes.length - kept).toString(this.encoding);
+    }
+    this.#kept = bytes.subarray(bytes.length - kept);
+    return text;
+  }
+
+  end(chunk) {
+    const text = chunk === undefined ? '' : this.write(chunk);
+    const rest = this.#kept.toString(this.encoding);
+    this.#kept = Buffer.alloc(0);
+    return text + rest;
+  }
+}
+
+export default { StringDecoder };

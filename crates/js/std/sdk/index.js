@@ -1,0 +1,3 @@
+// `@ostler/sdk`, as the engine serves it to plugins: no install needed.
+
+export { RpcError } from './rpc-error.js';

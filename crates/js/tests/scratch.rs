@@ -1,0 +1,9 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod support;
+use support::*;
+#[tokio::test(flavor = "multi_thread")]
+async fn scratch() {
+    let body = std::fs::read_to_string("/tmp/scratch.js").unwrap();
+    let (imports, body) = body.split_once("---\n").unwrap_or(("", &body));
+    println!("{}", serde_json::to_string_pretty(&run(imports, body).await).unwrap());
+}
