@@ -1,10 +1,10 @@
 //! Every configuration key, once: its name, its type and what it does. What a wrong value is told, and the
 //! reference page, are made from here.
 
-use ostler_contract::cross::{Cross, data_from_live, data_to_live};
+use ostler_contract::cross::{data_from_live, data_to_live};
 use ostler_contract::live::Live;
 use ostler_contract::shape::Shape;
-use ostler_contract::{JsonObject, Mismatch};
+use ostler_contract::{Cross, JsonObject, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// What a configuration file may say.
