@@ -100,7 +100,10 @@ async fn stream(client: &Client, session: &str) -> Result<(), Exit> {
     let Some(SnapshotState::Chat(chat)) = subscribed.snapshot.map(|snapshot| snapshot.state) else {
         return Err(failed("the chat has no state"));
     };
-    // What the turn had said before the client came is in the snapshot.
+    // What was said before the client came is in the snapshot.
+    for message in chat.turns.iter().map(|turn| &turn.message).chain(chat.active_turn.iter().map(|turn| &turn.message)) {
+        step(format!("   [the automation asks] {}", first_line(&message.text)));
+    }
     for part in chat.turns.iter().flat_map(|turn| &turn.response_parts).chain(chat.active_turn.iter().flat_map(|turn| &turn.response_parts)) {
         show_part(part);
     }
@@ -115,7 +118,7 @@ async fn stream(client: &Client, session: &str) -> Result<(), Exit> {
             None => return Err(failed("the connection ended")),
         };
         match action {
-            StateAction::ChatTurnStarted(turn) => step(format!("   > {}", first_line(&turn.message.text))),
+            StateAction::ChatTurnStarted(turn) => step(format!("   [the automation asks] {}", first_line(&turn.message.text))),
             StateAction::ChatToolCallStart(call) => step(format!("   [{} is called]", call.tool_name)),
             StateAction::ChatToolCallComplete(done) => show_result(done.result.content.as_deref().unwrap_or_default()),
             StateAction::ChatDelta(delta) => write(&delta.content),
@@ -146,11 +149,12 @@ fn show_part(part: &ostler_protocol::wire::state::ResponsePart) {
 fn show_result(content: &[ToolResultContent]) {
     for part in content {
         if let ToolResultContent::Text(text) = part {
-            step("   The TypeScript plugin's tool answered, and the echo backend says it back:");
+            step("   [the TypeScript plugin's tool answers]");
             for line in text.text.lines() {
                 step(format!("     {line}"));
             }
-            write("   ");
+            step("   [the echo backend says it back]");
+            write("     ");
         }
     }
 }
@@ -162,6 +166,6 @@ fn first_line(text: &str) -> String {
 
 fn write(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = write!(out, "{}", text.replace('\n', "\n   "));
+    let _ = write!(out, "{}", text.replace('\n', "\n     "));
     let _ = out.flush();
 }
