@@ -13,7 +13,13 @@ use crate::{config, demo, run};
 
 /// Serves AI-agent sessions to many clients over the Agent Host Protocol.
 #[derive(Debug, Parser)]
-#[command(name = "ostler", version, about, disable_version_flag = true, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "ostler",
+    version,
+    about,
+    disable_version_flag = true,
+    args_conflicts_with_subcommands = true
+)]
 struct Cli {
     #[command(flatten)]
     run: RunFlags,
@@ -85,8 +91,15 @@ pub struct RunFlags {
 
 /// Flags a fuller host has and this one does not: refused, not silently taken.
 const FLAGS_NOT_SERVED: &[&str] = &[
-    "--worktrees-root", "--users", "--resource", "--issuer", "--trust-token", "--wire", "--plugin-option",
-    "--update-check", "--no-update-check",
+    "--worktrees-root",
+    "--users",
+    "--resource",
+    "--issuer",
+    "--trust-token",
+    "--wire",
+    "--plugin-option",
+    "--update-check",
+    "--no-update-check",
 ];
 
 /// Runs the command line of the process.

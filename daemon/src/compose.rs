@@ -10,7 +10,9 @@ use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, Yaml};
 use ostler_js::{JsOptions, JsSource};
 use ostler_loader::{LoadedPlugin, Loader, State};
-use ostler_ports::{FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml};
+use ostler_ports::{
+    FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
+};
 
 use crate::bundled;
 use crate::config::{Keep, Unowned};
@@ -103,8 +105,12 @@ fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {
 
 /// What the machine is called.
 fn host_name() -> String {
-    let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
-    named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_owned())
+    let named =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+    named
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
 }
 
 fn host_yaml() -> Yaml {
@@ -136,7 +142,8 @@ async fn own(
     };
     let (automations, kept): (AutomationStore, String) = match (&file, settings.automations) {
         (Some(db), Keep::File) => {
-            let store = FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
+            let store =
+                FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
             let dir = settings.dir.join("automations");
             (Arc::new(store).into_point(), format!("automations in {}, schedules do not fire", dir.display()))
         }

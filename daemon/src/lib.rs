@@ -11,3 +11,4 @@ pub mod log;
 pub mod run;
 pub mod settings;
 pub mod token;
+mod told;

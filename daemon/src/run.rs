@@ -17,6 +17,7 @@ use crate::exit::Exit;
 use crate::log;
 use crate::settings::Settings;
 use crate::token::TokenSource;
+use crate::told::Told;
 
 /// How long closing may take altogether.
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
@@ -30,8 +31,10 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     for line in &settings.warnings {
         log.line(line);
     }
+    // Heard from the first moment on: who has read the announcement may tell it to end at once.
+    let mut told = Told::listen()?;
     if settings.stdio {
-        return over_stdio(&settings, &working_dir, &log).await;
+        return over_stdio(&settings, &working_dir, &log, &mut told).await;
     }
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
     let listener = bind(settings.address).await?;
@@ -40,7 +43,10 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
         None => None,
     };
     let token = settings.token.token()?;
-    let composed = compose(&settings, &working_dir, &log).await?;
+    let composed = tokio::select! {
+        composed = compose(&settings, &working_dir, &log) => composed?,
+        () = told.to_end() => return Ok(()),
+    };
     require_backend(&composed)?;
     let (address, routes_address) = (listener.address(), routes.as_ref().map(Listener::address));
     let (stop, stopped) = watch::channel(false);
@@ -56,7 +62,8 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     match routes {
         Some(routes) => {
             tokio::spawn(Server::new(vec![mount]).serve(routes, stopped.clone()));
-            let server = Server::new(vec![no_plugin_routes()]).with_protocol(host.clone(), token, doors.clone());
+            let server =
+                Server::new(vec![no_plugin_routes()]).with_protocol(host.clone(), token, doors.clone());
             tokio::spawn(server.serve(listener, stopped));
         }
         None => {
@@ -82,7 +89,7 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     let block = announce::block(&settings, &composed, Listens::At(address), routes_address, &said);
     let _ = std::io::stdout().lock().write_all(block.as_bytes());
     let _ = std::io::stdout().lock().flush();
-    until_told().await;
+    told.to_end().await;
     log.line("stopping");
     let closing = async {
         host.stop_turns();
@@ -93,13 +100,15 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     };
     tokio::select! {
         _ = tokio::time::timeout(CLOSE_LIMIT, closing) => {}
-        () = until_told() => log.line("told to stop a second time; ending at once"),
+        () = told.to_end() => log.line("told to stop a second time; ending at once"),
     }
     Ok(())
 }
 
 async fn bind(address: SocketAddr) -> Result<Listener, Exit> {
-    Listener::bind(address).await.map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
+    Listener::bind(address)
+        .await
+        .map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
 }
 
 /// A host without a backend could serve nothing.
@@ -116,7 +125,12 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     Err(Exit::machine(why))
 }
 
-async fn over_stdio(settings: &Settings, working_dir: &std::path::Path, log: &Log) -> Result<(), Exit> {
+async fn over_stdio(
+    settings: &Settings,
+    working_dir: &std::path::Path,
+    log: &Log,
+    told: &mut Told,
+) -> Result<(), Exit> {
     let composed = compose(settings, working_dir, log).await?;
     require_backend(&composed)?;
     let host = composed.host.clone();
@@ -126,28 +140,8 @@ async fn over_stdio(settings: &Settings, working_dir: &std::path::Path, log: &Lo
     let _ = std::io::stderr().lock().write_all(block.as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
-        () = until_told() => {}
+        () = told.to_end() => {}
     }
     let _ = tokio::time::timeout(CLOSE_LIMIT, host.close()).await;
     Ok(())
-}
-
-/// Resolves when the process is told to end.
-async fn until_told() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = match signal(SignalKind::terminate()) {
-            Ok(terminate) => terminate,
-            Err(_) => return std::future::pending().await,
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        }
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = tokio::signal::ctrl_c().await;
-    }
 }

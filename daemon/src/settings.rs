@@ -62,7 +62,12 @@ impl Settings {
         let host = flags.host.clone().or(config.host).unwrap_or_else(|| "127.0.0.1".to_owned());
         let ip = ip(&host)?;
         let port = flags.port.or(config.port.map(|port| port.0)).unwrap_or(DEFAULT_PORT);
-        let token = token(flags, config.connection_token, config.connection_token_file, config.without_connection_token)?;
+        let token = token(
+            flags,
+            config.connection_token,
+            config.connection_token_file,
+            config.without_connection_token,
+        )?;
         if !ip.is_loopback() && token == TokenSource::Unsaid && !flags.stdio {
             return Err(Exit::usage(format!(
                 "{host} is reached from other machines, so connections need a token: pass --connection-token, \
@@ -95,7 +100,10 @@ impl Settings {
             sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
             automations: flags.automations.or(config.automations).unwrap_or_default(),
             unowned: flags.unowned_automations.or(config.unowned_automations).unwrap_or_default(),
-            client_tool_timeout_ms: flags.client_tool_timeout_ms.or(config.client_tool_timeout_ms).unwrap_or(600_000),
+            client_tool_timeout_ms: flags
+                .client_tool_timeout_ms
+                .or(config.client_tool_timeout_ms)
+                .unwrap_or(600_000),
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             mcp_servers,
@@ -108,11 +116,9 @@ impl Settings {
 fn ip(host: &str) -> Result<IpAddr, Exit> {
     match host {
         "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
-        other => other
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse()
-            .map_err(|_| Exit::usage(format!("{other} is not an address to listen on: give an IP address or localhost"))),
+        other => other.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| {
+            Exit::usage(format!("{other} is not an address to listen on: give an IP address or localhost"))
+        }),
     }
 }
 
@@ -122,19 +128,35 @@ fn token(
     file: Option<String>,
     without: Option<bool>,
 ) -> Result<TokenSource, Exit> {
-    let by_flag = [flags.connection_token.is_some(), flags.connection_token_file.is_some(), flags.without_connection_token];
+    let by_flag = [
+        flags.connection_token.is_some(),
+        flags.connection_token_file.is_some(),
+        flags.without_connection_token,
+    ];
     let sources = match by_flag.iter().filter(|said| **said).count() {
         0 => (given, file.map(PathBuf::from), without == Some(true)),
-        1 => (flags.connection_token.clone(), flags.connection_token_file.clone(), flags.without_connection_token),
-        _ => return Err(Exit::usage("pass one of --connection-token, --connection-token-file and --without-connection-token")),
+        1 => (
+            flags.connection_token.clone(),
+            flags.connection_token_file.clone(),
+            flags.without_connection_token,
+        ),
+        _ => {
+            return Err(Exit::usage(
+                "pass one of --connection-token, --connection-token-file and --without-connection-token",
+            ));
+        }
     };
     match sources {
         (None, None, false) => Ok(TokenSource::Unsaid),
         (None, None, true) => Ok(TokenSource::Without),
-        (Some(token), None, false) if token.trim().is_empty() => Err(Exit::usage("the connection token is empty")),
+        (Some(token), None, false) if token.trim().is_empty() => {
+            Err(Exit::usage("the connection token is empty"))
+        }
         (Some(token), None, false) => Ok(TokenSource::Given(Secret::new(token))),
         (None, Some(file), false) => Ok(TokenSource::File(std::path::absolute(&file).unwrap_or(file))),
-        _ => Err(Exit::usage("the configuration says more than one of connectionToken, connectionTokenFile and withoutConnectionToken")),
+        _ => Err(Exit::usage(
+            "the configuration says more than one of connectionToken, connectionTokenFile and withoutConnectionToken",
+        )),
     }
 }
 
@@ -155,7 +177,8 @@ fn paths(flags: &RunFlags, configured: Option<Vec<String>>, working_dir: &Path) 
         .into_iter()
         .map(|path| {
             let path = working_dir.join(path);
-            let path = path.canonicalize().map_err(|_| Exit::usage(format!("{} is not there", path.display())))?;
+            let path =
+                path.canonicalize().map_err(|_| Exit::usage(format!("{} is not there", path.display())))?;
             if !path.is_dir() {
                 return Err(Exit::usage(format!("{} is not a directory", path.display())));
             }
@@ -187,7 +210,8 @@ fn mcp_servers(servers: JsonObject, warnings: &mut Vec<String>) -> JsonObject {
     servers
         .into_iter()
         .filter(|(name, server)| {
-            let has = |field: &str| server.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+            let has =
+                |field: &str| server.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
             let wrong = match server.get("type").and_then(Value::as_str) {
                 Some("stdio") if !has("command") => "is a stdio server with no command",
                 Some("http") if !has("url") => "is an http server with no url",

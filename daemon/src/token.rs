@@ -54,7 +54,8 @@ fn read_or_make(path: &Path) -> Result<String, Exit> {
         Ok(text) => Ok(text.trim().to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let token = fresh();
-            make(path, &token).map_err(|error| Exit::machine(format!("{shown} could not be made: {error}")))?;
+            make(path, &token)
+                .map_err(|error| Exit::machine(format!("{shown} could not be made: {error}")))?;
             Ok(token)
         }
         Err(error) => Err(Exit::usage(format!("{shown} could not be read: {error}"))),

@@ -164,7 +164,7 @@ impl Server {
 }
 
 fn not_a_handshake() -> Response {
-    let text = format!("{} speaks the Agent Host Protocol over WebSocket\n", names::HOST);
+    let text = format!("{} speaks the Agent Host Protocol over WebSocket", names::HOST);
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
     let headers = response.headers_mut();

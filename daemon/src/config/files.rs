@@ -103,7 +103,8 @@ impl ConfigFiles {
             return Err(Exit::usage(format!("{shown} is not a JSON object")));
         };
         self.drop_unknown(&shown, &mut fields)?;
-        typed(&fields).map_err(|wrong| Exit::usage(format!("{shown}: {} must be {}", wrong.path, wrong.expected)))?;
+        typed(&fields)
+            .map_err(|wrong| Exit::usage(format!("{shown}: {} must be {}", wrong.path, wrong.expected)))?;
         let folder = file.parent().unwrap_or(Path::new("."));
         make_absolute(&mut fields, folder);
         merge(merged, fields);
@@ -116,7 +117,9 @@ impl ConfigFiles {
         let Shape::Object(shape) = Config::shape() else { return Ok(()) };
         for key in fields.keys() {
             if KEYS_NOT_SERVED.contains(&key.as_str()) {
-                return Err(Exit::usage(format!("{shown}: {key} is not served by this host yet; take it out")));
+                return Err(Exit::usage(format!(
+                    "{shown}: {key} is not served by this host yet; take it out"
+                )));
             }
         }
         for key in FLAGS_ONLY {
@@ -214,7 +217,9 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_a_line_and_nothing_more() {
-        let read = with(r#"{ "plugin": [], "stdio": true, "plugins": [{ "name": "a", "option": {} }], "port": 0 }"#).unwrap();
+        let read =
+            with(r#"{ "plugin": [], "stdio": true, "plugins": [{ "name": "a", "option": {} }], "port": 0 }"#)
+                .unwrap();
         assert_eq!(read.config.port.map(|port| port.0), Some(0));
         insta::assert_snapshot!(read.warnings.join("\n"), @r"
         <dir>/c.json: stdio is for the command line only; ignored
@@ -230,14 +235,23 @@ mod tests {
         let named = dir.path().join("other/extra.json");
         std::fs::create_dir_all(&own).unwrap();
         std::fs::create_dir_all(named.parent().unwrap()).unwrap();
-        std::fs::write(own.join("config.json"), r#"{ "port": 1, "paths": ["a"], "mcpServers": { "x": { "command": "a" }, "y": {} } }"#).unwrap();
-        std::fs::write(&named, r#"{ "paths": ["b", "/c"], "mcpServers": { "x": { "command": "b" } } }"#).unwrap();
-        let environment = Environment { config_home: Some(dir.path().to_owned()), home: None, named: Some(named.clone()) };
+        std::fs::write(
+            own.join("config.json"),
+            r#"{ "port": 1, "paths": ["a"], "mcpServers": { "x": { "command": "a" }, "y": {} } }"#,
+        )
+        .unwrap();
+        std::fs::write(&named, r#"{ "paths": ["b", "/c"], "mcpServers": { "x": { "command": "b" } } }"#)
+            .unwrap();
+        let environment =
+            Environment { config_home: Some(dir.path().to_owned()), home: None, named: Some(named.clone()) };
         let read = read(None, &environment).unwrap();
         assert_eq!(read.config.port.map(|port| port.0), Some(1));
         let b = dir.path().join("other/b").to_string_lossy().into_owned();
         assert_eq!(read.config.paths, Some(vec![b, "/c".to_owned()]));
-        assert_eq!(Value::Object(read.config.mcp_servers.unwrap()), ostler_contract::json!({ "x": { "command": "b" }, "y": {} }));
+        assert_eq!(
+            Value::Object(read.config.mcp_servers.unwrap()),
+            ostler_contract::json!({ "x": { "command": "b" }, "y": {} })
+        );
         assert_eq!(read.files, [own.join("config.json"), named]);
         assert_eq!(read.dir, own);
     }

@@ -133,6 +133,16 @@ integers! {
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.
 pub const KEYS_NOT_SERVED: &[&str] = &[
-    "worktreesRoot", "users", "resource", "issuer", "trustToken", "wire", "updateCheck", "closedChats", "usage",
-    "policies", "http", "proxy",
+    "worktreesRoot",
+    "users",
+    "resource",
+    "issuer",
+    "trustToken",
+    "wire",
+    "updateCheck",
+    "closedChats",
+    "usage",
+    "policies",
+    "http",
+    "proxy",
 ];

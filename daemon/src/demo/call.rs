@@ -16,10 +16,15 @@ fn path() -> String {
 
 /// Posts the payload to the endpoint; answers the status and the body.
 pub(super) async fn post(daemon: &Daemon, folder: &Folder) -> Result<(u16, String), Exit> {
-    send(daemon, folder).await.map_err(|error| Exit::machine(format!("the endpoint could not be called: {error}")))
+    send(daemon, folder)
+        .await
+        .map_err(|error| Exit::machine(format!("the endpoint could not be called: {error}")))
 }
 
-async fn send(daemon: &Daemon, folder: &Folder) -> Result<(u16, String), Box<dyn std::error::Error + Send + Sync>> {
+async fn send(
+    daemon: &Daemon,
+    folder: &Folder,
+) -> Result<(u16, String), Box<dyn std::error::Error + Send + Sync>> {
     let address = daemon.url.trim_start_matches("ws://").to_owned();
     let stream = TcpStream::connect(&address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

@@ -49,9 +49,14 @@ impl Folder {
     /// Writes everything.
     pub fn make(dir: Option<&Path>) -> Result<Self, Exit> {
         let made = dir.is_none();
-        let dir = dir.map_or_else(|| std::env::temp_dir().join(format!("ostler-demo-{}", std::process::id())), Path::to_owned);
+        let dir = dir.map_or_else(
+            || std::env::temp_dir().join(format!("ostler-demo-{}", std::process::id())),
+            Path::to_owned,
+        );
         let mut folder = Self { dir, files: Vec::new(), secret: token::fresh(), made };
-        folder.write().map_err(|error| Exit::machine(format!("{} could not be written: {error}", folder.dir.display())))?;
+        folder.write().map_err(|error| {
+            Exit::machine(format!("{} could not be written: {error}", folder.dir.display()))
+        })?;
         Ok(folder)
     }
 
@@ -68,7 +73,11 @@ impl Folder {
         let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: {SECRET}\n---\n");
         let vault = json!({ SECRET: self.secret });
         for (file, text, what) in [
-            ("config.json", format!("{config:#}\n"), "three plugins: the echo backend, webhooks, one in TypeScript"),
+            (
+                "config.json",
+                format!("{config:#}\n"),
+                "three plugins: the echo backend, webhooks, one in TypeScript",
+            ),
             ("push-notes.ts", PLUGIN.to_owned(), "that plugin: a tool that sums up a push"),
             ("webhooks/github-push.md", endpoint, "an endpoint that fires automations"),
             ("vault.json", format!("{vault:#}\n"), "its secret"),

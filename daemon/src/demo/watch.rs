@@ -6,7 +6,9 @@ use ahp::{Client, ClientConfig, SubscriptionEvent};
 use ostler_protocol::uri;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, SnapshotState, ToolResultContent};
+use ostler_protocol::wire::state::{
+    AutomationRunLifecycle, AutomationRunState, SnapshotState, ToolResultContent,
+};
 
 use super::daemon::Daemon;
 use super::folder::Folder;
@@ -39,7 +41,10 @@ pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
                 if let StateAction::AutomationSet(set) = envelope.action
                     && let Some(run) = set.automation.runs.first()
                 {
-                    step(format!("5. Automation “{}” runs: {}", set.automation.definition.title, run.resource));
+                    step(format!(
+                        "5. Automation “{}” runs: {}",
+                        set.automation.definition.title, run.resource
+                    ));
                     break run.resource.clone();
                 }
             }
@@ -84,7 +89,9 @@ async fn follow(client: &Client, run: &str) -> Result<(), Exit> {
             step(format!("7. The run completed at {}", completed.completed_at));
             Ok(())
         }
-        AutomationRunLifecycle::Failed(run) => Err(Exit::machine(format!("the run failed: {}", run.error.message))),
+        AutomationRunLifecycle::Failed(run) => {
+            Err(Exit::machine(format!("the run failed: {}", run.error.message)))
+        }
         _ => Err(Exit::machine("the run was cancelled")),
     }
 }
@@ -101,10 +108,17 @@ async fn stream(client: &Client, session: &str) -> Result<(), Exit> {
         return Err(failed("the chat has no state"));
     };
     // What was said before the client came is in the snapshot.
-    for message in chat.turns.iter().map(|turn| &turn.message).chain(chat.active_turn.iter().map(|turn| &turn.message)) {
+    for message in
+        chat.turns.iter().map(|turn| &turn.message).chain(chat.active_turn.iter().map(|turn| &turn.message))
+    {
         step(format!("   [the automation asks] {}", first_line(&message.text)));
     }
-    for part in chat.turns.iter().flat_map(|turn| &turn.response_parts).chain(chat.active_turn.iter().flat_map(|turn| &turn.response_parts)) {
+    for part in chat
+        .turns
+        .iter()
+        .flat_map(|turn| &turn.response_parts)
+        .chain(chat.active_turn.iter().flat_map(|turn| &turn.response_parts))
+    {
         show_part(part);
     }
     if chat.active_turn.is_none() && !chat.turns.is_empty() {
@@ -118,11 +132,17 @@ async fn stream(client: &Client, session: &str) -> Result<(), Exit> {
             None => return Err(failed("the connection ended")),
         };
         match action {
-            StateAction::ChatTurnStarted(turn) => step(format!("   [the automation asks] {}", first_line(&turn.message.text))),
+            StateAction::ChatTurnStarted(turn) => {
+                step(format!("   [the automation asks] {}", first_line(&turn.message.text)))
+            }
             StateAction::ChatToolCallStart(call) => step(format!("   [{} is called]", call.tool_name)),
-            StateAction::ChatToolCallComplete(done) => show_result(done.result.content.as_deref().unwrap_or_default()),
+            StateAction::ChatToolCallComplete(done) => {
+                show_result(done.result.content.as_deref().unwrap_or_default())
+            }
             StateAction::ChatDelta(delta) => write(&delta.content),
-            StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
+            StateAction::ChatTurnComplete(_)
+            | StateAction::ChatTurnCancelled(_)
+            | StateAction::ChatError(_) => {
                 step("");
                 return Ok(());
             }

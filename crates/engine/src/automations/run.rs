@@ -293,7 +293,7 @@ impl Host {
     }
 
     /// A session fell quiet: the run that waits for it is over.
-    pub(crate) fn session_quiet(&self, session: &str, status: TurnStatus, busy: bool) {
+    pub(crate) fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool) {
         let run = self.automations.runs.lock().by_session.get(session).cloned();
         let (Some(run), false) = (run, busy) else { return };
         let Some(host) = self.me() else { return };
@@ -302,7 +302,11 @@ impl Host {
                 TurnStatus::Complete => host.settle_run(&run, "completed", None).await,
                 TurnStatus::Cancelled => host.settle_run(&run, "cancelled", None).await,
                 TurnStatus::Error => {
-                    host.settle_run(&run, "failed", Some("its turn failed".to_owned())).await;
+                    let why = why.map_or_else(
+                        || "its turn failed".to_owned(),
+                        |why| format!("its turn failed: {why}"),
+                    );
+                    host.settle_run(&run, "failed", Some(why)).await;
                 }
             }
         });

@@ -8,7 +8,7 @@ use ostler_protocol::wire::actions::{
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, SessionInputRequest, TurnState,
+    ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, ResponsePart, SessionInputRequest, TurnState,
 };
 use ostler_protocol::{RpcError, names, uri};
 
@@ -149,6 +149,10 @@ impl Actor {
     /// What follows a turn's end: its questions are withdrawn, the next message takes its place.
     async fn after_turn(&mut self, at: usize) {
         let Some(turn) = self.chats[at].state.turns.last() else { return };
+        let why = match turn.response_parts.last() {
+            Some(ResponsePart::Error(part)) => Some(part.error.message.clone()),
+            _ => None,
+        };
         let (turn, status) = (turn.id.clone(), status_of(turn.state));
         self.withdraw_questions(at);
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
@@ -164,7 +168,7 @@ impl Actor {
         self.keep_session().await;
         if !self.begin_queued(at).await {
             let busy = self.chats.iter().any(|chat| chat.running().is_some());
-            self.host.session_quiet(&self.entry.uri, status, busy);
+            self.host.session_quiet(&self.entry.uri, status, why, busy);
         }
     }
 

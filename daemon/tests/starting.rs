@@ -1,0 +1,192 @@
+//! Starting: flags, configuration, what is announced, how it ends.
+
+mod support;
+
+use serde_json::json;
+use support::{Folder, ended, program};
+
+fn echo() -> serde_json::Value {
+    json!({ "plugins": [{ "name": "@ostler/echo" }] })
+}
+
+/// The command refuses with this code and says this, and nothing on stdout.
+#[track_caller]
+fn refused(ended: &support::Ended, code: i32, says: &str) {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert!(ended.err.contains(says), "{says:?} is not in {:?}", ended.err);
+    assert_eq!(ended.out, "");
+}
+
+#[test]
+fn a_host_without_a_backend_does_not_start() {
+    let folder = Folder::new(json!({}));
+    refused(&folder.run(&[]), 1, "No backend is loaded, so this host could serve nothing.");
+    let skipped = Folder::new(json!({ "plugins": [{ "name": "./gone.ts" }] }));
+    let ended = skipped.run(&[]);
+    refused(&ended, 1, "No backend is loaded");
+    assert!(ended.err.contains("skipped: Plugin ./gone.ts is not there: tried "), "{}", ended.err);
+}
+
+#[test]
+fn a_wrong_configuration_ends_with_2_and_says_where() {
+    let folder = Folder::new(echo());
+    let file = folder.path().join("config.json");
+    let shown = file.display();
+    for (text, says) in [
+        ("{", format!("{shown} is not JSON: ")),
+        ("[]", format!("{shown} is not a JSON object")),
+        (r#"{ "port": "x" }"#, format!("{shown}: port must be an integer")),
+        (r#"{ "port": 65536 }"#, format!("{shown}: port must be an integer between 0 and 65535")),
+        (
+            r#"{ "routes": { "port": -1 } }"#,
+            format!("{shown}: routes.port must be an integer between 0 and 65535"),
+        ),
+        (
+            r#"{ "deltaWindowMs": 1001 }"#,
+            format!("{shown}: deltaWindowMs must be an integer between 0 and 1000"),
+        ),
+        (r#"{ "plugins": [{ "options": {} }] }"#, format!("{shown}: plugins[0].name must be a string")),
+        (r#"{ "sessions": "cloud" }"#, format!("{shown}: sessions must be ")),
+        (r#"{ "routes": { "host": "127.0.0.1" } }"#, "routes.host needs routes.port".to_owned()),
+        (r#"{ "host": "example.org" }"#, "example.org is not an address to listen on".to_owned()),
+        (
+            r#"{ "host": "0.0.0.0" }"#,
+            "0.0.0.0 is reached from other machines, so connections need a token".to_owned(),
+        ),
+        (r#"{ "connectionToken": "a", "connectionTokenFile": "b" }"#, "says more than one of".to_owned()),
+        (r#"{ "paths": ["/nowhere/at/all"] }"#, "/nowhere/at/all is not there".to_owned()),
+    ] {
+        folder.write("config.json", text);
+        refused(&folder.run(&[]), 2, &says);
+    }
+}
+
+#[test]
+fn wrong_arguments_end_with_2() {
+    let folder = Folder::new(echo());
+    for (arguments, says) in [
+        (&["--nope"][..], "unexpected argument '--nope'"),
+        (&["--port", "70000"], "invalid value '70000'"),
+        (&["--plugin", "x", "--no-plugins"], "cannot be used with"),
+        (&["--no-cwd"], "--no-cwd serves only what --path or \"paths\" names, and neither does."),
+        (&["--connection-token", "a", "--without-connection-token"], "pass one of"),
+        (&["--connection-token", " "], "the connection token is empty"),
+        (&["--host", "0.0.0.0"], "connections need a token"),
+        (&["--users", "u.json"], "--users is not served by this host yet"),
+        (&["--wire=frames"], "--wire is not served by this host yet"),
+    ] {
+        refused(&folder.run(arguments), 2, says);
+    }
+    let gone = ended(program().args(["--config-file", "/nowhere/config.json"]));
+    refused(&gone, 2, "/nowhere/config.json is not there");
+}
+
+#[test]
+fn a_key_nobody_knows_is_reported_and_left_out() {
+    let folder = Folder::new(json!({
+        "plugins": [{ "name": "@ostler/echo", "speed": 3 }], "colour": "red", "stdio": true,
+    }));
+    let daemon = folder.start();
+    let shown = folder.path().join("config.json");
+    for line in [
+        "colour is not a setting ostler knows; ignored",
+        "plugins[0].speed is not a setting ostler knows; ignored",
+        "stdio is for the command line only; ignored",
+    ] {
+        folder.wait_for_log(&format!("{}: {line}", shown.display()));
+    }
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
+fn it_announces_itself_in_one_block_and_ends_when_told() {
+    let folder = Folder::new(json!({
+        "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "./broken.ts" }],
+        "connectionTokenFile": "token",
+    }));
+    folder.write("broken.ts", "export function apply() { throw new Error('not\\ntoday') }");
+    let daemon = folder.start();
+    let dir = folder.path().display();
+    let served = std::fs::canonicalize(folder.path()).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let address = daemon.address();
+    assert_eq!(
+        daemon.block,
+        [
+            format!("ostler on ws://{address} (ostler {version}), sessions in {}", served.display()),
+            format!("pid {}", daemon.child.id()),
+            format!("automations in {dir}/automations, schedules do not fire"),
+            "plugins echo, webhook".to_owned(),
+            format!("config {dir}/config.json"),
+            format!("vault {dir}/vault.json"),
+            format!("connection token in {dir}/token"),
+        ]
+    );
+    assert_eq!(folder.read("token").trim().len(), 64);
+    let mut daemon = daemon;
+    let mut skipped = String::new();
+    std::io::BufRead::read_line(&mut daemon.out, &mut skipped).unwrap();
+    assert!(skipped.starts_with("skipped: plugin broken ") && skipped.contains("not today"), "{skipped:?}");
+    assert_eq!(daemon.stop(), Some(0));
+    folder.wait_for_log("stopping");
+}
+
+#[test]
+fn flags_beat_the_configuration() {
+    let folder = Folder::new(echo());
+    folder.write("elsewhere/note", "");
+    let daemon =
+        folder.start_with(&["--path", "elsewhere", "--automations", "memory", "--without-connection-token"]);
+    assert!(daemon.block[0].ends_with("/elsewhere"), "{:?}", daemon.block);
+    assert_eq!(daemon.block[2], "automations in memory, schedules do not fire");
+    assert!(daemon.block.last().unwrap().starts_with("no connection token: everybody"), "{:?}", daemon.block);
+}
+
+#[test]
+fn the_second_file_is_merged_over_the_first() {
+    let folder = Folder::new(echo());
+    folder.write("home/ostler/config.json", r#"{ "port": 0, "host": "127.0.0.2", "plugins": [] }"#);
+    folder.write(
+        "more.json",
+        r#"{ "host": "127.0.0.1", "plugins": [{ "name": "@ostler/echo" }], "port": "x" }"#,
+    );
+    let run = || {
+        ended(
+            program()
+                .env("XDG_CONFIG_HOME", folder.path().join("home"))
+                .env("OSTLER_CONFIG", folder.path().join("more.json"))
+                .current_dir(folder.path()),
+        )
+    };
+    refused(&run(), 2, "more.json: port must be an integer");
+    std::fs::remove_file(folder.path().join("more.json")).unwrap();
+    refused(&run(), 2, "more.json is not there");
+    let own = ended(program().env("XDG_CONFIG_HOME", folder.path().join("home")).current_dir(folder.path()));
+    refused(&own, 1, "No backend is loaded");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Folder::new(echo());
+    let port = taken.local_addr().unwrap().port().to_string();
+    refused(&folder.run(&["--port", &port]), 1, &format!("Could not listen on 127.0.0.1:{port}: "));
+}
+
+#[test]
+fn the_demonstration_ends_well_and_leaves_nothing() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let demo = ended(program().arg("demo").env("TMPDIR", elsewhere.path()));
+    assert_eq!(demo.code, Some(0), "{demo:?}");
+    for said in [
+        "plugin push-notes from ",
+        "202 {\"endpoint\":\"github-push\"}",
+        "[push_notes is called]",
+        "- Sweep the yard before dawn (b4c9d1c)",
+        "The run completed at ",
+        "\ncurl -i http://127.0.0.1:",
+    ] {
+        assert!(demo.out.contains(said), "{said:?} is not in {}", demo.out);
+    }
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
