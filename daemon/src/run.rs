@@ -45,7 +45,7 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     let token = settings.token.token()?;
     let composed = tokio::select! {
         composed = compose(&settings, &working_dir, &log) => composed?,
-        () = told.to_end() => return Ok(()),
+        () = told.wait() => return Ok(()),
     };
     require_backend(&composed)?;
     let (address, routes_address) = (listener.address(), routes.as_ref().map(Listener::address));
@@ -89,7 +89,7 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     let block = announce::block(&settings, &composed, Listens::At(address), routes_address, &said);
     let _ = std::io::stdout().lock().write_all(block.as_bytes());
     let _ = std::io::stdout().lock().flush();
-    told.to_end().await;
+    told.wait().await;
     log.line("stopping");
     let closing = async {
         host.stop_turns();
@@ -100,7 +100,7 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     };
     tokio::select! {
         _ = tokio::time::timeout(CLOSE_LIMIT, closing) => {}
-        () = told.to_end() => log.line("told to stop a second time; ending at once"),
+        () = told.wait() => log.line("told to stop a second time; ending at once"),
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ async fn over_stdio(
     let _ = std::io::stderr().lock().write_all(block.as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
-        () = told.to_end() => {}
+        () = told.wait() => {}
     }
     let _ = tokio::time::timeout(CLOSE_LIMIT, host.close()).await;
     Ok(())

@@ -33,7 +33,7 @@ impl Told {
     }
 
     /// Resolves each time the process is told to end.
-    pub async fn to_end(&mut self) {
+    pub async fn wait(&mut self) {
         #[cfg(unix)]
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,5 +1,7 @@
 //! A process that is killed at any moment loses nothing that was answered, shown or finished.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod support;
 
 use std::collections::BTreeSet;

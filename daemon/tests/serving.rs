@@ -1,5 +1,7 @@
 //! Serving: webhook calls that become runs, clients that watch, and input that should not have come.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod support;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! Starting: flags, configuration, what is announced, how it ends.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod support;
 
 use serde_json::json;
