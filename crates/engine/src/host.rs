@@ -1,23 +1,19 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::points::{
-    Agent, AutomationStore, Close, RecordStore, SessionStore, Tool, ToolSession, ToolsServer,
-    ToolsServerOptions, Vault,
+    Agent, AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
 };
-use ostler_contract::registry::Owned;
 use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
-use ostler_protocol::wire::state::{
-    AgentCapabilities, AgentInfo, ChatSummary, Message, MessageKind, MessageOrigin, MultipleChatsCapability,
-    MultipleWorkingDirectoriesCapability, SessionSummary, Turn,
-};
-use ostler_protocol::{RpcError, Version, uri};
+use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
+use ostler_protocol::Version;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
+use crate::agents::agent_info;
 use crate::automations::Automations;
 use crate::clock::Clock;
 use crate::connection::Connection;
@@ -28,7 +24,7 @@ use crate::outbox::DEFAULT_LIMIT;
 use crate::principal::{Gate, Principal};
 use crate::resources::Watch;
 use crate::root::Root;
-use crate::sessions::{Entry, NewSession, Place, Sessions, ToSession, TurnRequest, TurnTaken};
+use crate::sessions::Sessions;
 
 /// How a host is set up.
 #[derive(Debug, Clone)]
@@ -127,7 +123,7 @@ impl std::fmt::Debug for OpenToolsServer {
 const CLIENTS_KEPT: usize = 10_000;
 
 /// How far the host is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Plugins are being applied.
     Loading,
@@ -135,6 +131,8 @@ pub enum Stage {
     Built,
     /// Connections are accepted.
     Listening,
+    /// New sessions and turns are refused.
+    Stopping,
     /// It ends.
     Closing,
 }
@@ -169,8 +167,6 @@ pub struct Host {
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
     tools_server: OnceLock<OpenToolsServer>,
-    stopping: AtomicBool,
-    closing: AtomicBool,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
@@ -199,8 +195,6 @@ impl Host {
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
             tools_server: OnceLock::new(),
-            stopping: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
             watches: Mutex::default(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),
@@ -220,7 +214,7 @@ impl Host {
         self.root.fill(agents, meta);
         self.load_sessions().await;
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
-        self.stage.send_replace(Stage::Built);
+        self.reach(Stage::Built);
         if let Some(me) = self.me.upgrade() {
             me.clone().load_automations().await;
             tokio::spawn(me.probe_agents());
@@ -229,13 +223,22 @@ impl Host {
 
     /// Says that connections are accepted from now on.
     pub fn listening(&self) {
-        self.stage.send_replace(Stage::Listening);
+        self.reach(Stage::Listening);
     }
 
     /// Resolves once the registry is built.
     pub async fn built(&self) {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage != Stage::Loading).await;
+    }
+
+    /// Goes on to a stage; `false` where the host was there already, or further.
+    pub(crate) fn reach(&self, stage: Stage) -> bool {
+        self.stage.send_if_modified(|at| {
+            let forward = *at < stage;
+            *at = stage.max(*at);
+            forward
+        })
     }
 
     /// How far the host is.
@@ -281,24 +284,6 @@ impl Host {
         self.registry()?.port::<Vault>()
     }
 
-    /// The backend of that name.
-    pub fn agent(&self, provider: &str) -> Option<Owned<Agent>> {
-        self.registry()?.all::<Agent>().iter().find(|agent| *agent.provider == *provider).cloned()
-    }
-
-    /// The default backend: the first one registered.
-    pub fn first_agent(&self) -> Option<Owned<Agent>> {
-        self.registry()?.all::<Agent>().first().cloned()
-    }
-
-    /// The tools every session is offered.
-    pub fn offered_tools(&self) -> Vec<Owned<Tool>> {
-        let Some(registry) = self.registry() else { return Vec::new() };
-        let offered =
-            |tool: &&Owned<Tool>| self.options.advanced_tools || tool.advanced_permission != Some(true);
-        registry.all::<Tool>().iter().filter(offered).cloned().collect()
-    }
-
     pub(crate) fn mcp_servers(&self) -> Option<JsonObject> {
         (!self.options.mcp_servers.is_empty()).then(|| self.options.mcp_servers.clone())
     }
@@ -307,13 +292,6 @@ impl Host {
     pub fn new_id(&self) -> String {
         uuid::Uuid::new_v4().to_string()
     }
-
-    /// Whether the host ends.
-    pub fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
-    // ---- connections ----
 
     pub(crate) fn next_connection(&self) -> ConnectionId {
         ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
@@ -325,6 +303,11 @@ impl Host {
 
     pub(crate) fn remove_connection(&self, id: ConnectionId) {
         self.connections.write().remove(&id);
+    }
+
+    /// Every connection that is open.
+    pub(crate) fn open_connections(&self) -> Vec<Arc<Connection>> {
+        self.connections.read().values().filter_map(Weak::upgrade).collect()
     }
 
     /// The connection of that number.
@@ -354,237 +337,6 @@ impl Host {
     /// Who a connection is, for the client: said only where the host knows people.
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
         self.gate.guarded.then(|| principal.owner(&self.options.host_name)).flatten()
-    }
-
-    // ---- sessions ----
-
-    /// What a listing shows, newest first.
-    pub fn session_rows(&self) -> Vec<SessionSummary> {
-        let mut rows: Vec<SessionSummary> =
-            self.sessions.all().iter().map(|entry| entry.row.lock().summary.clone()).collect();
-        rows.sort_by(|a, b| b.modified_at.cmp(&a.modified_at).then_with(|| a.resource.cmp(&b.resource)));
-        rows
-    }
-
-    pub(crate) async fn chats_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<ChatSummary>> {
-        let (answer, wait) = oneshot::channel();
-        self.tell(entry, ToSession::Chats { answer });
-        wait.await.ok()
-    }
-
-    /// The turns of a chat, as they are.
-    pub async fn turns_of(self: &Arc<Self>, entry: &Arc<Entry>, place: Place) -> Option<Vec<Turn>> {
-        let (answer, wait) = oneshot::channel();
-        self.tell(entry, ToSession::Turns { place, answer });
-        wait.await.ok().flatten()
-    }
-
-    /// Starts a turn of the host's own.
-    pub async fn start_turn(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        request: TurnRequest,
-    ) -> Result<TurnTaken, String> {
-        let (taken, wait) = oneshot::channel();
-        self.tell(entry, ToSession::Turn { request: Box::new(request), taken });
-        wait.await.map_err(|_| "the session has ended".to_owned())?
-    }
-
-    /// Ends a session and forgets it.
-    pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
-        let (done, wait) = oneshot::channel();
-        if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
-            return Err(RpcError::session_not_found(crate::sessions::not_found(&entry.uri)));
-        }
-        Ok(())
-    }
-
-    /// What is left to do once a session's state is gone.
-    pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
-        if let Some(delete) = self.agent(&entry.provider).and_then(|agent| agent.delete.clone()) {
-            let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-            for id in backend_ids {
-                if let Err(why) = delete.call((id, directory.clone())).await {
-                    self.log.line(format_args!("{}: {} kept its own copy: {why}", entry.uri, entry.provider));
-                }
-            }
-        }
-        if let Some(store) = self.session_store()
-            && let Err(why) = store.forget.call((entry.id.clone(),)).await
-        {
-            self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
-        }
-        self.sessions.remove(entry);
-        let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
-        if let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params) {
-            self.fanout.notify(uri::ROOT, frame);
-        }
-        self.root.set_active_sessions(&self.fanout, self.sessions.count());
-        self.automations.session_gone(self, &entry.uri).await;
-    }
-
-    /// Starts a session for a tool: of the same owner, where the calling session works.
-    pub(crate) async fn session_by_tool(
-        self: &Arc<Self>,
-        from: &str,
-        request: ToolSession,
-    ) -> Result<String, Thrown> {
-        let entry = self
-            .sessions
-            .by_uri(from)
-            .ok_or_else(|| Thrown::from(RpcError::session_not_found(crate::sessions::not_found(from))))?;
-        let directories = match &request.working_directory {
-            Some(path) => vec![file_uri(path)],
-            None => entry.row.lock().kept.working_directories.clone(),
-        };
-        let new = NewSession {
-            id: self.new_id(),
-            provider: Some(request.provider.unwrap_or_else(|| entry.provider.clone())),
-            owner: entry.owner.clone(),
-            working_directories: directories,
-            title: request.title,
-            ..NewSession::default()
-        };
-        let prompt = Some(request.prompt);
-        self.session_with_prompt(new, prompt, request.model, MessageKind::Agent)
-            .await
-            .map(|entry| entry.uri.clone())
-    }
-
-    /// Makes a session and says the first thing in it.
-    pub(crate) async fn session_with_prompt(
-        self: &Arc<Self>,
-        new: NewSession,
-        prompt: Option<String>,
-        model: Option<String>,
-        kind: MessageKind,
-    ) -> Result<Arc<Entry>, Thrown> {
-        if prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
-            return Err(Thrown::from(RpcError::invalid_params(
-                "prompt is blank; leave it out to open a session with nobody speaking",
-            )));
-        }
-        let owner = new.owner.clone();
-        let entry = self.claim_session(new)?.start(self).await?;
-        if let Some(text) = prompt {
-            let request = TurnRequest {
-                place: Place::DefaultChat,
-                message: message(text, kind),
-                model: model.map(|id| ostler_protocol::wire::state::ModelSelection { id, config: None }),
-                sender: owner,
-                queue: false,
-            };
-            if let Err(why) = self.start_turn(&entry, request).await {
-                let _ = self.dispose_session(&entry).await;
-                return Err(Thrown::new(why));
-            }
-        }
-        Ok(entry)
-    }
-
-    // ---- close ----
-
-    /// Ends the announcements: a line said later is dropped.
-    pub fn end_announcements(&self) -> Vec<String> {
-        self.announcements.lock().take().unwrap_or_default()
-    }
-
-    /// Refuses new sessions and turns from now on.
-    pub fn stop_turns(&self) {
-        self.stopping.store(true, Ordering::Release);
-    }
-
-    /// Whether new sessions and turns are refused.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire) || self.is_closing()
-    }
-
-    /// Ends the connections plugins opened.
-    pub fn close_plugin_connections(&self) {
-        let open: Vec<_> = self.connections.read().values().filter_map(Weak::upgrade).collect();
-        for connection in open {
-            if matches!(connection.principal(), Principal::Plugin { .. }) {
-                connection.close();
-            }
-        }
-    }
-
-    /// Ends everything: sessions first, then what plugins want to do, in order.
-    pub async fn close(self: &Arc<Self>) {
-        if self.closing.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        self.stage.send_replace(Stage::Closing);
-        let waits: Vec<_> = self
-            .sessions
-            .all()
-            .into_iter()
-            .filter(|entry| entry.is_awake())
-            .map(|entry| {
-                let (done, wait) = oneshot::channel();
-                self.tell(&entry, ToSession::Close { done });
-                wait
-            })
-            .collect();
-        let sessions = futures::future::join_all(waits);
-        if tokio::time::timeout(std::time::Duration::from_secs(10), sessions).await.is_err() {
-            self.log.line("some sessions did not end within 10 seconds");
-        }
-        let Some(registry) = self.registry() else { return };
-        for close in registry.all::<Close>() {
-            if let Err(why) = close.close.call(()).await {
-                self.log.line(format_args!("{}: its close failed: {}", close.owner, why.for_log()));
-            }
-        }
-    }
-
-    /// Asks each backend once what it offers and says so to whoever watches.
-    async fn probe_agents(self: Arc<Self>) {
-        let Some(registry) = self.registry() else { return };
-        let probes = registry.all::<Agent>().iter().filter_map(|agent| {
-            let probe = agent.probe.clone()?;
-            Some(async move { (agent.provider.to_string(), probe.call(()).await) })
-        });
-        let answers = futures::future::join_all(probes).await;
-        if answers.is_empty() {
-            return;
-        }
-        let mut agents = self.root.agents();
-        for (provider, offered) in answers {
-            let Some(info) = agents.iter_mut().find(|info| info.provider == provider) else { continue };
-            match offered {
-                Ok(offered) => {
-                    info.models = offered.models.iter().map(|model| model.listed(&provider)).collect();
-                    info.customizations = offered.customizations;
-                }
-                Err(why) => {
-                    self.log.line(format_args!("backend {provider} could not say what it offers: {why}"))
-                }
-            }
-        }
-        self.root.set_agents(&self.fanout, agents);
-    }
-}
-
-fn agent_info(agent: &Agent) -> AgentInfo {
-    let chats = agent.chats.map(|chats| MultipleChatsCapability {
-        fork: chats.fork.then_some(true),
-        side_chat: chats.side_chat.then_some(true),
-    });
-    let folders =
-        (agent.multiple_directories == Some(true)).then_some(MultipleWorkingDirectoriesCapability {
-            immutable_primary: Some(true),
-            primary_replacement: None,
-        });
-    AgentInfo {
-        provider: agent.provider.to_string(),
-        display_name: agent.display_name.to_string(),
-        description: agent.description.clone().unwrap_or_default(),
-        models: Vec::new(),
-        protected_resources: agent.protected_resources.clone(),
-        customizations: None,
-        capabilities: (chats.is_some() || folders.is_some())
-            .then_some(AgentCapabilities { multiple_chats: chats, multiple_working_directories: folders }),
     }
 }
 

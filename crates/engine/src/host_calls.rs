@@ -64,7 +64,7 @@ impl HostCalls for HostDoor {
         let host = self.host()?;
         match host.stage() {
             Stage::Listening => {}
-            Stage::Closing => return Err(needs(caller, "connect: the host is closing")),
+            Stage::Stopping | Stage::Closing => return Err(needs(caller, "connect: the host is closing")),
             Stage::Loading | Stage::Built => {
                 return Err(needs(
                     caller,

@@ -7,8 +7,10 @@
 //! The engine has no sockets, no files, no JavaScript and no clock of its own: time is tokio's, which tests
 //! pause, and a [`Clock`] that is handed in.
 
+mod agents;
 mod automations;
 pub mod clock;
+mod closing;
 mod commands;
 pub mod connection;
 pub mod events;

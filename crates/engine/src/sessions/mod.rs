@@ -1,13 +1,16 @@
 //! Sessions: the ones that run, each with a mailbox of its own, and the ones that rest in the store.
 
 mod actor;
+mod asked;
 mod backend;
 mod backend_actions;
 mod chat;
+mod chat_actions;
 mod client_actions;
 mod create;
 mod keep;
 mod mailbox;
+mod requests;
 mod summary;
 mod tools;
 mod turns;

@@ -1,0 +1,110 @@
+//! `dispatchAction`: to which channel an action goes, and who may send it.
+
+use std::sync::Arc;
+
+use ostler_protocol::commands::DispatchAction;
+use ostler_protocol::grants::Grant;
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
+use ostler_protocol::{RpcError, Value, actions};
+
+use crate::connection::Connection;
+use crate::fanout::{Origin, rejection};
+use crate::sessions::{Dispatch, ToSession, not_found};
+
+impl Connection {
+    /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
+    pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction) {
+        let host = self.host();
+        let origin =
+            Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
+        let refuse = |why: &str| {
+            let action = dispatch.action.to_string();
+            self.outbox.send(rejection(&dispatch.channel, &action, host.fanout.seq(), &origin, why));
+        };
+        let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
+            return refuse("an action needs a type");
+        };
+        let channel = Channel::parse(&dispatch.channel);
+        if matches!(channel, Channel::Plugin { .. }) {
+            return refuse("nothing is dispatched to a plugin's channel");
+        }
+        let Some(row) = actions::action(name) else {
+            return refuse(&format!("{name} is not an action this host serves"));
+        };
+        let Some(asked) = row.client.as_ref() else {
+            return refuse(&format!("{name} is for the host to say"));
+        };
+        if let Err(error) = self.may_dispatch(name, asked, &dispatch.action) {
+            return refuse(&error.message);
+        }
+        match (host.sessions.locate(&channel), &channel) {
+            (Some((entry, place)), _) => {
+                let message = Dispatch {
+                    spelled: dispatch.channel.clone(),
+                    place,
+                    row,
+                    action: dispatch.action.clone(),
+                    origin: origin.clone(),
+                    connection: self.reference(),
+                    sender: self.owner(),
+                };
+                if !host.tell(&entry, ToSession::Dispatch(Box::new(message))) {
+                    refuse(&not_found(&dispatch.channel));
+                }
+            }
+            (None, Channel::Root) => {
+                let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
+                    serde_json::from_value(dispatch.action.clone())
+                else {
+                    return refuse(&format!("{name} does not belong on the root channel"));
+                };
+                let origin = Some(origin.clone());
+                let taken =
+                    host.root.set_config(&host.fanout, self.id(), origin, config, replace == Some(true));
+                if let Err(why) = taken {
+                    refuse(&why);
+                }
+            }
+            (None, Channel::Automations | Channel::AutomationRun(_)) => {
+                let (host, owner) = (host.clone(), self.owner());
+                let (outbox, spelled, action) =
+                    (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
+                tokio::spawn(async move {
+                    if let Err(why) = host.automation_action(&action, origin.clone(), owner).await {
+                        let seq = host.fanout.seq();
+                        outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
+                    }
+                });
+            }
+            _ => refuse(&match channel {
+                Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
+                    not_found(&dispatch.channel)
+                }
+                _ => format!("there is no channel {}", dispatch.channel),
+            }),
+        }
+    }
+
+    /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.
+    pub(super) fn may_dispatch(&self, name: &str, asked: &Grant, action: &Value) -> Result<(), RpcError> {
+        let asked = match name {
+            "root/configChanged" => {
+                let own = |key: &str| matches!(key, "defaultShell" | "workspaceTrust");
+                let replace = action.get("replace") == Some(&Value::Bool(true));
+                let keys = action.get("config").and_then(Value::as_object);
+                match keys {
+                    Some(keys) if !replace && keys.keys().all(|key| own(key)) => {
+                        match keys.contains_key("workspaceTrust") {
+                            true => Grant::of("trust", "push"),
+                            false => return Ok(()),
+                        }
+                    }
+                    _ => asked.clone(),
+                }
+            }
+            _ => asked.clone(),
+        };
+        self.host().gate.require(&self.principal(), &asked)
+    }
+}

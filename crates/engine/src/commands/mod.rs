@@ -1,0 +1,76 @@
+//! What each client command does. The match is exhaustive over the protocol's table.
+
+mod config;
+mod dispatch;
+mod handshake;
+mod sessions;
+mod subscribe;
+
+use std::sync::Arc;
+
+use ostler_protocol::commands::Command;
+use ostler_protocol::{RpcError, json};
+
+use crate::connection::{Connection, Responder};
+
+impl Connection {
+    pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
+        let host = self.host().clone();
+        match command {
+            Command::Ping(_) => responder.done(),
+            Command::Initialize(params) => self.handle_initialize(params, responder),
+            Command::Reconnect(params) => self.handle_reconnect(params, responder),
+            Command::Authenticate(params) => responder.settle(self.handle_authenticate(&params)),
+            Command::Subscribe(params) => self.handle_subscribe(params, responder),
+            Command::ListSessions(params) => responder.settle(sessions::handle_list_sessions(&host, &params)),
+            Command::CreateSession(params) => self.handle_create_session(params, responder),
+            Command::DisposeSession(params) => self.handle_dispose_session(&params.channel, responder),
+            Command::FetchTurns(params) => self.handle_fetch_turns(params, responder),
+            Command::ResolveSessionConfig(params) => {
+                tokio::spawn(async move { responder.settle(config::resolve_config(&host, params).await) });
+            }
+            Command::SessionConfigCompletions(_) => responder.ok(&json!({ "items": [] })),
+            Command::Completions(_) => responder.ok(&json!({ "items": [] })),
+            Command::ListAutomationTriggerDefinitions(_) => {
+                responder.settle(host.trigger_definitions().await.map(|items| json!({ "items": items })));
+            }
+            Command::RunAutomation(params) => {
+                let sender = self.owner();
+                tokio::spawn(async move {
+                    let run = host.run_automation(&params.automation, &params.request_id, sender).await;
+                    responder.settle(run.map(|resource| json!({ "resource": resource })));
+                });
+            }
+            Command::FetchAutomationRuns(params) => {
+                let loaded = host.fetch_runs(&params.automation, params.cursor, self.id()).await;
+                responder.settle(loaded.map(|()| json!({})));
+            }
+            Command::ResourceRead(_)
+            | Command::ResourceList(_)
+            | Command::ResourceResolve(_)
+            | Command::ResourceWrite(_)
+            | Command::ResourceMkdir(_)
+            | Command::ResourceDelete(_)
+            | Command::ResourceMove(_)
+            | Command::ResourceCopy(_)
+            | Command::ResourceRequest(_)
+            | Command::CreateResourceWatch(_) => {
+                let (connection, principal) = (self.clone(), self.principal());
+                tokio::spawn(async move {
+                    let outcome = connection.handle_resource(command, principal).await;
+                    responder.settle(outcome);
+                });
+            }
+            Command::CreateChat(_) => responder.fail(unserved("createChat")),
+            Command::DisposeChat(_) => responder.fail(unserved("disposeChat")),
+            Command::MoveChat(_) => responder.fail(unserved("moveChat")),
+            Command::CreateTerminal(_) => responder.fail(unserved("createTerminal")),
+            Command::DisposeTerminal(_) => responder.fail(unserved("disposeTerminal")),
+            Command::InvokeChangesetOperation(_) => responder.fail(unserved("invokeChangesetOperation")),
+        }
+    }
+}
+
+pub(super) fn unserved(command: &str) -> RpcError {
+    RpcError::method_not_found(format!("This host does not serve {command} yet"))
+}

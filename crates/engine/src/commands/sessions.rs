@@ -1,0 +1,162 @@
+//! Sessions as commands: listed, made, disposed of, read page by page.
+
+use std::sync::Arc;
+
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::{RpcError, json, uri};
+
+use crate::connection::{Connection, Responder};
+use crate::host::Host;
+use crate::sessions::{NewSession, Place, ToSession, not_found};
+
+/// The most rows a page of sessions has.
+const PAGE_MAX: usize = 500;
+
+impl Connection {
+    pub(super) fn handle_create_session(
+        self: &Arc<Self>,
+        params: c::CreateSessionParams,
+        responder: Responder,
+    ) {
+        let host = self.host().clone();
+        let Some(id) = uri::session_id(&params.channel) else {
+            let error = format!("{} is not a session URI: <scheme>:/<id>", params.channel);
+            return responder.fail(RpcError::invalid_params(error));
+        };
+        if let Channel::Root | Channel::Other | Channel::Plugin { .. } = Channel::parse(&params.channel) {
+            let error = format!("{} is not a session URI: its scheme is not free", params.channel);
+            return responder.fail(RpcError::invalid_params(error));
+        }
+        let client = self.client_id();
+        let mut active_client = params.active_client;
+        if let (Some(active), Some(client)) = (&mut active_client, &client) {
+            active.client_id.clone_from(client);
+        }
+        let new = NewSession {
+            id: id.to_owned(),
+            provider: params.provider,
+            owner: self.owner(),
+            working_directories: params.working_directories.unwrap_or_default(),
+            config: params.config.unwrap_or_default(),
+            active_client,
+            client,
+            credentials: self.credentials(),
+            ..NewSession::default()
+        };
+        let claimed = match host.claim_session(new) {
+            Ok(claimed) => claimed,
+            Err(error) => return responder.fail(error),
+        };
+        let progress = params.progress_token.map(|token| Progress { token, connection: self.clone() });
+        tokio::spawn(async move {
+            if let Some(progress) = &progress {
+                progress.say(0, "Starting the session");
+                progress.say(1, "Starting the agent");
+            }
+            match claimed.start(&host).await {
+                Ok(_) => {
+                    if let Some(progress) = &progress {
+                        progress.say(2, "Ready");
+                    }
+                    responder.done();
+                }
+                Err(error) => responder.fail(error),
+            }
+        });
+    }
+
+    pub(super) fn handle_dispose_session(self: &Arc<Self>, channel: &str, responder: Responder) {
+        let host = self.host().clone();
+        let Some(entry) = host.sessions.by_uri(channel) else {
+            return responder.fail(RpcError::session_not_found(not_found(channel)));
+        };
+        if host.gate.guarded && !self.owns(entry.owner.as_deref()) {
+            return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
+        }
+        tokio::spawn(async move {
+            match host.dispose_session(&entry).await {
+                Ok(()) => responder.done(),
+                Err(error) => responder.fail(error),
+            }
+        });
+    }
+
+    /// Whether what an owner made is this connection's to remove.
+    pub(super) fn owns(&self, owner: Option<&str>) -> bool {
+        let principal = self.principal();
+        owner.is_none()
+            || principal.owner(&self.host().options.host_name).as_deref() == owner
+            || principal.is_administrator()
+    }
+
+    pub(super) fn handle_fetch_turns(self: &Arc<Self>, params: c::FetchTurnsParams, responder: Responder) {
+        let host = self.host();
+        let Some((entry, place)) = host.sessions.locate(&Channel::parse(&params.channel)) else {
+            return responder.fail(match Channel::parse(&params.channel) {
+                Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
+                    RpcError::session_not_found(not_found(&params.channel))
+                }
+                _ => RpcError::invalid_params(format!("{} is not a session or a chat", params.channel)),
+            });
+        };
+        let place = if place == Place::Session { Place::DefaultChat } else { place };
+        let message = ToSession::FetchTurns {
+            spelled: params.channel,
+            place,
+            cursor: params.cursor,
+            connection: self.reference(),
+            responder,
+        };
+        host.tell(&entry, message);
+    }
+}
+
+/// The progress of a session that is being made, told to whoever asked for it.
+struct Progress {
+    token: String,
+    connection: Arc<Connection>,
+}
+
+impl Progress {
+    pub(super) fn say(&self, progress: u8, message: &str) {
+        let params = json!({ "channel": uri::ROOT, "progressToken": self.token, "progress": progress,
+            "total": 2, "message": message });
+        if let Ok(frame) = ostler_protocol::message::encode::notification("root/progress", &params) {
+            self.connection.outbox.send(frame);
+        }
+    }
+}
+
+pub(super) fn handle_list_sessions(
+    host: &Host,
+    params: &c::ListSessionsParams,
+) -> Result<c::ListSessionsResult, RpcError> {
+    let rows = host.session_rows();
+    let start = match &params.cursor {
+        None => 0,
+        Some(cursor) => {
+            let unknown = || RpcError::invalid_params(format!("Unrecognised cursor {cursor}"));
+            let (modified, uri) = cursor.split_once('|').ok_or_else(unknown)?;
+            if modified.parse::<jiff::Timestamp>().is_err() {
+                return Err(unknown());
+            }
+            // The row itself may have moved; what was behind it has not.
+            rows.iter()
+                .position(|row| {
+                    (row.modified_at.as_str(), modified).0 < modified
+                        || row.modified_at == modified && row.resource.as_str() > uri
+                })
+                .unwrap_or(rows.len())
+        }
+    };
+    let limit = match params.limit {
+        None => rows.len(),
+        Some(limit) => usize::try_from(limit).unwrap_or_default().clamp(1, PAGE_MAX),
+    };
+    let end = (start + limit).min(rows.len());
+    let next_cursor = (end < rows.len())
+        .then(|| rows[..end].last().map(|row| format!("{}|{}", row.modified_at, row.resource)))
+        .flatten();
+    Ok(c::ListSessionsResult { items: rows[start..end].to_vec(), next_cursor })
+}

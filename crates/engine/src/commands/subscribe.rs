@@ -1,0 +1,191 @@
+//! Subscribing: which channel a name means, who may watch it, and the snapshot it begins with.
+
+use std::sync::Arc;
+
+use ostler_protocol::grants::Grant;
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::wire::state::ResourceWatchState;
+use ostler_protocol::{RpcError, uri};
+use tokio::sync::oneshot;
+
+use crate::connection::{Connection, Responder};
+use crate::sessions::{Place, Snapshots, Subscription, ToSession, not_found, snapshot};
+
+impl Connection {
+    /// Subscribes to several channels; what cannot be is left out.
+    pub(super) fn collect(self: &Arc<Self>, wanted: &[String]) -> impl Future<Output = Vec<String>> + use<> {
+        let pending: Vec<_> = wanted
+            .iter()
+            .map(|spelled| {
+                let (answer, wait) = oneshot::channel();
+                if self.may_subscribe(&Channel::parse(spelled)).is_ok() {
+                    self.subscribe(spelled, None, None, Snapshots::Collect(answer));
+                }
+                wait
+            })
+            .collect();
+        async move {
+            let snapshots = futures::future::join_all(pending).await;
+            snapshots.into_iter().filter_map(|snapshot| snapshot.ok().flatten()).collect()
+        }
+    }
+
+    pub(super) fn handle_subscribe(self: &Arc<Self>, params: c::SubscribeParams, responder: Responder) {
+        let channel = Channel::parse(&params.channel);
+        if let Err(error) = self.may_subscribe(&channel) {
+            return responder.fail(error);
+        }
+        let latency = params.delivery.and_then(|delivery| delivery.max_latency_ms);
+        let latency = latency.map(|ms| u64::try_from(ms).unwrap_or_default());
+        let turns = params.view.and_then(|view| view.turns);
+        let turns = turns.map(|turns| usize::try_from(turns).unwrap_or_default());
+        self.subscribe(&params.channel, latency, turns, Snapshots::Subscribe(responder));
+    }
+
+    /// Whether the connection may watch a channel.
+    pub(super) fn may_subscribe(&self, channel: &Channel) -> Result<(), RpcError> {
+        let asked = match channel {
+            Channel::Session(_) | Channel::Changeset { .. } | Channel::Annotations(_) => {
+                Grant::of("session", "state")
+            }
+            Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => Grant::of("chat", "turns"),
+            Channel::Automations | Channel::AutomationRun(_) => Grant::of("automation", "list"),
+            Channel::Terminal(_) => Grant::of("terminal", "output"),
+            Channel::ResourceWatch(_) | Channel::Root | Channel::Plugin { .. } | Channel::Other => {
+                return Ok(());
+            }
+        };
+        self.host().gate.require(&self.principal(), &asked)
+    }
+
+    /// The channel's own name.
+    pub(super) fn channel_of(&self, spelled: &str) -> Result<String, RpcError> {
+        let host = self.host();
+        let channel = Channel::parse(spelled);
+        if let Some((entry, place)) = host.sessions.locate(&channel) {
+            return Ok(match place {
+                Place::Session => entry.uri.clone(),
+                Place::DefaultChat => entry.default_chat(),
+                Place::Chat(chat) => chat,
+            });
+        }
+        match channel {
+            Channel::Root => Ok(uri::ROOT.to_owned()),
+            Channel::Automations if host.automation_store().is_some() => Ok(uri::AUTOMATIONS.to_owned()),
+            Channel::AutomationRun(id) => {
+                let run = uri::automation_run(&id);
+                match host.automations.has_run(&run) {
+                    true => Ok(run),
+                    false => Err(RpcError::not_found(format!("No run at {spelled}"))),
+                }
+            }
+            Channel::ResourceWatch(_) if host.watched(spelled).is_some() => Ok(spelled.to_owned()),
+            Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
+                Err(RpcError::session_not_found(not_found(spelled)))
+            }
+            Channel::Automations => Err(RpcError::method_not_found("this host keeps no automations")),
+            Channel::Plugin { scheme } => {
+                Err(RpcError::method_not_found(format!("nothing here serves {scheme}:")))
+            }
+            _ => Err(RpcError::not_found(format!("there is no channel {spelled}"))),
+        }
+    }
+
+    /// Subscribes to one channel; the snapshot goes where it is wanted.
+    pub(super) fn subscribe(
+        self: &Arc<Self>,
+        spelled: &str,
+        latency: Option<u64>,
+        turns: Option<usize>,
+        answer: Snapshots,
+    ) {
+        let host = self.host();
+        let parsed = Channel::parse(spelled);
+        let channel = match self.channel_of(spelled) {
+            Ok(channel) => channel,
+            Err(error) => {
+                // A run may have ended long ago: the store still knows it.
+                if let Channel::AutomationRun(_) = parsed {
+                    return self.subscribe_kept_run(spelled, latency, answer);
+                }
+                return answer.fail(error);
+            }
+        };
+        let subscriber = self.subscriber(spelled, &channel, latency);
+        self.remember(spelled, &channel);
+        if let Some((entry, place)) = host.sessions.locate(&parsed) {
+            let client = self.client_id().unwrap_or_else(|| "anonymous".to_owned());
+            let subscription =
+                Subscription { spelled: spelled.to_owned(), place, subscriber, turns, client, answer };
+            host.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
+            return;
+        }
+        let (state, seq) = match parsed {
+            Channel::Root => {
+                let (state, seq) = host.root.subscribe(&host.fanout, subscriber);
+                (state.to_string(), seq)
+            }
+            Channel::Automations => host.automations.subscribe(&host.fanout, subscriber),
+            Channel::AutomationRun(_) => {
+                match host.automations.subscribe_run(&host.fanout, &channel, subscriber) {
+                    Some(seen) => seen,
+                    None => return self.subscribe_kept_run(spelled, latency, answer),
+                }
+            }
+            Channel::ResourceWatch(_) => match host.watched(spelled) {
+                Some(state) => {
+                    let state: ResourceWatchState = state;
+                    let text = serde_json::to_string(&state).unwrap_or_else(|_| "{}".to_owned());
+                    (text, host.fanout.subscribe(&channel, subscriber))
+                }
+                None => return answer.fail(RpcError::not_found(format!("there is no channel {spelled}"))),
+            },
+            _ => return answer.fail(RpcError::not_found(format!("there is no channel {spelled}"))),
+        };
+        answer.give(snapshot(spelled, &state, seq));
+    }
+
+    /// A run that ended before this host started.
+    pub(super) fn subscribe_kept_run(
+        self: &Arc<Self>,
+        spelled: &str,
+        latency: Option<u64>,
+        answer: Snapshots,
+    ) {
+        let (connection, spelled) = (self.clone(), spelled.to_owned());
+        tokio::spawn(async move {
+            let host = connection.host();
+            match host.kept_run(&spelled).await {
+                Some(run) => {
+                    let subscriber = connection.subscriber(&spelled, &spelled, latency);
+                    connection.remember(&spelled, &spelled);
+                    let seq = host.fanout.subscribe(&spelled, subscriber);
+                    let state = serde_json::to_string(&run).unwrap_or_else(|_| "{}".to_owned());
+                    answer.give(snapshot(&spelled, &state, seq));
+                }
+                None => answer.fail(RpcError::not_found(format!("No run at {spelled}"))),
+            }
+        });
+    }
+}
+
+impl Snapshots {
+    pub(crate) fn fail(self, error: RpcError) {
+        match self {
+            Self::Subscribe(responder) => responder.fail(error),
+            Self::Collect(collect) => {
+                let _ = collect.send(None);
+            }
+        }
+    }
+
+    pub(crate) fn give(self, snapshot: String) {
+        match self {
+            Self::Subscribe(responder) => responder.raw(&format!(r#"{{"snapshot":{snapshot}}}"#)),
+            Self::Collect(collect) => {
+                let _ = collect.send(Some(snapshot));
+            }
+        }
+    }
+}

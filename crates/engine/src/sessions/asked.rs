@@ -1,0 +1,136 @@
+//! What a running turn waits for from clients: approvals, answers, tools they run.
+
+use std::collections::BTreeMap;
+
+use ostler_protocol::wire::actions::{
+    ChatInputCompletedAction, ChatToolCallCompleteAction, ChatToolCallConfirmedAction, StateAction,
+};
+use ostler_protocol::wire::state::{
+    ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ResponsePart, ToolCallContributor,
+    ToolCallState,
+};
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::client_actions::{Refused, refuse};
+use super::mailbox::Dispatch;
+use crate::fanout::Origin;
+
+impl Actor {
+    pub(super) fn confirm(
+        &mut self,
+        at: usize,
+        confirmed: ChatToolCallConfirmedAction,
+        origin: Option<Origin>,
+    ) -> Refused {
+        let call = confirmed.tool_call_id.clone();
+        if !matches!(self.tool_call(at, &call), Some(ToolCallState::PendingConfirmation(_))) {
+            return refuse(format!("the tool call {call} does not wait for an approval"));
+        }
+        let (approved, option) = (confirmed.approved, confirmed.selected_option_id.clone());
+        self.flush_gathered(at);
+        let mut confirmed = confirmed;
+        if approved && confirmed.confirmed.is_none() {
+            confirmed.confirmed = Some(ostler_protocol::wire::state::ToolCallConfirmationReason::UserAction);
+        }
+        if !self.apply_chat(at, StateAction::ChatToolCallConfirmed(confirmed), origin) {
+            return refuse(format!("the tool call {call} cannot be confirmed"));
+        }
+        self.withdraw_call(at, &call);
+        self.tell_if_awake(at, Tell::Confirm { call: call.clone(), approved, option });
+        if approved {
+            self.watch_client_tool(at, &call);
+        }
+        Ok(())
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        at: usize,
+        completed: ChatInputCompletedAction,
+        origin: Option<Origin>,
+    ) -> Refused {
+        let request = completed.request_id.clone();
+        let Some(open) = self.open_question(at, &request).cloned() else {
+            return refuse(format!("nothing called {request} waits for an answer"));
+        };
+        let mut answers: BTreeMap<_, _> = open.answers.clone().unwrap_or_default().into_iter().collect();
+        answers.extend(completed.answers.clone().unwrap_or_default());
+        let accepted = completed.response == ChatInputResponseKind::Accept;
+        if accepted && let Some(missing) = required(&open).find(|question| !answers.contains_key(*question)) {
+            return refuse(format!("the question {missing} needs an answer"));
+        }
+        self.flush_gathered(at);
+        if !self.apply_chat(at, StateAction::ChatInputCompleted(completed), origin) {
+            return refuse(format!("nothing called {request} waits for an answer"));
+        }
+        self.withdraw(&request);
+        self.tell_if_awake(at, Tell::Answer { request, accepted, answers });
+        Ok(())
+    }
+
+    /// A tool call of the running turn.
+    pub(super) fn tool_call(&self, at: usize, call: &str) -> Option<&ToolCallState> {
+        let active = self.chats[at].state.active_turn.as_ref()?;
+        active.response_parts.iter().find_map(|part| match part {
+            ResponsePart::ToolCall(part) if super::tools::call_id(&part.tool_call) == Some(call) => {
+                Some(&part.tool_call)
+            }
+            _ => None,
+        })
+    }
+
+    /// A question of the running turn that nobody answered yet.
+    pub(super) fn open_question(&self, at: usize, request: &str) -> Option<&ChatInputRequest> {
+        let active = self.chats[at].state.active_turn.as_ref()?;
+        active.response_parts.iter().find_map(|part| match part {
+            ResponsePart::InputRequest(part) if part.response.is_none() && part.request.id == request => {
+                Some(&part.request)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a running tool call is this client's to report on.
+    pub(super) fn owned_call(&self, at: usize, call: &str, client: &str) -> Refused {
+        let Some(state) = self.tool_call(at, call) else {
+            return refuse(format!("there is no tool call {call} in the running turn"));
+        };
+        let ToolCallState::Running(running) = state else {
+            return refuse(format!("the tool call {call} is not running"));
+        };
+        match &running.contributor {
+            Some(ToolCallContributor::Client(owner)) if owner.client_id == client => Ok(()),
+            _ => refuse(format!("the tool call {call} is not run by this client")),
+        }
+    }
+
+    pub(super) fn client_tool_done(
+        &mut self,
+        at: usize,
+        done: ChatToolCallCompleteAction,
+        dispatch: &Dispatch,
+    ) -> Refused {
+        self.owned_call(at, &done.tool_call_id, &dispatch.origin.client_id)?;
+        let result = serde_json::to_value(&done.result).unwrap_or_default();
+        self.client_tool_result(at, done.tool_call_id, &dispatch.origin.client_id, result);
+        Ok(())
+    }
+}
+
+/// The questions of a request that need an answer.
+fn required(request: &ChatInputRequest) -> impl Iterator<Item = &str> {
+    request.questions.iter().flatten().filter_map(|question| {
+        let (id, required) = match question {
+            ChatInputQuestion::Text(question) => (&question.id, question.required),
+            ChatInputQuestion::Number(question) | ChatInputQuestion::Integer(question) => {
+                (&question.id, question.required)
+            }
+            ChatInputQuestion::Boolean(question) => (&question.id, question.required),
+            ChatInputQuestion::SingleSelect(question) => (&question.id, question.required),
+            ChatInputQuestion::MultiSelect(question) => (&question.id, question.required),
+            ChatInputQuestion::Unknown(_) => return None,
+        };
+        (required == Some(true)).then_some(id.as_str())
+    })
+}

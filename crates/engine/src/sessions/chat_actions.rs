@@ -1,0 +1,239 @@
+//! What clients do in a chat: start, cancel and cut back turns, and leave messages for later.
+
+use ostler_protocol::json;
+use ostler_protocol::wire::actions::{
+    ChatPendingMessageSetAction, ChatTruncatedAction, ChatTurnStartedAction, StateAction,
+};
+use ostler_protocol::wire::state::{Message, MessageKind, PendingMessageKind};
+use tokio::sync::oneshot;
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::client_actions::{Refused, refuse};
+use super::mailbox::Dispatch;
+use super::turns::tidy_title;
+use crate::fanout::Origin;
+
+impl Actor {
+    pub(super) async fn chat_action(
+        &mut self,
+        at: usize,
+        action: StateAction,
+        origin: Origin,
+        dispatch: &Dispatch,
+    ) -> Refused {
+        let origin = Some(origin);
+        match action {
+            StateAction::ChatTurnStarted(started) => self.start_turn(at, started, origin, dispatch).await,
+            StateAction::ChatTurnCancelled(cancelled) => {
+                if self.chats[at].running() != Some(cancelled.turn_id.as_str()) {
+                    return refuse("no such turn is running in this chat");
+                }
+                let turn = cancelled.turn_id.clone();
+                if self.chats[at].worker {
+                    self.stop_worker(at);
+                } else {
+                    self.tell_if_awake(at, Tell::Cancel { turn });
+                }
+                self.end_turn(at, StateAction::ChatTurnCancelled(cancelled), origin).await;
+                Ok(())
+            }
+            StateAction::ChatToolCallConfirmed(confirmed) => self.confirm(at, confirmed, origin),
+            StateAction::ChatToolCallComplete(complete) => self.client_tool_done(at, complete, dispatch),
+            StateAction::ChatToolCallContentChanged(changed) => {
+                self.owned_call(at, &changed.tool_call_id, &dispatch.origin.client_id)?;
+                self.flush_gathered(at);
+                self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), origin);
+                Ok(())
+            }
+            StateAction::ChatToolCallResultConfirmed(_) => {
+                refuse("results of tool calls are not confirmed on this host")
+            }
+            StateAction::ChatInputAnswerChanged(changed) => {
+                if self.open_question(at, &changed.request_id).is_none() {
+                    return refuse(format!("nothing called {} waits for an answer", changed.request_id));
+                }
+                self.flush_gathered(at);
+                let tell = Tell::SetAnswer {
+                    request: changed.request_id.clone(),
+                    question: changed.question_id.clone(),
+                    answer: changed.answer.clone(),
+                };
+                if self.apply_chat(at, StateAction::ChatInputAnswerChanged(changed), origin) {
+                    self.tell_if_awake(at, tell);
+                }
+                Ok(())
+            }
+            StateAction::ChatInputCompleted(completed) => self.answer(at, completed, origin),
+            StateAction::ChatPendingMessageSet(set) => self.set_pending(at, set, origin, dispatch).await,
+            StateAction::ChatPendingMessageRemoved(removed) => {
+                let id = removed.id.clone();
+                if !self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), origin) {
+                    return refuse(format!("no message {id} waits here"));
+                }
+                self.keep_chats().await;
+                Ok(())
+            }
+            StateAction::ChatQueuedMessagesReordered(reordered) => {
+                if self.apply_chat(at, StateAction::ChatQueuedMessagesReordered(reordered), origin) {
+                    self.keep_chats().await;
+                }
+                Ok(())
+            }
+            StateAction::ChatDraftChanged(changed) => {
+                if self.chats[at].state.draft != changed.draft {
+                    self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
+                    self.keep_chats().await;
+                }
+                Ok(())
+            }
+            StateAction::ChatTurnResume(resume) => {
+                let turn = resume.turn_id.clone();
+                if self.chats[at].worker || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
+                {
+                    return refuse(
+                        "only the latest turn can go on, and only where it failed and says it can",
+                    );
+                }
+                self.keep_running_turn(at).await;
+                self.tell_backend(at, Tell::Resume { turn });
+                Ok(())
+            }
+            StateAction::ChatTruncated(truncated) => self.truncate(at, truncated, origin).await,
+            StateAction::ChatIsReadChanged(_) | StateAction::ChatIsArchivedChanged(_) => {
+                self.apply_chat(at, action, origin);
+                Ok(())
+            }
+            StateAction::SessionTitleChanged(changed) => {
+                let title = tidy_title(&changed.title).ok_or("a title needs at least one character")?;
+                self.chats[at].titled = true;
+                self.set_title(at, title, origin).await;
+                Ok(())
+            }
+            _ => refuse("this action does not belong on a chat"),
+        }
+    }
+
+    pub(super) async fn start_turn(
+        &mut self,
+        at: usize,
+        mut started: ChatTurnStartedAction,
+        origin: Option<Origin>,
+        dispatch: &Dispatch,
+    ) -> Refused {
+        self.may_talk(at, &started.message)?;
+        let chat = &self.chats[at];
+        if chat.running().is_some() {
+            return refuse("a turn is running in this chat; send the message as a pending one");
+        }
+        if started.turn_id.trim().is_empty() {
+            return refuse("a turn needs an id");
+        }
+        if chat.state.turns.iter().any(|turn| turn.id == started.turn_id) {
+            return refuse(format!("there was a turn {} in this chat already", started.turn_id));
+        }
+        self.sign(&mut started.message, dispatch.sender.as_deref());
+        self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
+        Ok(())
+    }
+
+    /// Whether a client may say something in a chat.
+    pub(super) fn may_talk(&self, at: usize, message: &Message) -> Refused {
+        if !self.chats[at].is_open() {
+            return refuse("this chat is read-only");
+        }
+        if message.origin.kind != MessageKind::User {
+            return refuse("a client may only send messages of a person");
+        }
+        if self.host.is_stopping() {
+            return refuse("the host is stopping");
+        }
+        if self.agent.is_none() {
+            return refuse(format!("{} is not loaded on this host", self.entry.provider));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_pending(
+        &mut self,
+        at: usize,
+        mut set: ChatPendingMessageSetAction,
+        origin: Option<Origin>,
+        dispatch: &Dispatch,
+    ) -> Refused {
+        self.may_talk(at, &set.message)?;
+        self.sign(&mut set.message, dispatch.sender.as_deref());
+        if set.kind == PendingMessageKind::Steering {
+            let Some(backend) = &self.chats[at].backend else {
+                return refuse("no turn is running that could take this message");
+            };
+            if self.chats[at].running().is_none() {
+                return refuse("no turn is running that could take this message");
+            }
+            let (taken, wait) = oneshot::channel();
+            backend.tell(Tell::Steer {
+                id: set.id.clone(),
+                text: set.message.text.clone(),
+                attachments: set.message.attachments.clone(),
+                taken,
+            });
+            let id = set.id.clone();
+            self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
+            self.flush_out();
+            // A backend takes a message in at once; one that cannot leaves it to the queue.
+            let steered = tokio::time::timeout(std::time::Duration::from_secs(5), wait).await;
+            return self.steered(at, &id, matches!(steered, Ok(Ok(true)))).await;
+        }
+        self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
+        self.keep_chats().await;
+        if self.chats[at].running().is_none() {
+            self.begin_queued(at).await;
+        }
+        Ok(())
+    }
+
+    /// What becomes of a steering message: it is in the turn, or waits for the next one.
+    pub(super) async fn steered(&mut self, at: usize, id: &str, taken: bool) -> Refused {
+        let message = self.chats[at].state.steering_message.clone().filter(|message| message.id == id);
+        let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "steering", "id": id });
+        if let Ok(action) = serde_json::from_value(removed) {
+            self.apply_chat(at, action, None);
+        }
+        if let (false, Some(message)) = (taken, message) {
+            let queued = ChatPendingMessageSetAction {
+                kind: PendingMessageKind::Queued,
+                id: message.id,
+                message: message.message,
+            };
+            self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
+            self.keep_chats().await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn truncate(
+        &mut self,
+        at: usize,
+        truncated: ChatTruncatedAction,
+        origin: Option<Origin>,
+    ) -> Refused {
+        let Some(turn) = truncated.turn_id.clone() else {
+            return refuse("say after which turn: turnId is missing");
+        };
+        let Some(place) = self.chats[at].state.turns.iter().position(|held| held.id == turn) else {
+            return refuse(format!("{turn} is not a turn of this chat"));
+        };
+        if let Some(running) = self.chats[at].running().map(str::to_owned) {
+            self.tell_if_awake(at, Tell::Cancel { turn: running });
+        }
+        self.flush_gathered(at);
+        self.apply_chat(at, StateAction::ChatTruncated(truncated), origin);
+        self.drop_turns(at, place + 1).await;
+        // The conversation is taken up again from what is left.
+        if let Some(backend) = self.chats[at].backend.take() {
+            backend.close(false).await;
+        }
+        self.chats[at].rewind = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What the host itself asks of sessions.
+
+use std::sync::Arc;
+
+use ostler_contract::Thrown;
+use ostler_contract::points::ToolSession;
+use ostler_protocol::wire::state::{ChatSummary, MessageKind, SessionSummary, Turn};
+use ostler_protocol::{RpcError, uri};
+use tokio::sync::oneshot;
+
+use crate::host::{Host, file_path, file_uri, message};
+use crate::sessions::{Entry, NewSession, Place, ToSession, TurnRequest, TurnTaken};
+
+impl Host {
+    /// What a listing shows, newest first.
+    pub fn session_rows(&self) -> Vec<SessionSummary> {
+        let mut rows: Vec<SessionSummary> =
+            self.sessions.all().iter().map(|entry| entry.row.lock().summary.clone()).collect();
+        rows.sort_by(|a, b| b.modified_at.cmp(&a.modified_at).then_with(|| a.resource.cmp(&b.resource)));
+        rows
+    }
+
+    pub(crate) async fn chats_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<ChatSummary>> {
+        let (answer, wait) = oneshot::channel();
+        self.tell(entry, ToSession::Chats { answer });
+        wait.await.ok()
+    }
+
+    /// The turns of a chat, as they are.
+    pub async fn turns_of(self: &Arc<Self>, entry: &Arc<Entry>, place: Place) -> Option<Vec<Turn>> {
+        let (answer, wait) = oneshot::channel();
+        self.tell(entry, ToSession::Turns { place, answer });
+        wait.await.ok().flatten()
+    }
+
+    /// Starts a turn of the host's own.
+    pub async fn start_turn(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        request: TurnRequest,
+    ) -> Result<TurnTaken, String> {
+        let (taken, wait) = oneshot::channel();
+        self.tell(entry, ToSession::Turn { request: Box::new(request), taken });
+        wait.await.map_err(|_| "the session has ended".to_owned())?
+    }
+
+    /// Ends a session and forgets it.
+    pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
+        let (done, wait) = oneshot::channel();
+        if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
+            return Err(RpcError::session_not_found(crate::sessions::not_found(&entry.uri)));
+        }
+        Ok(())
+    }
+
+    /// What is left to do once a session's state is gone.
+    pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
+        if let Some(delete) = self.agent(&entry.provider).and_then(|agent| agent.delete.clone()) {
+            let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
+            for id in backend_ids {
+                if let Err(why) = delete.call((id, directory.clone())).await {
+                    self.log.line(format_args!("{}: {} kept its own copy: {why}", entry.uri, entry.provider));
+                }
+            }
+        }
+        if let Some(store) = self.session_store()
+            && let Err(why) = store.forget.call((entry.id.clone(),)).await
+        {
+            self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
+        }
+        self.sessions.remove(entry);
+        let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
+        if let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params) {
+            self.fanout.notify(uri::ROOT, frame);
+        }
+        self.root.set_active_sessions(&self.fanout, self.sessions.count());
+        self.automations.session_gone(self, &entry.uri).await;
+    }
+
+    /// Starts a session for a tool: of the same owner, where the calling session works.
+    pub(crate) async fn session_by_tool(
+        self: &Arc<Self>,
+        from: &str,
+        request: ToolSession,
+    ) -> Result<String, Thrown> {
+        let entry = self
+            .sessions
+            .by_uri(from)
+            .ok_or_else(|| Thrown::from(RpcError::session_not_found(crate::sessions::not_found(from))))?;
+        let directories = match &request.working_directory {
+            Some(path) => vec![file_uri(path)],
+            None => entry.row.lock().kept.working_directories.clone(),
+        };
+        let new = NewSession {
+            id: self.new_id(),
+            provider: Some(request.provider.unwrap_or_else(|| entry.provider.clone())),
+            owner: entry.owner.clone(),
+            working_directories: directories,
+            title: request.title,
+            ..NewSession::default()
+        };
+        let prompt = Some(request.prompt);
+        self.session_with_prompt(new, prompt, request.model, MessageKind::Agent)
+            .await
+            .map(|entry| entry.uri.clone())
+    }
+
+    /// Makes a session and says the first thing in it.
+    pub(crate) async fn session_with_prompt(
+        self: &Arc<Self>,
+        new: NewSession,
+        prompt: Option<String>,
+        model: Option<String>,
+        kind: MessageKind,
+    ) -> Result<Arc<Entry>, Thrown> {
+        if prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
+            return Err(Thrown::from(RpcError::invalid_params(
+                "prompt is blank; leave it out to open a session with nobody speaking",
+            )));
+        }
+        let owner = new.owner.clone();
+        let entry = self.claim_session(new)?.start(self).await?;
+        if let Some(text) = prompt {
+            let request = TurnRequest {
+                place: Place::DefaultChat,
+                message: message(text, kind),
+                model: model.map(|id| ostler_protocol::wire::state::ModelSelection { id, config: None }),
+                sender: owner,
+                queue: false,
+            };
+            if let Err(why) = self.start_turn(&entry, request).await {
+                let _ = self.dispose_session(&entry).await;
+                return Err(Thrown::new(why));
+            }
+        }
+        Ok(entry)
+    }
+}
