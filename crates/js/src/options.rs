@@ -33,7 +33,16 @@ pub struct Line {
 
 impl fmt::Display for Line {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "plugin {}: {}", self.label, self.text)
+        write!(formatter, "plugin {}: ", self.label)?;
+        for (at, line) in self.text.split('\n').enumerate() {
+            match at {
+                0 => formatter.write_str(line)?,
+                // No line of a plugin's begins as one of the daemon's or of another's.
+                _ if line.starts_with(' ') => write!(formatter, "\n{line}")?,
+                _ => write!(formatter, "\n  {line}")?,
+            }
+        }
+        Ok(())
     }
 }
 

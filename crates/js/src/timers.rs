@@ -22,6 +22,8 @@ pub(crate) struct Timers {
     clock: RefCell<BinaryHeap<Reverse<(Instant, u64, u64)>>>,
     /// `setImmediate`
     soon: RefCell<VecDeque<u64>>,
+    /// `process.nextTick`
+    ticks: RefCell<VecDeque<Persistent<Function<'static>>>>,
     sleep: RefCell<Option<Pin<Box<Sleep>>>>,
     next: Cell<u64>,
 }
@@ -100,9 +102,21 @@ impl Timers {
                 None => waiting.remove(&id).map(|timer| timer.callback),
             }
         };
-        let Some(callback) = callback else { return };
-        if let Err(error) = callback.restore(ctx).and_then(|callback| callback.call::<_, ()>(())) {
-            errors::report_uncaught(ctx, state, error);
+        if let Some(callback) = callback {
+            call_back(ctx, state, callback);
+        }
+    }
+
+    pub(crate) fn has_ticks(&self) -> bool {
+        !self.ticks.borrow().is_empty()
+    }
+
+    /// Calls back whoever waits for what runs now to return; promises come after them.
+    pub(crate) fn run_ticks(&self, ctx: &Ctx<'_>, state: &State) {
+        loop {
+            let next = self.ticks.borrow_mut().pop_front();
+            let Some(callback) = next else { return };
+            call_back(ctx, state, callback);
         }
     }
 
@@ -111,7 +125,15 @@ impl Timers {
         drop(waiting);
         self.clock.take();
         self.soon.take();
+        let ticks = self.ticks.take();
+        drop(ticks);
         self.sleep.take();
+    }
+}
+
+fn call_back(ctx: &Ctx<'_>, state: &State, callback: Persistent<Function<'static>>) {
+    if let Err(error) = callback.restore(ctx).and_then(|callback| callback.call::<_, ()>(())) {
+        errors::report_uncaught(ctx, state, error);
     }
 }
 
@@ -131,6 +153,14 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         Function::new(ctx.clone(), |ctx: Ctx<'js>, callback: Function<'js>| {
             let callback = Persistent::save(&ctx, callback);
             Ok::<_, rquickjs::Error>(State::of(&ctx)?.timers.start_soon(callback))
+        }),
+    )?;
+    native.set(
+        "tick",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, callback: Function<'js>| {
+            let callback = Persistent::save(&ctx, callback);
+            State::of(&ctx)?.timers.ticks.borrow_mut().push_back(callback);
+            Ok::<_, rquickjs::Error>(())
         }),
     )?;
     native.set(

@@ -5,5 +5,8 @@ use support::*;
 async fn scratch() {
     let body = std::fs::read_to_string("/tmp/scratch.js").unwrap();
     let (imports, body) = body.split_once("---\n").unwrap_or(("", &body));
-    println!("{}", serde_json::to_string_pretty(&run(imports, body).await).unwrap());
+    let mut loader = Loader::default();
+    loader.options.busy_limit = std::time::Duration::from_millis(200);
+    loader.options.log = std::sync::Arc::new(|line| println!("{line}"));
+    println!("{}", serde_json::to_string_pretty(&run_with(&loader, imports, body).await.unwrap()).unwrap());
 }

@@ -17,12 +17,16 @@ impl Rejections {
     /// What the engine reports: a promise was rejected unheard, or is heard after all.
     pub(crate) fn track<'js>(&self, ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>, heard: bool) {
         if heard {
-            let found = self.0.borrow().iter().position(|known| {
-                known.promise.clone().restore(ctx).is_ok_and(|known| known == promise)
-            });
-            if let Some(at) = found {
-                let rejection = self.0.borrow_mut().remove(at);
-                drop(rejection);
+            let is = |known: &Persistent<Value<'static>>, value: &Value<'js>| {
+                known.clone().restore(ctx).is_ok_and(|known| known == *value)
+            };
+            let mut known = self.0.borrow_mut();
+            if known.iter().any(|known| is(&known.promise, &promise)) {
+                // A module that throws rejects a promise of the engine's own as well, which nobody can hear.
+                let (gone, kept) = known.drain(..).partition(|known| is(&known.reason, &reason));
+                *known = kept;
+                drop(known);
+                drop::<Vec<_>>(gone);
             }
         } else {
             let promise = Persistent::save(ctx, promise);

@@ -100,7 +100,11 @@ fn turn(context: &AsyncContext, state: &Rc<State>, run: impl for<'js> FnOnce(&Ct
 
 fn finish(ctx: &Ctx<'_>, state: &Rc<State>) {
     loop {
+        state.timers.run_ticks(ctx, state);
         run_jobs(ctx, state);
+        if state.timers.has_ticks() {
+            continue;
+        }
         let unheard = state.rejections.take();
         if unheard.is_empty() {
             break;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use futures::stream;
-use ostler_contract::http::{Body, BodyError, HeaderMap, HeaderValue, Request, Response, StatusCode};
+use ostler_contract::http::{Body, BodyError, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use ostler_contract::live::{Callable, Live};
 use ostler_contract::shape::{FunctionShape, Shape};
 use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
@@ -27,10 +27,20 @@ pub(crate) fn request_to_js<'js>(ctx: &Ctx<'js>, request: Request) -> Result<Val
     let (head, body) = request.into_parts();
     let parts = Object::new(ctx.clone())?;
     parts.set("method", head.method.as_str())?;
-    parts.set("url", head.uri.to_string())?;
+    parts.set("url", absolute(&head.uri, &head.headers))?;
     parts.set("headers", headers_to_js(ctx, &head.headers)?)?;
     parts.set("body", body_to_js(ctx, body)?)?;
     module(ctx)?.get::<_, Function>("requestFrom")?.call((parts,))
+}
+
+/// A `Request` has a whole URL; one that names no host has it in a header.
+fn absolute(uri: &Uri, headers: &HeaderMap) -> String {
+    if uri.scheme().is_some() {
+        return uri.to_string();
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    format!("http://{host}{path}")
 }
 
 /// A response of the host's, as a `Response`.

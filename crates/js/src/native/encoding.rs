@@ -6,7 +6,6 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use rquickjs::{Array, Ctx, IntoJs, Object, Result, String as JsString, Value};
 
 use super::natives;
-use crate::errors::type_error;
 use crate::values::{bytes_of, bytes_to_js, text};
 
 /// Node takes what comes: either alphabet, padded or not, bits left over.
@@ -96,19 +95,19 @@ fn decode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Val
 
 /// UTF-8 that may go on: answers the text, and how many bytes at the end belong to a character that is not
 /// complete. With `fatal`, bytes that are no UTF-8 throw.
-fn decode_utf8<'js>(ctx: Ctx<'js>, value: Value<'js>, more: bool, fatal: bool) -> Result<Array<'js>> {
+fn decode_utf8<'js>(ctx: Ctx<'js>, value: Value<'js>, more: bool, fatal: bool) -> Result<Option<Array<'js>>> {
     let bytes = bytes_of(&value).unwrap_or_default();
     let kept = if more { incomplete(&bytes) } else { 0 };
     let whole = &bytes[..bytes.len() - kept];
     let text = match std::str::from_utf8(whole) {
         Ok(text) => text.to_owned(),
-        Err(_) if fatal => return Err(type_error(&ctx, "The encoded data was not valid for encoding utf-8")),
+        Err(_) if fatal => return Ok(None),
         Err(_) => String::from_utf8_lossy(whole).into_owned(),
     };
     let answer = Array::new(ctx.clone())?;
     answer.set(0, text.into_js(&ctx)?)?;
     answer.set(1, kept.into_js(&ctx)?)?;
-    Ok(answer)
+    Ok(Some(answer))
 }
 
 /// How many bytes at the end start a character without ending it.

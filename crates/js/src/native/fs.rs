@@ -188,6 +188,8 @@ impl Operation {
             let syscall = syscall(&self.name);
             let has_path = self.file.is_none();
             match self.name.as_str() {
+                // Whoever opens a folder may; reading it fails.
+                "readFile" if error.raw_os_error() == Some(libc::EISDIR) => SystemError::new(error, "read"),
                 "rename" | "copyFile" | "link" | "symlink" | "cp" => {
                     SystemError::between(error, syscall, self.text(0), self.text(1))
                 }

@@ -5,6 +5,7 @@ pub(crate) mod child;
 pub(crate) mod crypto;
 pub(crate) mod encoding;
 pub(crate) mod fs;
+mod interfaces;
 pub(crate) mod net;
 pub(crate) mod process;
 mod signatures;

@@ -50,7 +50,7 @@ type Connection = Box<dyn Both>;
 fn connect<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) -> Result<Promise<'js>> {
     let inside = ctx.clone();
     Promise::wrap_future(&ctx, async move {
-        let failed = |error, place: &str| system_error(&inside, SystemError::at(error, "connect", place));
+        let failed = |error, place: &str| system_error(&inside, SystemError::socket(error, "connect", place));
         match path {
             Some(path) => {
                 let stream = UnixStream::connect(&path).await.map_err(|error| failed(error, &path))?;
@@ -139,7 +139,7 @@ fn reader<'js>(
                 many = read.read(&mut bytes) => many,
                 () = gone.notified() => Ok(0),
             };
-            let many = many.map_err(|error| system_error(&inside, SystemError::new(error, "read")))?;
+            let many = many.map_err(|error| system_error(&inside, SystemError::socket(error, "read", "")))?;
             bytes.truncate(many);
             match many {
                 0 => Ok(Value::new_null(inside)),
@@ -161,7 +161,7 @@ fn writer<'js>(ctx: &Ctx<'js>, slot: Slot<WriteHalf<Connection>>) -> Result<Func
                 },
                 None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
             };
-            done.map_err(|error| system_error(&inside, SystemError::new(error, "write")))
+            done.map_err(|error| system_error(&inside, SystemError::socket(error, "write", "")))
         })
     })
 }
@@ -174,7 +174,7 @@ enum Listener {
 fn listen<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) -> Result<Promise<'js>> {
     let inside = ctx.clone();
     Promise::wrap_future(&ctx, async move {
-        let failed = |error, place: &str| system_error(&inside, SystemError::at(error, "listen", place));
+        let failed = |error, place: &str| system_error(&inside, SystemError::socket(error, "listen", place));
         let handle = Object::new(inside.clone())?;
         let listener = match path {
             Some(path) => Listener::Unix(UnixListener::bind(&path).map_err(|error| failed(error, &path))?),
@@ -218,7 +218,7 @@ fn serve<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, listener: Listener) -> Resul
                         () = gone.notified() => return Ok(None),
                     },
                 };
-                accepted.map_err(|error| system_error(&inside, SystemError::new(error, "accept")))?.map(Some)
+                accepted.map_err(|error| system_error(&inside, SystemError::socket(error, "accept", "")))?.map(Some)
             })
         }),
     )?;

@@ -31,6 +31,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "hostname": hostname,
         "osFacts": os_facts,
         "parallelism": || std::thread::available_parallelism().map_or(1, usize::from),
+        "interfaces": super::interfaces::interfaces,
         "user": user,
         "isTerminal": is_terminal,
     };

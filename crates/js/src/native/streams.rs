@@ -2,6 +2,9 @@
 
 use rquickjs::{Ctx, Object, Result, Value};
 
+use crate::engine::State;
+use crate::errors;
+
 const NAMES: &[&str] = &[
     "ByteLengthQueuingStrategy",
     "CountQueuingStrategy",
@@ -17,6 +20,13 @@ const NAMES: &[&str] = &[
 ];
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    // What its own tasks throw would be lost.
+    llrt_context::set_spawn_error_handler(|ctx, error| {
+        if let Ok(state) = State::of(ctx) {
+            let error = error.throw(ctx);
+            errors::report_uncaught(ctx, &state, error);
+        }
+    });
     // It writes to the global object, which is where these belong in any case.
     llrt_stream_web::init(ctx)?;
     let (native, globals) = (Object::new(ctx.clone())?, ctx.globals());

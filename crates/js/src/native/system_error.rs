@@ -11,19 +11,26 @@ pub(crate) struct SystemError {
     pub(crate) syscall: &'static str,
     pub(crate) path: Option<String>,
     pub(crate) dest: Option<String>,
+    /// Of a socket: the call comes first, then the code, then the other end.
+    peer: Option<String>,
 }
 
 impl SystemError {
     pub(crate) fn new(error: io::Error, syscall: &'static str) -> Self {
-        Self { error, syscall, path: None, dest: None }
+        Self { error, syscall, path: None, dest: None, peer: None }
     }
 
     pub(crate) fn at(error: io::Error, syscall: &'static str, path: impl Into<String>) -> Self {
-        Self { error, syscall, path: Some(path.into()), dest: None }
+        Self { path: Some(path.into()), ..Self::new(error, syscall) }
     }
 
     pub(crate) fn between(error: io::Error, syscall: &'static str, path: &str, dest: &str) -> Self {
-        Self { error, syscall, path: Some(path.to_owned()), dest: Some(dest.to_owned()) }
+        Self { dest: Some(dest.to_owned()), ..Self::at(error, syscall, path) }
+    }
+
+    /// A failed call on a socket; `peer` may be empty.
+    pub(crate) fn socket(error: io::Error, syscall: &'static str, peer: &str) -> Self {
+        Self { peer: Some(peer.to_owned()), ..Self::new(error, syscall) }
     }
 
     /// The error as a JavaScript value.
@@ -33,7 +40,11 @@ impl SystemError {
             Some((code, text)) => (code, text.to_owned()),
             None => by_kind(&self.error),
         };
-        let mut message = format!("{code}: {text}, {}", self.syscall);
+        let mut message = match &self.peer {
+            Some(peer) if self.syscall == "listen" => format!("listen {code}: {text} {peer}"),
+            Some(peer) => format!("{} {code} {peer}", self.syscall).trim_end().to_owned(),
+            None => format!("{code}: {text}, {}", self.syscall),
+        };
         if let Some(path) = &self.path {
             message.push_str(&format!(" '{path}'"));
         }

@@ -59,15 +59,16 @@ impl<'js> Reader<'_, 'js> {
             },
             Shape::Object(object) => match plain_object(value) {
                 Some(given) => {
-                    let given = self.to_json(given)?;
+                    let shape = object();
+                    let given = if shape.data { self.to_json(given)? } else { given.clone() };
                     let mut fields = LiveFields::new();
-                    self.fields(&given, &object().fields, depth, &mut fields)?;
+                    self.fields(&given, &shape.fields, depth, &mut fields)?;
                     Some(Live::Object(fields))
                 }
                 None => None,
             },
             Shape::Union(union) => match plain_object(value) {
-                Some(given) => self.variant(&self.to_json(given)?, union(), depth)?,
+                Some(given) => self.variant(given, union(), depth)?,
                 None => None,
             },
             Shape::Request => http::request_from_js(self.ctx, self.state, value)?,

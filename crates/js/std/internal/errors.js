@@ -13,7 +13,7 @@ function received(value) {
   if (typeof value === 'object') {
     return value.constructor?.name ? `Received an instance of ${value.constructor.name}` : 'Received an object';
   }
-  const shown = typeof value === 'bigint' ? `${value}n` : JSON.stringify(value) ?? String(value);
+  const shown = typeof value === 'bigint' ? `${value}n` : typeof value === 'string' ? `'${value}'` : String(value);
   return `Received type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;
 }
 

@@ -202,6 +202,14 @@ function methodOf(method) {
   return METHODS.includes(upper) ? upper : text;
 }
 
+function parseUrl(text) {
+  try {
+    return new URL(text);
+  } catch (cause) {
+    throw new TypeError(`Failed to parse URL from ${text}`, { cause });
+  }
+}
+
 const inside = Symbol('inside');
 
 export class Request extends Body {
@@ -234,7 +242,7 @@ export class Request extends Body {
       follows = input.#signal;
       if (init.body === undefined || init.body === null) shared = input;
     } else {
-      const url = new URL(`${input}`);
+      const url = parseUrl(`${input}`);
       if (url.username || url.password) {
         throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${input}`);
       }

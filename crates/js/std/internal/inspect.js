@@ -52,6 +52,8 @@ class Inspector {
   constructor(settings) {
     this.settings = settings;
     this.seen = [];
+    // The level of the object that was shown last.
+    this.deepest = 0;
     this.circular = new Map();
   }
 
@@ -141,7 +143,7 @@ class Inspector {
     if (value instanceof Error || Error.isError?.(value)) return { base: this.error(value, level), isError: true };
     if (value instanceof ArrayBuffer) {
       const bytes = Array.from(new Uint8Array(value).subarray(0, 50), (byte) => byte.toString(16).padStart(2, '0'));
-      const entries = () => [`[Uint8Contents]: <${bytes.join(' ')}>`, `byteLength: ${this.show(value.byteLength, level)}`];
+      const entries = () => [`[Uint8Contents]: <${bytes.join(' ')}>`, `[byteLength]: ${this.show(value.byteLength, level)}`];
       return { prefix: `${named('ArrayBuffer')} `, open: '{', close: '}', entries };
     }
     if (value instanceof Promise) return { prefix: 'Promise ', open: '{', close: '}', entries: () => [] };
@@ -201,7 +203,7 @@ class Inspector {
       ...Object.getOwnPropertySymbols(value).filter((key) => Object.getOwnPropertyDescriptor(value, key)?.enumerable),
     ];
     const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
-    if (isList) keys = keys.filter((key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key));
+    if (isList || value instanceof String) keys = keys.filter((key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key));
     if (isError) {
       keys = keys.filter((key) => !['stack', 'message', 'name'].includes(key));
       for (const key of ['cause', 'errors']) if (Object.hasOwn(value, key) && !keys.includes(key)) keys.push(key);
@@ -213,7 +215,7 @@ class Inspector {
   member(value, key, level) {
     const own = Object.getOwnPropertyDescriptor(value, key) ?? { value: value[key], enumerable: true };
     const plain = typeof key === 'string' && /^[A-Za-z_$][\w$]*$/.test(key);
-    let name = typeof key === 'symbol' ? `[${this.paint(String(key), 'symbol')}]` : plain ? key : this.paint(quote(key), 'string');
+    let name = typeof key === 'symbol' ? this.paint(String(key), 'symbol') : plain ? key : this.paint(quote(key), 'string');
     if (own.enumerable === false) name = `[${typeof key === 'symbol' ? String(key) : key}]`;
     if (own.get && !this.settings.getters) {
       return `${name}: ${this.paint(own.set ? '[Getter/Setter]' : '[Getter]', 'special')}`;
@@ -231,49 +233,69 @@ class Inspector {
       return kind.base ?? this.paint(`[${Array.isArray(value) ? 'Array' : name}]`, 'special');
     }
     this.seen.push(value);
-    let entries = kind.entries ? kind.entries() : [];
-    const listed = entries.length;
-    entries = entries.concat(keys.map((key) => this.member(value, key, level)));
+    const deepest = this.deepest;
+    this.deepest = level;
+    const listed = kind.entries ? kind.entries() : [];
+    const entries = listed.concat(keys.map((key) => this.member(value, key, level)));
     this.seen.pop();
     const mark = this.circular.has(value) ? `${this.paint(`<ref *${this.circular.get(value)}>`, 'special')} ` : '';
     const open = kind.base === undefined ? `${kind.prefix}${kind.open}` : `${kind.base} {`;
     const close = kind.close ?? '}';
-    if (entries.length === 0) return `${mark}${open}${close}`;
-    return mark + this.joined(open, close, entries, level, listed > 6 && kind.open === '[' && keys.length === 0);
+    if (entries.length === 0) {
+      this.deepest = deepest;
+      return `${mark}${open}${close}`;
+    }
+    return this.joined(mark + open, close, entries, level, kind.open === '[' && listed.length > 6);
   }
 
-  joined(open, close, entries, level, many) {
+  joined(open, close, entries, level, isList) {
     const { breakLength, compact } = this.settings;
     const indent = '  '.repeat(level);
-    const plain = entries.every((entry) => !entry.includes('\n'));
-    const length = entries.reduce((sum, entry) => sum + entry.length + 2, open.length + close.length);
-    const nested = entries.some((entry) => /[[{]$|^\w+ [[{]/.test(entry.split('\n')[0] ?? ''));
-    if (compact !== false && plain && !nested && length + indent.length <= Math.min(breakLength, 76) && !(many && length > 60)) {
-      return `${open} ${entries.join(', ')} ${close}`;
+    const rows = isList && compact !== false ? this.columns(entries, level) : entries;
+    // What holds few levels goes on one line, where it fits.
+    if (compact !== false && this.deepest - level < compact && rows === entries) {
+      const length = entries.reduce((sum, entry) => sum + entry.length, 2 * entries.length + open.length + indent.length + 10);
+      if (length <= breakLength && !entries.some((entry) => entry.includes('\n'))) {
+        return `${open} ${entries.join(', ')} ${close}`;
+      }
     }
-    if (many && plain) return `${open}\n${this.columns(entries, indent)}\n${indent}${close}`;
-    return `${open}\n${indent}  ${entries.join(`,\n${indent}  `)}\n${indent}${close}`;
+    return `${open}\n${indent}  ${rows.join(`,\n${indent}  `)}\n${indent}${close}`;
   }
 
-  /** A long list of short entries, several a line. */
-  columns(entries, indent) {
-    const widest = Math.max(...entries.map((entry) => entry.length)) + 2;
-    const across = Math.max(1, Math.min(Math.floor(72 / widest), 16, Math.ceil(Math.sqrt(2.5 * widest * entries.length) / widest)));
-    if (across <= 1) return entries.map((entry) => `${indent}  ${entry}`).join(',\n');
-    const numbers = entries.every((entry) => /^-?[\d.]+n?$/.test(entry));
-    const lines = [];
-    for (let at = 0; at < entries.length; at += across) {
-      const row = entries.slice(at, at + across).map((entry, column, all) => {
-        const last = at + column === entries.length - 1;
-        const text = last ? entry : `${entry},`;
-        if (numbers) return text.padStart(widest - 1);
-        return column === all.length - 1 ? text : text.padEnd(widest - 1);
+  /** Short entries of a long list stand several on a line, as near to a square as letters allow. */
+  columns(entries, level) {
+    const more = entries.at(-1).startsWith('... ') ? 1 : 0;
+    const shown = entries.slice(0, entries.length - more);
+    const widths = shown.map((entry) => (this.settings.colors ? plain(entry) : entry).length);
+    const total = widths.reduce((sum, width) => sum + width + 2, 0);
+    const widest = Math.max(...widths) + 2;
+    const { breakLength, compact } = this.settings;
+    if (widest * 3 + level * 2 >= breakLength || (total / widest <= 5 && widest > 8)) return entries;
+    const typical = Math.max(widest - 3 - Math.sqrt(widest - total / entries.length), 1);
+    const across = Math.min(
+      Math.round(Math.sqrt(2.5 * typical * shown.length) / typical),
+      Math.floor((breakLength - level * 2) / widest),
+      Number(compact) * 4,
+      15,
+    );
+    if (across <= 1) return entries;
+    const wide = Array.from({ length: across }, (_, column) => Math.max(0, ...widths.filter((_, at) => at % across === column)));
+    const numbers = shown.every((entry) => /^-?[\d.]+(e[+-]\d+)?n?$/.test(plain(entry)));
+    const rows = [];
+    for (let at = 0; at < shown.length; at += across) {
+      const row = shown.slice(at, at + across).map((entry, column, all) => {
+        const padding = ' '.repeat(wide[column] - widths[at + column]);
+        if (numbers) return padding + entry;
+        return column === all.length - 1 ? entry : `${entry}, ${padding}`;
       });
-      lines.push(`${indent}  ${row.join(' ')}`.trimEnd());
+      rows.push(row.join(numbers ? ', ' : ''));
     }
-    return lines.join('\n');
+    return more ? [...rows, entries.at(-1)] : rows;
   }
 }
+
+// eslint-disable-next-line no-control-regex
+const plain = (text) => text.replace(/\u001b\[\d+m/g, '');
 
 /** As `printf`, then the rest of the arguments. */
 export function formatWithOptions(options, ...given) {
@@ -327,7 +349,7 @@ function shown(value, options) {
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return String(value);
   const own = value.toString;
   const inherited = own === Object.prototype.toString || own === Error.prototype.toString || own === Array.prototype.toString;
-  if (typeof own === 'function' && !inherited && typeof value !== 'function') return String(value);
+  if (typeof value === 'function' || (typeof own === 'function' && !inherited)) return String(value);
   return inspect(value, { ...options, depth: 0 });
 }
 

@@ -1,7 +1,9 @@
 // `structuredClone`.
 
+import { coded } from 'internal/errors';
+
 function refuse(value) {
-  const shown = typeof value === 'symbol' ? String(value) : typeof value === 'function' ? value.name || 'function' : '#<Object>';
+  const shown = typeof value === 'object' ? '#<Object>' : String(value);
   return new DOMException(`${shown} could not be cloned.`, 'DataCloneError');
 }
 
@@ -54,7 +56,7 @@ function copy(value, seen, moved) {
 }
 
 export function structuredClone(value, options) {
-  if (arguments.length === 0) throw new TypeError("The 'value' argument must be specified");
+  if (arguments.length === 0) throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "value" argument must be specified');
   const moved = new Set(options?.transfer ?? []);
   for (const each of moved) if (!(each instanceof ArrayBuffer)) throw refuse(each);
   const clone = copy(value, new Map(), moved);

@@ -84,7 +84,7 @@ export class TextDecoder {
     let text;
     let kept = 0;
     if (this.#encoding === 'utf-8') {
-      [text, kept] = native.decodeUtf8(bytes, more, this.#fatal);
+      [text, kept] = native.decodeUtf8(bytes, more, this.#fatal) ?? invalid(this.#encoding);
     } else if (this.#encoding === 'utf-16le') {
       kept = more ? bytes.length % 2 : 0;
       text = native.decode(bytes.subarray(0, bytes.length - kept), 'utf16le');
@@ -102,6 +102,12 @@ export class TextDecoder {
   get [Symbol.toStringTag]() {
     return 'TextDecoder';
   }
+}
+
+function invalid(encoding) {
+  const error = new TypeError(`The encoded data was not valid for encoding ${encoding}`);
+  error.code = 'ERR_ENCODING_INVALID_ENCODED_DATA';
+  throw error;
 }
 
 function view(input) {

@@ -1,17 +1,15 @@
 // `setTimeout` and its like, as Node's authors know them: the handle is an object.
 
 import native from 'native/timers';
+import { follow } from 'internal/context';
+import { wrongType } from 'internal/errors';
 
 const LONGEST = 2 ** 31 - 1;
 
 const running = new Map();
 
 function check(callback) {
-  if (typeof callback !== 'function') {
-    const error = new TypeError(`The "callback" argument must be of type function. Received ${String(callback)}`);
-    error.code = 'ERR_INVALID_ARG_TYPE';
-    throw error;
-  }
+  if (typeof callback !== 'function') throw wrongType('callback', 'of type function', callback);
 }
 
 function milliseconds(after) {
@@ -30,9 +28,10 @@ export class Timeout {
     check(callback);
     this.#after = milliseconds(after);
     this.#repeat = repeat;
+    const call = follow(callback);
     this.#call = () => {
       if (!repeat) running.delete(this.#id);
-      callback.apply(this, args);
+      call.apply(this, args);
     };
     this.#start();
   }
@@ -85,7 +84,8 @@ export class Immediate {
 
   constructor(callback, args) {
     check(callback);
-    this.#id = native.soon(() => callback.apply(this, args));
+    const call = follow(callback);
+    this.#id = native.soon(() => call.apply(this, args));
   }
 
   ref() {

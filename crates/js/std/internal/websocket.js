@@ -15,7 +15,6 @@ export class WebSocket extends EventTarget {
   #state = WebSocket.CONNECTING;
   #handle = null;
   #buffered = 0;
-  #closing = null;
   #sent = Promise.resolve();
   #binaryType = 'blob';
   protocol = '';
@@ -49,7 +48,7 @@ export class WebSocket extends EventTarget {
     }
     this.#handle = handle;
     if (this.#state !== WebSocket.CONNECTING) {
-      handle.close().catch(() => {});
+      handle.close(undefined, undefined).catch(() => {});
       this.#end(1006, '', false);
       return;
     }
@@ -61,8 +60,8 @@ export class WebSocket extends EventTarget {
       for (;;) {
         const [kind, value, reason] = await handle.next();
         if (kind === 'close') {
-          handle.close().catch(() => {});
-          this.#end(this.#closing?.code ?? value, this.#closing?.reason ?? reason, value !== 1006 || this.#closing !== null);
+          handle.close(undefined, undefined).catch(() => {});
+          this.#end(value, reason, value !== 1006);
           return;
         }
         if (this.#state !== WebSocket.OPEN) continue;
@@ -128,7 +127,6 @@ export class WebSocket extends EventTarget {
     const connecting = this.#state === WebSocket.CONNECTING;
     this.#state = WebSocket.CLOSING;
     if (connecting) return;
-    this.#closing = { code: code ?? 1005, reason };
     this.#sent = this.#sent.then(() => this.#handle.close(code, code === undefined ? undefined : reason)).catch((error) => this.#fail(error));
   }
 

@@ -17,7 +17,21 @@ Object.defineProperty(AssertionError.prototype, 'name', { value: 'AssertionError
 
 function fails(message, rest, fallback) {
   if (message instanceof Error) throw message;
-  throw new AssertionError({ message: message ?? fallback, ...rest });
+  const error = new AssertionError({ message: message ?? fallback, ...rest });
+  error.generatedMessage = message === undefined;
+  throw error;
+}
+
+/** Nothing was thrown. */
+function unmet(what, wanted, message, operator) {
+  const kind = typeof wanted === 'function' && wanted.prototype instanceof Error ? ` (${wanted.name})` : '';
+  const told = `Missing expected ${what}${kind}${message === undefined ? '.' : `: ${message}`}`;
+  fails(message instanceof Error ? message : told, { expected: wanted, operator });
+}
+
+function unwanted(what, error, message, operator) {
+  const told = `Got unwanted ${what}${message === undefined ? '.' : `: ${message}`}\nActual message: "${error?.message}"`;
+  fails(message instanceof Error ? message : told, { actual: error, operator });
 }
 
 function check(name, holds, fallback) {
@@ -57,8 +71,8 @@ export function partialDeepStrictEqual(actual, expected, message) {
   if (!holds(actual, expected)) fails(message, { actual, expected, operator: 'partialDeepStrictEqual' });
 }
 
-export function fail(message = 'Failed') {
-  fails(message, { operator: 'fail' });
+export function fail(message) {
+  fails(message, { operator: 'fail' }, 'Failed');
 }
 
 export function ifError(value) {
@@ -102,7 +116,7 @@ export function throws(run, wanted, message) {
   } catch (error) {
     thrown = { error };
   }
-  if (!thrown) fails(message, { expected: wanted, operator: 'throws' }, 'Missing expected exception.');
+  if (!thrown) unmet('exception', wanted, message, 'throws');
   expected(thrown.error, wanted, message, 'throws');
 }
 
@@ -111,8 +125,7 @@ export function doesNotThrow(run, wanted, message) {
   try {
     run();
   } catch (error) {
-    const told = typeof wanted === 'string' ? wanted : message;
-    fails(told, { actual: error, operator: 'doesNotThrow' }, `Got unwanted exception.\nActual message: "${error?.message}"`);
+    unwanted('exception', error, typeof wanted === 'string' ? wanted : message, 'doesNotThrow');
   }
 }
 
@@ -128,15 +141,14 @@ async function outcome(given) {
 export async function rejects(given, wanted, message) {
   if (typeof wanted === 'string') [wanted, message] = [undefined, wanted];
   const thrown = await outcome(given);
-  if (!thrown) fails(message, { expected: wanted, operator: 'rejects' }, 'Missing expected rejection.');
+  if (!thrown) unmet('rejection', wanted, message, 'rejects');
   expected(thrown.error, wanted, message, 'rejects');
 }
 
 export async function doesNotReject(given, wanted, message) {
   const thrown = await outcome(given);
   if (thrown) {
-    const told = typeof wanted === 'string' ? wanted : message;
-    fails(told, { actual: thrown.error, operator: 'doesNotReject' }, `Got unwanted rejection.\nActual message: "${thrown.error?.message}"`);
+    unwanted('rejection', thrown.error, typeof wanted === 'string' ? wanted : message, 'doesNotReject');
   }
 }
 

@@ -1,68 +1,59 @@
-// The engine does not tell where a promise goes on, so a store is seen by what `run` calls before its first
-// `await`, by timers and listeners bound there, and no further.
+// A store is seen by what `run` calls before its first `await`, by timers, ticks and `then`, and no further.
 
+import { enter, frame, startFollowing, within } from 'internal/context';
 import { checkFunction } from 'internal/errors';
 
-let current = new Map();
 let lastId = 1;
-
-function within(frame, run, thisArg, given) {
-  const before = current;
-  current = frame;
-  try {
-    return Reflect.apply(run, thisArg, given);
-  } finally {
-    current = before;
-  }
-}
 
 export class AsyncLocalStorage {
   #default;
 
   constructor(options) {
+    startFollowing();
     this.#default = options?.defaultValue;
     this.name = options?.name ?? '';
   }
 
   run(store, run, ...given) {
     checkFunction(run, 'callback');
-    return within(new Map(current).set(this, store), run, undefined, given);
+    return within(new Map(frame()).set(this, store), run, undefined, given);
   }
 
   exit(run, ...given) {
-    const frame = new Map(current);
-    frame.delete(this);
-    return within(frame, run, undefined, given);
+    const here = new Map(frame());
+    here.delete(this);
+    return within(here, run, undefined, given);
   }
 
   enterWith(store) {
-    current = new Map(current).set(this, store);
+    enter(new Map(frame()).set(this, store));
   }
 
   getStore() {
-    return current.has(this) ? current.get(this) : this.#default;
+    return frame().has(this) ? frame().get(this) : this.#default;
   }
 
   disable() {
-    current = new Map(current);
-    current.delete(this);
+    const left = new Map(frame());
+    left.delete(this);
+    enter(left);
   }
 
   static bind(run) {
-    const frame = current;
+    const here = frame();
     return function bound(...given) {
-      return within(frame, run, this, given);
+      return within(here, run, this, given);
     };
   }
 
   static snapshot() {
-    const frame = current;
-    return (run, ...given) => within(frame, run, undefined, given);
+    const here = frame();
+    return (run, ...given) => within(here, run, undefined, given);
   }
 }
 
 export class AsyncResource {
-  #frame = current;
+  #frame = frame();
   #id = (lastId += 1);
 
   constructor(type) {

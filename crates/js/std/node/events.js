@@ -194,6 +194,7 @@ export function once(emitter, name, options) {
       resolve(given);
     };
     const failed = (error) => {
+      if (!isTarget) emitter.removeListener('error', failed);
       forget();
       reject(error);
     };
@@ -244,9 +245,9 @@ export function on(emitter, name, options = {}) {
     },
     return() {
       done = true;
-      emitter.removeListener(name, take);
-      emitter.removeListener('error', fail);
       for (const each of options.close ?? []) emitter.removeListener(each, end);
+      emitter.removeListener('error', fail);
+      emitter.removeListener(name, take);
       signal?.removeEventListener('abort', aborted);
       for (const { resolve } of waiting.splice(0)) resolve({ value: undefined, done: true });
       return Promise.resolve({ value: undefined, done: true });

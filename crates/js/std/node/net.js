@@ -1,5 +1,6 @@
 import native from 'native/net';
 import { EventEmitter } from 'node:events';
+import { lookup } from 'node:dns/promises';
 import { Duplex } from 'node:stream';
 import { wrongType } from 'internal/errors';
 
@@ -33,6 +34,22 @@ function checkPort({ port, path }) {
   }
 }
 
+/** Every address of the name is tried in turn. */
+async function open({ host = 'localhost', port = 0, path, family }, found) {
+  if (path !== undefined) return native.connect('', 0, path);
+  const rows = isIP(host) ? [{ address: host, family: isIP(host) }] : await lookup(host, { all: true, family });
+  let failure;
+  for (const row of rows) {
+    if (!isIP(host)) found(row.address, row.family, host);
+    try {
+      return await native.connect(row.address, Number(port), undefined);
+    } catch (error) {
+      failure = Object.assign(error, { address: row.address, port: Number(port) });
+    }
+  }
+  throw failure;
+}
+
 export class Socket extends Duplex {
   #handle = null;
   #ready = Promise.withResolvers();
@@ -63,7 +80,7 @@ export class Socket extends Duplex {
     checkPort(options);
     if (callback) this.once('connect', callback);
     this.connecting = true;
-    native.connect(options.host ?? 'localhost', Number(options.port ?? 0), options.path).then(
+    open(options, (...found) => this.emit('lookup', null, ...found)).then(
       (handle) => {
         if (this.destroyed) {
           handle.destroy();
@@ -76,7 +93,7 @@ export class Socket extends Duplex {
       (error) => {
         this.connecting = false;
         this.#ready.reject(error);
-        this.destroy(Object.assign(error, { address: options.host, port: options.port }));
+        this.destroy(error);
       },
     );
     return this;

@@ -30,7 +30,11 @@ export const totalmem = () => facts().totalmem;
 export const freemem = () => facts().freemem;
 export const availableParallelism = () => native.parallelism();
 export const userInfo = () => native.user();
-export const networkInterfaces = () => ({});
+export const networkInterfaces = () => {
+  const gathered = {};
+  for (const { interface: name, ...address } of native.interfaces()) (gathered[name] ??= []).push(address);
+  return gathered;
+};
 export const getPriority = () => 0;
 export const setPriority = () => {};
 

@@ -77,7 +77,7 @@ export function dirname(path) {
   const at = plain.lastIndexOf('/');
   if (at < 0) return '.';
   if (at === 0) return '/';
-  return withoutSlashes(plain.slice(0, at));
+  return at === 1 && plain.startsWith('//') ? '//' : plain.slice(0, at);
 }
 
 export function basename(path, suffix) {
@@ -85,6 +85,7 @@ export function basename(path, suffix) {
   if (suffix !== undefined) checkString(suffix, 'suffix');
   const plain = withoutSlashes(path);
   const base = plain === '/' ? '' : plain.slice(plain.lastIndexOf('/') + 1);
+  if (suffix === path) return '';
   return suffix && base !== suffix && base.endsWith(suffix) ? base.slice(0, -suffix.length) : base;
 }
 

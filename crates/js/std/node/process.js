@@ -1,7 +1,10 @@
 import loader from 'native/globals';
 import native from 'native/process';
 import { EventEmitter } from 'node:events';
-import { checkFunction, coded, outOfRange, wrongType } from 'internal/errors';
+import { coded, outOfRange, wrongType } from 'internal/errors';
+import { nextTick } from 'internal/ticks';
+
+export { nextTick };
 
 /** What ends a process in Node ends nothing here: the daemon goes on. */
 function refuseExit(what) {
@@ -78,11 +81,6 @@ export function hrtime(since) {
   return [Math.floor(apart / 1e9), apart % 1e9];
 }
 hrtime.bigint = () => BigInt(Math.round(native.now() * 1e6));
-
-export function nextTick(callback, ...given) {
-  checkFunction(callback, 'callback');
-  queueMicrotask(given.length === 0 ? callback : () => callback(...given));
-}
 
 export function memoryUsage() {
   const heapUsed = native.memoryUsed();

@@ -2,6 +2,7 @@ import { Stream, addAbortSignal } from 'internal/stream/base';
 import { Readable } from 'internal/stream/readable';
 import { Writable } from 'internal/stream/writable';
 import { Duplex, PassThrough, Transform } from 'internal/stream/duplex';
+import 'internal/stream/adapters';
 import { finished, pipeline } from 'internal/stream/pipeline';
 import promises from 'node:stream/promises';
 

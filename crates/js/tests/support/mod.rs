@@ -84,6 +84,7 @@ impl HostCalls for Host {
         serde_json::from_str(&text).map_err(|error| Thrown::new(format_args!("no YAML: {error}")))
     }
     fn stringify_yaml(&self, _: &Caller, value: Value) -> Result<String, Thrown> {
+        assert_ne!(value, "panic", "asked to");
         Ok(value.to_string())
     }
     fn connect(&self, _: &Caller) -> Result<host::Peer, Thrown> {
@@ -199,17 +200,17 @@ impl Loader {
     }
 
     /// Imports and applies.
-    pub async fn load(&self, path: &Path, id: &str, options: Value) -> Result<Plugin, Thrown> {
+    pub async fn load(&self, path: &Path, id: &str, options: Value) -> Result<Applied, Thrown> {
         let module = self.import(path, id).await?;
         self.apply(module, id, options).await
     }
 
-    pub async fn apply(&self, module: Module, id: &str, options: Value) -> Result<Plugin, Thrown> {
+    pub async fn apply(&self, module: Module, id: &str, options: Value) -> Result<Applied, Thrown> {
         let host = self.plugin_host(id);
         let options = options.as_object().cloned().unwrap_or_default();
         tokio::time::timeout(LONG, module.apply(host.clone(), options)).await.expect("apply takes too long")?;
         let recorder = host.seal();
-        Ok(Plugin { module, host, recorder: Some(recorder), lines: self.lines.clone() })
+        Ok(Applied { module, host, recorder: Some(recorder), lines: self.lines.clone() })
     }
 
     pub fn plugin_host(&self, id: &str) -> PluginHost {
@@ -224,7 +225,7 @@ impl Loader {
     }
 
     /// A plugin from its text.
-    pub async fn text(&self, text: &str) -> Result<Plugin, Thrown> {
+    pub async fn text(&self, text: &str) -> Result<Applied, Thrown> {
         let folder = Folder::new();
         self.load(&folder.write("index.mjs", text), "text", Value::Null).await
     }
@@ -232,14 +233,14 @@ impl Loader {
 
 /// A plugin that was applied.
 #[derive(Debug)]
-pub struct Plugin {
+pub struct Applied {
     pub module: Module,
     pub host: PluginHost,
     pub recorder: Option<Recorder>,
     pub lines: Lines,
 }
 
-impl Plugin {
+impl Applied {
     pub fn engine(&self) -> Arc<Engine> {
         self.module.keep.clone().unwrap().downcast::<Engine>().unwrap()
     }
@@ -289,7 +290,7 @@ pub fn place() -> ToolContext {
 pub async fn run_with(loader: &Loader, imports: &str, body: &str) -> Result<Value, Thrown> {
     let text = format!(
         "{imports}\nexport function apply(host) {{\n\
-         host.registerTool({{ definition: {{ name: 'run' }}, run: async (input, at) => {{\n{body}\n}} }});\n}}"
+         host.registerTool({{ definition: {{ name: 'run' }}, run: async (input) => {{\n{body}\n}} }});\n}}"
     );
     loader.text(&text).await?.run("run", Value::Null).await
 }

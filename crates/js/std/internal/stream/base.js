@@ -2,6 +2,7 @@
 
 import { EventEmitter } from 'node:events';
 import { abortError, coded } from 'internal/errors';
+import { nextTick } from 'internal/ticks';
 
 export const kDestroy = Symbol('destroy');
 
@@ -27,7 +28,7 @@ export function begin(stream, options) {
   if (options?.signal) addAbortSignal(options.signal, stream);
   if (typeof stream._construct === 'function') {
     stream._ending.constructed = false;
-    queueMicrotask(() => {
+    nextTick(() => {
       stream._construct((error) => {
         stream._ending.constructed = true;
         if (error) destroy.call(stream, error);
@@ -45,7 +46,7 @@ export function whenReady(stream, run) {
 
 export function addAbortSignal(signal, stream) {
   const give = () => stream.destroy(abortError(signal));
-  if (signal.aborted) queueMicrotask(give);
+  if (signal.aborted) nextTick(give);
   else {
     signal.addEventListener('abort', give, { once: true });
     stream.once('close', () => signal.removeEventListener('abort', give));
@@ -66,7 +67,7 @@ export function destroy(error, callback) {
     if (told) ending.error ??= told;
     ending.closed = true;
     callback?.(told);
-    queueMicrotask(() => {
+    nextTick(() => {
       if (told && !ending.errorTold) {
         ending.errorTold = true;
         this.emit('error', told);
@@ -100,7 +101,7 @@ export function fail(stream, error) {
   } else if (!ending.errorTold) {
     ending.errorTold = true;
     ending.error = error;
-    queueMicrotask(() => stream.emit('error', error));
+    nextTick(() => stream.emit('error', error));
   }
 }
 

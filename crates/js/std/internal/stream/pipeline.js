@@ -4,6 +4,7 @@ import { abortError, checkFunction, wrongType } from 'internal/errors';
 import { addAbortSignal, streamError } from 'internal/stream/base';
 import { Readable } from 'internal/stream/readable';
 import { PassThrough } from 'internal/stream/duplex';
+import { nextTick } from 'internal/ticks';
 
 const isReadable = (stream) => typeof stream?.pipe === 'function' && !!stream._readableState;
 const isWritable = (stream) => typeof stream?.write === 'function' && typeof stream?.on === 'function';
@@ -56,11 +57,11 @@ export function finished(stream, options, callback) {
   stream.on('finish', finish);
   if (options?.error !== false) stream.on('error', failed);
   stream.on('close', closed);
-  if (options?.signal?.aborted) queueMicrotask(aborted);
+  if (options?.signal?.aborted) nextTick(aborted);
   else options?.signal?.addEventListener('abort', aborted, { once: true });
-  if (stream.closed) queueMicrotask(closed);
-  else if (stream.errored) queueMicrotask(() => failed(stream.errored));
-  else if (read && written) queueMicrotask(check);
+  if (stream.closed) nextTick(closed);
+  else if (stream.errored) nextTick(() => failed(stream.errored));
+  else if (read && written) nextTick(check);
   return forget;
 }
 
@@ -102,7 +103,7 @@ export function join(parts, options, callback) {
     if (error && (!failure || failure.code === 'ERR_STREAM_PREMATURE_CLOSE')) failure = error;
     if (error) for (const stream of streams) if (!stream.destroyed) stream.destroy(error);
     left -= 1;
-    if (left === 0) queueMicrotask(() => callback(failure, streams.at(-1)?.value));
+    if (left === 0) nextTick(() => callback(failure, streams.at(-1)?.value));
   };
   for (const [at, part] of parts.entries()) {
     const before = streams.at(-1);

@@ -2,8 +2,9 @@
 
 import { Buffer } from 'node:buffer';
 import { StringDecoder } from 'node:string_decoder';
-import { abortError, wrongType } from 'internal/errors';
+import { wrongType } from 'internal/errors';
 import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
+import { nextTick } from 'internal/ticks';
 
 export function Readable(options) {
   if (!(this instanceof Readable)) return new Readable(options);
@@ -79,7 +80,7 @@ function tellReadable(stream, state) {
   state.needReadable = false;
   if (state.emittedReadable) return;
   state.emittedReadable = true;
-  queueMicrotask(() => {
+  nextTick(() => {
     if (!stream.destroyed && (state.length > 0 || state.ended)) {
       stream.emit('readable');
       state.emittedReadable = false;
@@ -92,7 +93,7 @@ function tellReadable(stream, state) {
 function readMore(stream, state) {
   if (state.scheduled) return;
   state.scheduled = true;
-  queueMicrotask(() => {
+  nextTick(() => {
     state.scheduled = false;
     while (!state.reading && !state.ended && !stream.destroyed && (state.length < state.highWaterMark || (state.flowing && state.length === 0))) {
       const before = state.length;
@@ -110,13 +111,13 @@ function flow(stream) {
 function endReadable(stream) {
   const state = stream._readableState;
   if (state.endEmitted) return;
-  queueMicrotask(() => {
+  nextTick(() => {
     if (state.endEmitted || state.length > 0 || stream._ending.error) return;
     state.endEmitted = true;
     stream.readable = false;
     stream.emit('end');
     const writable = stream._writableState;
-    if (writable && stream.allowHalfOpen === false) stream.end();
+    if (writable && !writable.ending && stream.allowHalfOpen === false) stream.end();
     else if (stream._ending.autoDestroy && (!writable || writable.finished)) stream.destroy();
   });
 }
@@ -196,20 +197,20 @@ Object.assign(Readable.prototype, {
       state.flowing = false;
       state.emittedReadable = false;
       if (state.length > 0) tellReadable(this, state);
-      else if (!state.reading) queueMicrotask(() => this.read(0));
+      else if (!state.reading) nextTick(() => this.read(0));
     }
     return this;
   },
 
   removeListener(name, listener) {
     Stream.prototype.removeListener.call(this, name, listener);
-    if (name === 'readable') queueMicrotask(() => relisten(this));
+    if (name === 'readable') nextTick(() => relisten(this));
     return this;
   },
 
   removeAllListeners(name) {
     Stream.prototype.removeAllListeners.call(this, name);
-    if (name === 'readable' || name === undefined) queueMicrotask(() => relisten(this));
+    if (name === 'readable' || name === undefined) nextTick(() => relisten(this));
     return this;
   },
 
@@ -227,7 +228,7 @@ Object.assign(Readable.prototype, {
     const state = this._readableState;
     if (!state.flowing) {
       state.flowing = !state.readableListening;
-      queueMicrotask(() => {
+      nextTick(() => {
         if (!state.reading) this.read(0);
         this.emit('resume');
         flow(this);
@@ -287,7 +288,7 @@ Object.assign(Readable.prototype, {
     to.prependListener('error', failed);
     to.once('close', gone);
     if (ends) {
-      if (state.endEmitted) queueMicrotask(end);
+      if (state.endEmitted) nextTick(end);
       else this.once('end', end);
     }
     this.on('data', data);
@@ -348,7 +349,7 @@ function accept(stream, chunk, encoding, first) {
     else {
       state.needReadable = false;
       state.emittedReadable = true;
-      queueMicrotask(() => {
+      nextTick(() => {
         if (!stream.destroyed) stream.emit('readable');
         flow(stream);
         if (state.length === 0 && (state.flowing || !state.readableListening)) endReadable(stream);
@@ -387,7 +388,33 @@ function accept(stream, chunk, encoding, first) {
   return !state.ended && (state.length < state.highWaterMark || state.length === 0);
 }
 
-async function* walk(stream, options) {
+/** The chunks of a stream. Who stops early leaves at once: the engine does not wait for a generator's end. */
+function walk(stream, options) {
+  let finished = false;
+  const leave = () => {
+    if (finished) return;
+    finished = true;
+    if (options?.destroyOnReturn === false) return;
+    stream.on('error', () => {});
+    stream.destroy();
+  };
+  const rows = chunks(stream, leave, () => {
+    finished = true;
+  });
+  return {
+    next: () => rows.next(),
+    return(value) {
+      leave();
+      return rows.return(value);
+    },
+    throw: (error) => rows.throw(error),
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+async function* chunks(stream, leave, done) {
   let wake = () => {};
   const call = () => wake();
   stream.on('readable', call);
@@ -396,13 +423,12 @@ async function* walk(stream, options) {
     over ??= { error };
     wake();
   };
-  const end = () => ended();
   const close = () => ended(stream._readableState.endEmitted ? undefined : (stream.errored ?? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close')));
-  stream.on('end', end);
+  const reached = () => ended();
+  stream.on('end', reached);
   stream.on('error', ended);
   stream.on('close', close);
   if (stream.destroyed && !stream._readableState.endEmitted) ended(stream.errored ?? (stream._ending.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined));
-  let finished = false;
   try {
     for (;;) {
       const chunk = stream.destroyed ? null : stream.read();
@@ -410,7 +436,7 @@ async function* walk(stream, options) {
         yield chunk;
       } else if (over) {
         if (over.error) throw over.error;
-        finished = true;
+        done();
         return;
       } else {
         await new Promise((resolve) => {
@@ -420,13 +446,10 @@ async function* walk(stream, options) {
     }
   } finally {
     stream.removeListener('readable', call);
-    stream.removeListener('end', end);
+    stream.removeListener('end', reached);
     stream.removeListener('error', ended);
     stream.removeListener('close', close);
-    if (!finished && options?.destroyOnReturn !== false) {
-      stream.on('error', () => {});
-      stream.destroy();
-    }
+    leave();
   }
 }
 
@@ -535,39 +558,6 @@ Readable.from = function from(source, options) {
       Promise.resolve(iterator.return?.()).then(() => callback(error), (failed) => callback(error ?? failed));
     },
   });
-};
-
-Readable.fromWeb = function fromWeb(web, options) {
-  const reader = web.getReader();
-  return new Readable({
-    ...options,
-    async read() {
-      try {
-        const { value, done } = await reader.read();
-        this.push(done ? null : value);
-      } catch (error) {
-        this.destroy(error);
-      }
-    },
-    destroy(error, callback) {
-      reader.cancel(error ?? undefined).then(() => callback(error), () => callback(error));
-    },
-  });
-};
-
-Readable.toWeb = function toWeb(stream) {
-  const iterator = stream[Symbol.asyncIterator]();
-  return new ReadableStream({
-    async pull(controller) {
-      const { value, done } = await iterator.next();
-      if (done) controller.close();
-      else controller.enqueue(Buffer.isBuffer(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : value);
-    },
-    async cancel(reason) {
-      stream.destroy(reason instanceof Error ? reason : abortError({ reason }));
-      await iterator.return?.();
-    },
-  }, { highWaterMark: 0 });
 };
 
 Readable.isDisturbed = (stream) => !!(stream.readableDidRead || stream.destroyed);

@@ -3,6 +3,7 @@
 import { Buffer } from 'node:buffer';
 import { wrongType } from 'internal/errors';
 import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
+import { nextTick } from 'internal/ticks';
 
 export function Writable(options) {
   if (!(this instanceof Writable) && !this?._writableState) return new Writable(options);
@@ -45,7 +46,7 @@ function write(stream, chunk, encoding, callback) {
   if (state.ending) error = streamError('ERR_STREAM_WRITE_AFTER_END', 'write after end');
   else if (stream.destroyed) error = streamError('ERR_STREAM_DESTROYED', 'Cannot call write after a stream was destroyed');
   if (error) {
-    queueMicrotask(() => callback?.(error));
+    nextTick(() => callback?.(error));
     fail(stream, error);
     return false;
   }
@@ -82,12 +83,12 @@ function run(stream, entries, many) {
       }
       if (state.needDrain && state.length === 0 && !state.ending && !stream.destroyed) {
         state.needDrain = false;
-        queueMicrotask(() => stream.emit('drain'));
+        nextTick(() => stream.emit('drain'));
       }
       for (const entry of entries) entry.callback?.(null);
       pump(stream);
     };
-    if (state.sync) queueMicrotask(settle);
+    if (state.sync) nextTick(settle);
     else settle();
   };
   try {
@@ -122,7 +123,7 @@ function finish(stream) {
       fail(stream, error);
       return;
     }
-    queueMicrotask(() => {
+    nextTick(() => {
       if (state.finished || stream.destroyed) return;
       state.finished = true;
       stream.emit('finish');
@@ -156,7 +157,7 @@ export const methods = {
     if (chunk !== undefined && chunk !== null) write(this, chunk, encoding);
     state.corked = 0;
     if (typeof callback === 'function') {
-      if (state.finished) queueMicrotask(() => callback(null));
+      if (state.finished) nextTick(() => callback(null));
       else {
         const forget = () => {
           this.removeListener('finish', finished);
@@ -233,38 +234,3 @@ Object.defineProperty(Writable, Symbol.hasInstance, {
     return Function.prototype[Symbol.hasInstance].call(this, object) || (this === Writable && !!object?._writableState);
   },
 });
-
-Writable.toWeb = function toWeb(stream) {
-  return new WritableStream({
-    write(chunk) {
-      return new Promise((resolve, reject) => {
-        stream.write(chunk, (error) => (error ? reject(error) : resolve()));
-      });
-    },
-    close() {
-      return new Promise((resolve, reject) => {
-        stream.end((error) => (error ? reject(error) : resolve()));
-      });
-    },
-    abort(reason) {
-      stream.destroy(reason);
-    },
-  });
-};
-
-Writable.fromWeb = function fromWeb(web, options) {
-  const writer = web.getWriter();
-  return new Writable({
-    ...options,
-    write(chunk, encoding, callback) {
-      writer.ready.then(() => writer.write(chunk)).then(() => callback(), callback);
-    },
-    final(callback) {
-      writer.close().then(() => callback(), callback);
-    },
-    destroy(error, callback) {
-      if (error) writer.abort(error).then(() => callback(error), () => callback(error));
-      else callback(null);
-    },
-  });
-};

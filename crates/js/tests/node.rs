@@ -1,0 +1,58 @@
+//! Node's modules and the web's globals, held against what Node 24 says: each
+//! fixture answers what it saw, and its `.json` is what it saw on Node.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ostler_contract::*;
+use support::*;
+
+async fn same_as_node(name: &str) {
+    let folder = Folder::new();
+    let module = fixture(&format!("node/{name}.mjs"));
+    let path = folder.write(
+        "index.mjs",
+        &format!(
+            "import run from {};\nexport const apply = (host) => host.registerTool({{ definition: {{ name: 'run' }}, run }});",
+            json!(module)
+        ),
+    );
+    let loader = Loader::default();
+    let plugin = loader.load(&path, name, Value::Null).await.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
+    let said = plugin.run("run", Value::Null).await;
+    let said = said.unwrap_or_else(|thrown| panic!("{}\n{:#?}", thrown.for_log(), loader.lines.texts()));
+    let text = std::fs::read_to_string(module.with_extension("json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let differences: Vec<String> = differences("", &said, &expected);
+    assert!(differences.is_empty(), "{name}:\n{}\n{:#?}", differences.join("\n"), loader.lines.texts());
+}
+
+fn differences(place: &str, ours: &Value, theirs: &Value) -> Vec<String> {
+    match (ours, theirs) {
+        (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
+            let rows = ours.iter().zip(theirs).enumerate();
+            rows.flat_map(|(at, (ours, theirs))| differences(&format!("{place}[{at}]"), ours, theirs)).collect()
+        }
+        (Value::Object(ours), Value::Object(theirs)) if ours.keys().eq(theirs.keys()) => {
+            let rows = ours.iter().zip(theirs.values());
+            rows.flat_map(|((at, ours), theirs)| differences(&format!("{place}.{at}"), ours, theirs)).collect()
+        }
+        _ if ours == theirs => Vec::new(),
+        _ => vec![format!("{place}\n  here {ours}\n  Node {theirs}")],
+    }
+}
+
+macro_rules! same_as_node {
+    ($($name:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                same_as_node(stringify!($name)).await;
+            }
+        )*
+    };
+}
+
+same_as_node! {
+    assert buffer child crypto events fs http intl net path process stream streams text timers util web webcrypto
+}
