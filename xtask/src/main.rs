@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-const USAGE: &str = "cargo xtask tidy      check what the compiler does not: edges, files, the ledger";
+const USAGE: &str = "\
+cargo xtask tidy              check what the compiler does not: edges, files, the ledger
+cargo xtask bench [<name>…]   measure the daemon beside plain Node servers; --json, --rounds <n>";
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
@@ -15,6 +17,17 @@ fn main() -> ExitCode {
                 let _ = writeln!(out, "{problem}");
             }
             if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        "bench" => {
+            drop(out);
+            let arguments: Vec<String> = std::env::args().skip(2).collect();
+            match xtask::bench::run(&xtask::tidy::root(), &arguments) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => {
+                    let _ = writeln!(std::io::stderr(), "{why}");
+                    ExitCode::FAILURE
+                }
+            }
         }
         _ => {
             let _ = writeln!(out, "{USAGE}");

@@ -1,0 +1,52 @@
+//! The benchmarks, one file each.
+
+mod connections;
+mod create_session;
+mod plugins;
+mod start;
+mod turn;
+mod webhook;
+
+use super::context::Context;
+use super::failure::Result;
+use super::figure::Figure;
+
+/// A benchmark.
+pub struct Group {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// What it measures.
+    pub what: &'static str,
+    /// Measures it.
+    pub measure: fn(&Context) -> Result<Vec<Figure>>,
+}
+
+/// Every benchmark, in the order they run.
+pub const GROUPS: &[Group] = &[
+    Group {
+        name: "start",
+        what: "from the spawn to the first connection, and the memory held then",
+        measure: start::measure,
+    },
+    Group {
+        name: "create-session",
+        what: "sessions made and kept, one after the other",
+        measure: create_session::measure,
+    },
+    Group {
+        name: "turn",
+        what: "a turn of 1,000 deltas to 1, 10 and 100 subscribers",
+        measure: turn::measure,
+    },
+    Group {
+        name: "connections",
+        what: "memory of connections that do nothing",
+        measure: connections::measure,
+    },
+    Group { name: "webhook", what: "webhook calls over 32 connections", measure: webhook::measure },
+    Group {
+        name: "plugins",
+        what: "JavaScript plugins, from the spawn until they are applied",
+        measure: plugins::measure,
+    },
+];

@@ -1,0 +1,53 @@
+//! `cargo xtask bench`: the daemon beside a plain Node server that does the least such a host could do, on one
+//! machine, in one run, in turn. What each figure means is in `docs/benchmarks.md`.
+
+mod context;
+mod failure;
+mod figure;
+mod figures;
+mod floor;
+mod net;
+mod options;
+mod ostler;
+mod process;
+mod report;
+mod rounds;
+mod stats;
+
+use std::io::Write;
+use std::path::Path;
+
+use context::Context;
+use failure::Result;
+use options::Options;
+
+/// Runs what the arguments name; everything where they name nothing.
+///
+/// # Errors
+/// The sentence to end with.
+pub fn run(root: &Path, arguments: &[String]) -> std::result::Result<(), String> {
+    let options = Options::read(arguments)?;
+    bench(root, &options).map_err(|failure| failure.to_string())
+}
+
+fn bench(root: &Path, options: &Options) -> Result<()> {
+    let context = Context::prepare(root, options)?;
+    let mut measured = Vec::new();
+    for group in figures::GROUPS.iter().filter(|group| options.wants(group.name)) {
+        progress(format_args!("{}: {}", group.name, group.what));
+        let figures = (group.measure)(&context)?;
+        measured.push((group.name, figures));
+    }
+    let machine = report::Machine::here(context.node.as_ref().map(|node| node.version.as_str()));
+    let text = match options.json {
+        true => format!("{:#}\n", report::json(&machine, &measured)),
+        false => report::table(&machine, &measured),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Says on standard error what is being done: standard output is for what came of it.
+fn progress(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

@@ -1,0 +1,180 @@
+//! A load of HTTP calls on one thread: so many connections kept alive, on each one call at a time.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::super::failure::{During, Failure, Result};
+
+/// How long nothing at all may come.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How much is read of a socket at once; an answer is far smaller.
+const READ: usize = 16 * 1024;
+
+struct Caller {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// Calls until the time is up; answers how many calls were answered a second. Every answer has to have this
+/// status.
+///
+/// # Errors
+/// An answer with another status, or none.
+pub fn calls_per_second(
+    address: SocketAddr,
+    connections: usize,
+    request: &[u8],
+    status: u16,
+    time: Duration,
+) -> Result<f64> {
+    let mut poll = Poll::new()?;
+    let mut callers = Vec::with_capacity(connections);
+    for at in 0..connections {
+        let stream = std::net::TcpStream::connect_timeout(&address, LIMIT).during(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, Token(at), Interest::READABLE)?;
+        callers.push(Caller { stream, unread: Vec::new() });
+    }
+    let mut events = Events::with_capacity(connections);
+    let mut buffer = vec![0; READ];
+    let begun = Instant::now();
+    for caller in &mut callers {
+        caller.stream.write_all(request)?;
+    }
+    let mut answered = 0_u64;
+    loop {
+        poll.poll(&mut events, Some(LIMIT))?;
+        if events.is_empty() {
+            return Err(Failure::new(format!("no answer within {} seconds", LIMIT.as_secs())));
+        }
+        for event in &events {
+            let caller = &mut callers[event.token().0];
+            for _ in 0..caller.read(&mut buffer, status)? {
+                answered += 1;
+                caller.stream.write_all(request)?;
+            }
+        }
+        let elapsed = begun.elapsed();
+        if elapsed >= time {
+            return Ok(answered as f64 / elapsed.as_secs_f64());
+        }
+    }
+}
+
+impl Caller {
+    /// Reads what is there; answers how many answers it completed.
+    fn read(&mut self, buffer: &mut [u8], status: u16) -> Result<usize> {
+        let mut answered = 0;
+        loop {
+            let read = match self.stream.read(buffer) {
+                Ok(0) => return Err(Failure::new("the server ended a connection that was to be kept")),
+                Ok(read) => read,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(answered),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).during("a call"),
+            };
+            // Nearly always an answer comes whole, and nothing is copied.
+            if self.unread.is_empty() {
+                let taken = take_all(&buffer[..read], status, &mut answered)?;
+                self.unread.extend_from_slice(&buffer[taken..read]);
+            } else {
+                self.unread.extend_from_slice(&buffer[..read]);
+                let taken = take_all(&self.unread, status, &mut answered)?;
+                self.unread.drain(..taken);
+            }
+            if read < buffer.len() {
+                return Ok(answered);
+            }
+        }
+    }
+}
+
+/// Takes every whole answer; answers how many bytes they took.
+fn take_all(bytes: &[u8], status: u16, answered: &mut usize) -> Result<usize> {
+    let mut at = 0;
+    while let Some((got, taken)) = take(&bytes[at..])? {
+        if got != status {
+            let answer = String::from_utf8_lossy(&bytes[at..at + taken]);
+            return Err(Failure::new(format!("{status} should have been answered, not {answer}")));
+        }
+        *answered += 1;
+        at += taken;
+    }
+    Ok(at)
+}
+
+/// The status of the first answer and its length, once it is all there.
+fn take(bytes: &[u8]) -> Result<Option<(u16, usize)>> {
+    let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
+    let wrong = || Failure::new(format!("no answer: {}", String::from_utf8_lossy(&bytes[..end])));
+    let mut lines = bytes[..end].split(|byte| *byte == b'\n');
+    let status = lines
+        .next()
+        .and_then(|line| line.strip_prefix(b"HTTP/1.1 "))
+        .and_then(|line| number(line.get(..3)?))
+        .and_then(|status| u16::try_from(status).ok())
+        .ok_or_else(wrong)?;
+    let length = lines
+        .find_map(|line| {
+            let (name, value) = line.split_at_checked(15)?;
+            name.eq_ignore_ascii_case(b"content-length:").then(|| number(value.trim_ascii()))?
+        })
+        .ok_or_else(wrong)?;
+    let whole = end + 4 + length;
+    Ok((bytes.len() >= whole).then_some((status, whole)))
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &[u8] = b"HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\nDate: now\r\n\r\nhello";
+
+    #[test]
+    fn an_answer_is_taken_once_it_is_whole() {
+        for cut in 0..ANSWER.len() {
+            assert_eq!(take(&ANSWER[..cut]).unwrap(), None, "{cut}");
+        }
+        let two = [ANSWER, ANSWER, b"HTTP/1.1 2"].concat();
+        assert_eq!(take(&two).unwrap(), Some((202, ANSWER.len())));
+        let mut answered = 0;
+        assert_eq!(take_all(&two, 202, &mut answered).unwrap(), 2 * ANSWER.len());
+        assert_eq!(answered, 2);
+    }
+
+    #[test]
+    fn another_status_is_no_answer_that_counts() {
+        assert!(take_all(ANSWER, 401, &mut 0).is_err());
+        assert!(take(b"HTTP/1.1 200 OK\r\n\r\n").is_err(), "no length");
+        assert!(take(b"SSH-2.0\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn calls_are_counted_over_kept_connections() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut head = [0; 1024];
+                    while stream.read(&mut head).is_ok_and(|read| read > 0) {
+                        stream.write_all(ANSWER).unwrap();
+                    }
+                });
+            }
+        });
+        let rate = calls_per_second(address, 3, b"POST / HTTP/1.1\r\n\r\n", 202, Duration::from_millis(50));
+        assert!(rate.unwrap() > 100.0);
+    }
+}

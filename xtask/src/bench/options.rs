@@ -1,0 +1,72 @@
+//! What `cargo xtask bench` is asked for.
+
+use super::figures::GROUPS;
+
+/// What is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Prints JSON in place of a table.
+    pub json: bool,
+    /// How many rounds, where not as many as a figure is worth.
+    pub rounds: Option<usize>,
+    names: Vec<String>,
+}
+
+impl Options {
+    /// Reads the arguments behind `bench`.
+    ///
+    /// # Errors
+    /// What is wrong with them, and what there is.
+    pub fn read(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--json" => options.json = true,
+                "--rounds" => {
+                    let rounds =
+                        arguments.next().and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
+                    options.rounds = Some(rounds.ok_or("--rounds takes a number from 1 on")?);
+                }
+                name if GROUPS.iter().any(|group| group.name == name) => options.names.push(name.to_owned()),
+                other => {
+                    let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
+                    return Err(format!(
+                        "there is no benchmark {other}; there are {}, and --json and --rounds <n>",
+                        names.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether a benchmark is to be run.
+    pub fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &[&str]) -> Result<Options, String> {
+        Options::read(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn everything_runs_unless_some_are_named() {
+        assert!(read(&[]).unwrap().wants("turn"));
+        let some = read(&["turn", "--json", "webhook", "--rounds", "3"]).unwrap();
+        assert!(some.json && some.wants("turn") && some.wants("webhook") && !some.wants("start"));
+        assert_eq!(some.rounds, Some(3));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        for wrong in [&["turns"][..], &["--rounds"], &["--rounds", "0"], &["--quick"]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

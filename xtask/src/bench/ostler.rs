@@ -1,0 +1,138 @@
+//! The daemon under measurement: built, configured in a folder of its own, started.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::failure::{During, Failure, Result};
+use super::process::{Output, Process};
+
+/// The endpoint that is called.
+pub const ENDPOINT: &str = "bench";
+/// Its secret.
+pub const SECRET: &str = "a-secret-of-forty-characters-or-thereabout";
+
+/// The daemon's program.
+pub struct Ostler {
+    program: PathBuf,
+}
+
+/// A configuration folder with everything a start finds there from then on.
+pub struct Folder {
+    dir: tempfile::TempDir,
+}
+
+impl Ostler {
+    /// Builds the release.
+    ///
+    /// # Errors
+    /// Where it does not build.
+    pub fn build(root: &Path) -> Result<Self> {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let built = Command::new(cargo)
+            .args(["build", "--release", "--locked", "--package", "ostler"])
+            .current_dir(root)
+            .status()
+            .during("cargo build")?;
+        if !built.success() {
+            return Err(Failure::new("the release does not build"));
+        }
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let program = target.join("release").join(format!("ostler{}", std::env::consts::EXE_SUFFIX));
+        Ok(Self { program })
+    }
+
+    /// Starts it on a folder, with this output kept.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn spawn(&self, folder: &Folder, output: Output) -> Result<Process> {
+        let mut command = Command::new(&self.program);
+        command.arg("--config-file").arg(folder.path().join("config.json")).current_dir(folder.path());
+        Process::spawn(&mut command, output)
+    }
+
+    /// Starts it on a folder and waits until it says where it listens.
+    ///
+    /// # Errors
+    /// What it said instead.
+    pub fn start(&self, folder: &Folder) -> Result<(Process, SocketAddr)> {
+        let mut process = self.spawn(folder, Output::Out)?;
+        let address = process
+            .wait_for(|line| line.split(' ').find_map(|word| word.strip_prefix("ws://")?.parse().ok()))?;
+        Ok((process, address))
+    }
+}
+
+impl Folder {
+    /// A folder with these plugins.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(root: &Path, plugins: &[Value]) -> Result<Self> {
+        // Beside what was built, which is on a disk; a folder for temporary files may be in memory only.
+        let on_disk = root.join("target");
+        let dir = tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())?;
+        let folder = Self { dir };
+        // Every delta has to go out as it is, so that both sides send the same number of them.
+        let config = json!({ "port": 0, "deltaWindowMs": 0, "plugins": plugins });
+        folder.write("config.json", &config.to_string())?;
+        Ok(folder)
+    }
+
+    /// A folder with the echo backend, an endpoint nobody's automation listens to, and a plugin in TypeScript.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn usual(root: &Path) -> Result<Self> {
+        let folder = Self::new(
+            root,
+            &[
+                json!({ "name": "@ostler/echo" }),
+                json!({ "name": "@ostler/webhook" }),
+                json!({ "name": "./push-notes.ts" }),
+            ],
+        )?;
+        folder.copy(&root.join("examples/plugins/push-notes.ts"), "push-notes.ts")?;
+        let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: host:{ENDPOINT}\n---\n");
+        folder.write(&format!("webhooks/{ENDPOINT}.md"), &endpoint)?;
+        folder.write("vault.json", &json!({ format!("host:{ENDPOINT}"): SECRET }).to_string())?;
+        private(&folder.path().join("vault.json"))?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Copies a file into it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn copy(&self, from: &Path, name: &str) -> Result<()> {
+        fs::copy(from, self.path().join(name)).map(drop).during(from.display())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.path().join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).during(parent.display())?;
+        }
+        fs::write(&path, text).during(path.display())
+    }
+}
+
+#[cfg(unix)]
+fn private(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).during(path.display())
+}
+
+#[cfg(not(unix))]
+fn private(_: &Path) -> Result<()> {
+    Ok(())
+}

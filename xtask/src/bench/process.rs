@@ -1,0 +1,201 @@
+//! A process under measurement: its output by lines with a deadline, its memory, its end.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::failure::{During, Failure, Result};
+
+/// How long a process may take to say what is waited for.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A process whose processor time did not grow for this long is idle.
+const QUIET: Duration = Duration::from_millis(300);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Which of its outputs is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output; standard error is thrown away.
+    Out,
+    /// Standard error; standard output is thrown away.
+    Err,
+}
+
+/// A process that ends with this value.
+pub struct Process {
+    child: Child,
+    said: Vec<u8>,
+    /// When it was spawned.
+    pub begun: Instant,
+}
+
+impl Process {
+    /// Spawns a command and keeps one of its outputs.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn spawn(command: &mut Command, output: Output) -> Result<Self> {
+        command.stdin(Stdio::null());
+        match output {
+            Output::Out => command.stdout(Stdio::piped()).stderr(Stdio::null()),
+            Output::Err => command.stdout(Stdio::null()).stderr(Stdio::piped()),
+        };
+        let begun = Instant::now();
+        let child = command.spawn().during(command.get_program().to_string_lossy())?;
+        Ok(Self { child, said: Vec::new(), begun })
+    }
+
+    /// Reads lines until one is what is waited for.
+    ///
+    /// # Errors
+    /// What it said instead before it ended, or within the limit.
+    pub fn wait_for<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let deadline = Instant::now() + LIMIT;
+        let mut searched = 0;
+        loop {
+            while let Some(length) = memchr::memchr(b'\n', &self.said[searched..]) {
+                let line = String::from_utf8_lossy(&self.said[searched..searched + length]).into_owned();
+                searched += length + 1;
+                if let Some(found) = wanted(&line) {
+                    self.said.drain(..searched);
+                    return Ok(found);
+                }
+            }
+            if !self.read_more(deadline)? {
+                let said = String::from_utf8_lossy(&self.said);
+                return Err(Failure::new(format!(
+                    "it did not say what it should have; it said: {}",
+                    said.trim()
+                )));
+            }
+        }
+    }
+
+    /// Whether there was more before it ended and in time.
+    fn read_more(&mut self, deadline: Instant) -> Result<bool> {
+        let mut chunk = [0; 8192];
+        let read = if let Some(out) = &mut self.child.stdout {
+            ready(&*out, deadline)?.then(|| out.read(&mut chunk))
+        } else if let Some(err) = &mut self.child.stderr {
+            ready(&*err, deadline)?.then(|| err.read(&mut chunk))
+        } else {
+            None
+        };
+        let read = read.transpose()?.unwrap_or_default();
+        self.said.extend_from_slice(&chunk[..read]);
+        Ok(read > 0)
+    }
+
+    /// Waits until it does nothing, then answers how much memory it holds.
+    ///
+    /// # Errors
+    /// Where the system keeps no such account, or it never rests.
+    pub fn memory_when_idle(&self) -> Result<Memory> {
+        let deadline = Instant::now() + LIMIT;
+        let (mut seen, mut since) = (self.processor_time()?, Instant::now());
+        while since.elapsed() < QUIET {
+            if Instant::now() > deadline {
+                return Err(Failure::new("it was never idle"));
+            }
+            std::thread::sleep(LOOK);
+            let now = self.processor_time()?;
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
+        self.memory()
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        let file = format!("/proc/{}/smaps_rollup", self.child.id());
+        let text = std::fs::read_to_string(&file).during(&file)?;
+        Memory::read(&text)
+            .ok_or_else(|| Failure::new(format!("{file} does not say how much memory is held")))
+    }
+
+    /// In ticks of the system's clock, user and system together.
+    fn processor_time(&self) -> Result<u64> {
+        let file = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&file).during(&file)?;
+        ticks(&text).ok_or_else(|| Failure::new(format!("{file} does not say how long it ran")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether something can be read before the deadline.
+fn ready(file: &impl AsFd, deadline: Instant) -> Result<bool> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).map_err(|_| Failure::new("a deadline too far away"))?;
+    let mut watched = [PollFd::new(file, PollFlags::IN)];
+    Ok(poll(&mut watched, Some(&left))? > 0)
+}
+
+/// The memory of a process, in kB.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Memory {
+    /// Every page it has in memory.
+    pub rss: f64,
+    /// The same, a page that others share counted in part.
+    pub pss: f64,
+    /// What only it could give back: pages it wrote to.
+    pub written: f64,
+}
+
+impl Memory {
+    /// Reads `smaps_rollup`.
+    fn read(text: &str) -> Option<Self> {
+        let field = |name: &str| -> Option<f64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().strip_suffix("kB")?.trim().parse().ok()
+        };
+        Some(Self { rss: field("Rss")?, pss: field("Pss")?, written: field("Private_Dirty")? })
+    }
+}
+
+/// The 14th and 15th field of `stat`; the second may hold spaces and brackets of its own.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_by_whole_names() {
+        let text = "55-7f ---p 00 00:00 0 [rollup]\nRss:               25976 kB\nPss:               24636 kB\n\
+                    Pss_Dirty:          3104 kB\nPrivate_Clean:     21280 kB\nPrivate_Dirty:      3104 kB\n";
+        assert_eq!(Memory::read(text), Some(Memory { rss: 25976.0, pss: 24636.0, written: 3104.0 }));
+        assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn processor_time_is_read_behind_any_name() {
+        let stat = "42 (a) b 1) S 1 2 3 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 1 0 99";
+        assert_eq!(ticks(stat), Some(12));
+        assert_eq!(ticks("42 (short) S"), None);
+    }
+
+    #[test]
+    fn lines_are_read_until_one_is_wanted() {
+        let mut process =
+            Process::spawn(Command::new("sh").args(["-c", "echo one; echo two 2; echo three"]), Output::Out)
+                .unwrap();
+        let two = process.wait_for(|line| line.strip_prefix("two ").map(str::to_owned)).unwrap();
+        assert_eq!(two, "2");
+        assert_eq!(process.wait_for(|line| (line == "three").then_some(3)).unwrap(), 3);
+        let why = process.wait_for(|line| (line == "one").then_some(())).unwrap_err();
+        assert!(why.to_string().contains("did not say"), "{why}");
+    }
+}
