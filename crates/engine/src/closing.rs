@@ -57,7 +57,7 @@ impl Host {
             })
             .collect();
         let sessions = futures::future::join_all(waits);
-        if tokio::time::timeout(std::time::Duration::from_secs(10), sessions).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(10), sessions).await.is_err() {
             self.log.line("some sessions did not end within 10 seconds");
         }
         let Some(registry) = self.registry() else { return };

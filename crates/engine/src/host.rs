@@ -8,8 +8,8 @@ use ostler_contract::points::{
     Agent, AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
 };
 use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
-use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 use ostler_protocol::Version;
+use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 

@@ -339,7 +339,9 @@ fn invoke(
         given.apply::<Value>(&function)
     });
     match called {
-        Ok(value) => answer(ctx, state, value, to, |ctx, state, value| js_to_value(ctx, state, value, returns)),
+        Ok(value) => {
+            answer(ctx, state, value, to, |ctx, state, value| js_to_value(ctx, state, value, returns))
+        }
         Err(error) => to.answer(Err(caught(ctx, state, error))),
     }
 }
@@ -405,6 +407,7 @@ where
         }
         Ok(())
     })?;
-    let waits: bool = helpers(ctx, state)?.wait.clone().restore(ctx)?.call((value.clone(), resolved, rejected))?;
+    let waits: bool =
+        helpers(ctx, state)?.wait.clone().restore(ctx)?.call((value.clone(), resolved, rejected))?;
     Ok(if waits { None } else { convert.borrow_mut().take() })
 }

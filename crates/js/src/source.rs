@@ -44,11 +44,9 @@ impl PluginSource for JsSource {
         };
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let path = path.to_string_lossy().into_owned();
-        let imported = engine.ask(move |ctx, state, reply| {
-            match JsModule::import(ctx, path) {
-                Ok(promise) => functions::answer(ctx, state, promise.into_value(), reply, read_exports),
-                Err(error) => reply.send(Err(crate::errors::caught(ctx, state, error))),
-            }
+        let imported = engine.ask(move |ctx, state, reply| match JsModule::import(ctx, path) {
+            Ok(promise) => functions::answer(ctx, state, promise.into_value(), reply, read_exports),
+            Err(error) => reply.send(Err(crate::errors::caught(ctx, state, error))),
         });
         Box::pin(async move { Ok(into_module(imported.await.map_err(with_place)?, engine)) })
     }
@@ -63,7 +61,11 @@ struct Exports {
     apply: Option<JsFunction>,
 }
 
-fn read_exports<'js>(ctx: &Ctx<'js>, state: &std::rc::Rc<State>, namespace: &rquickjs::Value<'js>) -> Result<Exports> {
+fn read_exports<'js>(
+    ctx: &Ctx<'js>,
+    state: &std::rc::Rc<State>,
+    namespace: &rquickjs::Value<'js>,
+) -> Result<Exports> {
     let namespace: Object<'js> = namespace.get()?;
     let data = |name: &str| -> Result<Option<Value>> {
         match namespace.contains_key(name)? {

@@ -41,7 +41,8 @@ fn read(ctx: &Ctx<'_>) -> rquickjs::Result<Surface> {
 }
 
 fn names(object: &Object<'_>) -> rquickjs::Result<Vec<String>> {
-    let mut names = object.own_keys::<String>(Filter::new().string()).collect::<rquickjs::Result<Vec<_>>>()?;
+    let mut names =
+        object.own_keys::<String>(Filter::new().string()).collect::<rquickjs::Result<Vec<_>>>()?;
     names.sort_unstable();
     Ok(names)
 }

@@ -25,7 +25,11 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
         emit: Func::new(move |(channel, action): (Emit, wire::StateAction)| {
             let _held = &held;
             let action = serde_json::to_value(&action).unwrap();
-            emitted.lock().unwrap().push(format!("{} {}", channel.as_str(), action["type"].as_str().unwrap()));
+            emitted.lock().unwrap().push(format!(
+                "{} {}",
+                channel.as_str(),
+                action["type"].as_str().unwrap()
+            ));
             if let Some(content) = action["part"]["content"].as_str() {
                 emitted.lock().unwrap().push(content.to_owned());
             }
@@ -56,7 +60,10 @@ async fn a_backend_emits_through_the_start_it_was_handed() {
     let agent = &registry.all::<Agent>()[0];
     assert_eq!(&*agent.provider, "parrot", "a getter of a class is read");
     assert_eq!(agent.defaults.call(()).await.unwrap()["prefix"], "says ", "a method is called on its object");
-    assert_eq!(agent.probe.as_ref().unwrap().call(()).await.unwrap().models[0].max_context_window, Some(1000));
+    assert_eq!(
+        agent.probe.as_ref().unwrap().call(()).await.unwrap().models[0].max_context_window,
+        Some(1000)
+    );
 
     let (heard, held) = (Arc::default(), Arc::new(()));
     let session = agent.create.call((Frozen(start(&heard, "says ", &held)),)).await.unwrap();
@@ -64,8 +71,12 @@ async fn a_backend_emits_through_the_start_it_was_handed() {
     assert_eq!(
         *heard.lock().unwrap(),
         [
-            "chat chat/responsePart", "says hello there", "chat chat/delta", "t1 is native-t1",
-            "chat chat/delta", "chat chat/turnComplete",
+            "chat chat/responsePart",
+            "says hello there",
+            "chat chat/delta",
+            "t1 is native-t1",
+            "chat chat/delta",
+            "chat chat/turnComplete",
         ]
     );
     session.cancel.call(("t1".into(),)).await.unwrap();
@@ -218,10 +229,17 @@ async fn a_record_store_calls_its_watchers_back() {
         .unwrap()
         .unwrap();
     let record = |value: Value| value.as_object().cloned().unwrap();
-    notes.put.call((record(json!({ "id": "a", "title": "Milk", "deep": { "list": [1, "x", null] } })),)).await.unwrap();
+    notes
+        .put
+        .call((record(json!({ "id": "a", "title": "Milk", "deep": { "list": [1, "x", null] } })),))
+        .await
+        .unwrap();
     notes.put.call((record(json!({ "id": "a", "title": "Bread" })),)).await.unwrap();
     notes.put.call((record(json!({ "id": "b", "title": "Bread" })),)).await.unwrap();
-    assert_eq!(notes.get.call(("a".into(),)).await.unwrap(), Some(record(json!({ "id": "a", "title": "Bread" }))));
+    assert_eq!(
+        notes.get.call(("a".into(),)).await.unwrap(),
+        Some(record(json!({ "id": "a", "title": "Bread" })))
+    );
     assert_eq!(notes.find.call((record(json!({ "title": "Bread" })),)).await.unwrap().len(), 2);
     assert_eq!(notes.remove.call(("b".into(),)).await, Ok(true));
     stop.call(()).await.unwrap();
@@ -235,13 +253,9 @@ async fn a_record_store_calls_its_watchers_back() {
 async fn calls_on_the_host_answer_and_throw() {
     let loader = Loader::default();
     loader.host.secrets.lock().unwrap().insert("host:key".into(), "s3cret".into());
-    let answer = run_with(
-        &loader,
-        "import { RpcError } from '@ostler/sdk'; let host; ",
-        "return 'nothing'",
-    )
-    .await
-    .unwrap();
+    let answer = run_with(&loader, "import { RpcError } from '@ostler/sdk'; let host; ", "return 'nothing'")
+        .await
+        .unwrap();
     assert_eq!(answer, "nothing");
     let plugin = loader
         .text(
@@ -294,9 +308,13 @@ async fn calls_on_the_host_answer_and_throw() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thrown_rpc_error_keeps_its_code_and_data() {
     let loader = Loader::default();
-    let thrown = run_with(&loader, "import { RpcError } from '@ostler/sdk';", "throw new RpcError(-32001, 'too many', { retry: 5 });")
-        .await
-        .unwrap_err();
+    let thrown = run_with(
+        &loader,
+        "import { RpcError } from '@ostler/sdk';",
+        "throw new RpcError(-32001, 'too many', { retry: 5 });",
+    )
+    .await
+    .unwrap_err();
     let rpc = thrown.rpc.clone().unwrap();
     assert_eq!((thrown.name.as_str(), thrown.message.as_str(), rpc.code), ("RpcError", "too many", -32001));
     assert_eq!(rpc.data, Some(json!({ "retry": 5 })));

@@ -1,9 +1,9 @@
 //! Requests and responses: those of routes, those of `fetch`, and `WebSocket`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
 #[path = "support/server.rs"]
 mod server;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,7 +106,10 @@ async fn a_body_is_read_in_every_way() {
     let form = "application/x-www-form-urlencoded";
     assert_eq!(say("form", form, "a=1&b=%C3%A4+x".into()).await, r#"[["a","1"],["b","ä x"]]"#);
     let parts = "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f.txt\"\r\nContent-Type: text/plain\r\n\r\nxyz\r\n--B--\r\n";
-    assert_eq!(say("form", "multipart/form-data; boundary=B", parts.into()).await, r#"[["a","1"],["f","f.txt"]]"#);
+    assert_eq!(
+        say("form", "multipart/form-data; boundary=B", parts.into()).await,
+        r#"[["a","1"],["f","f.txt"]]"#
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +134,8 @@ async fn a_response_keeps_its_status_its_cookies_and_its_bytes() {
     .await;
     let answered = call(&handler, post("http://h/", "x/y", Body::Empty)).await.unwrap();
     assert_eq!(answered.status().as_u16(), 418);
-    let cookies: Vec<_> = answered.headers().get_all("set-cookie").iter().map(|c| c.to_str().unwrap()).collect();
+    let cookies: Vec<_> =
+        answered.headers().get_all("set-cookie").iter().map(|c| c.to_str().unwrap()).collect();
     assert_eq!(cookies, ["a=1; HttpOnly", "b=2"]);
     assert_eq!(answered.headers()["x-one"].as_bytes(), b"\xfc");
     assert!(matches!(answered.body(), Body::Full(bytes) if bytes[..] == [0, 255, 10]));
@@ -178,13 +182,18 @@ async fn a_stream_that_fails_is_cut_and_a_finished_one_is_let_go() {
     assert_eq!(body.next().await, Some(Err(BodyError::Cut("out of words".into()))));
     assert_eq!(body.next().await, None);
     drop(body);
-    assert_eq!(text(call(&handler, post("http://h/", "x/y", Body::Empty)).await.unwrap()).await, "firstsecond");
+    assert_eq!(
+        text(call(&handler, post("http://h/", "x/y", Body::Empty)).await.unwrap()).await,
+        "firstsecond"
+    );
     assert_eq!(plugin.engine().functions_held().await.unwrap(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_response_is_told_apart() {
-    let (_plugin, handler) = route("(request) => request.url.endsWith('/own') ? { status: 200, headers: {}, body: 'x' } : 'text'").await;
+    let (_plugin, handler) =
+        route("(request) => request.url.endsWith('/own') ? { status: 200, headers: {}, body: 'x' } : 'text'")
+            .await;
     for url in ["http://h/own", "http://h/text"] {
         let thrown = call(&handler, post(url, "x/y", Body::Empty)).await.unwrap_err();
         assert_eq!(thrown.message, "its answer needs it to be a Response");
@@ -193,14 +202,22 @@ async fn what_is_no_response_is_told_apart() {
 
 fn router(came: &Came) -> Say {
     match came.path() {
-        "/json" => ok("content-type: application/json\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n", r#"{"a":[1]}"#),
+        "/json" => {
+            ok("content-type: application/json\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n", r#"{"a":[1]}"#)
+        }
         "/echo" => {
             let seen = json!({ "line": came.line, "body": came.body, "type": came.header("content-type"), "agent": came.header("user-agent"), "own": came.header("x-own"), "auth": came.header("authorization") });
             ok("", &seen.to_string())
         }
-        "/chunks" => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n4\r\n two\r\n0\r\n\r\n".to_owned().into(),
+        "/chunks" => {
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n4\r\n two\r\n0\r\n\r\n"
+                .to_owned()
+                .into()
+        }
         "/302" => "HTTP/1.1 302 Found\r\nlocation: /echo\r\ncontent-length: 0\r\n\r\n".to_owned().into(),
-        "/307" => "HTTP/1.1 307 Temporary Redirect\r\nlocation: /echo\r\ncontent-length: 0\r\n\r\n".to_owned().into(),
+        "/307" => "HTTP/1.1 307 Temporary Redirect\r\nlocation: /echo\r\ncontent-length: 0\r\n\r\n"
+            .to_owned()
+            .into(),
         "/round" => "HTTP/1.1 302 Found\r\nlocation: /round\r\ncontent-length: 0\r\n\r\n".to_owned().into(),
         "/204" => "HTTP/1.1 204 No Content\r\n\r\n".to_owned().into(),
         "/500" => "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 4\r\n\r\noops".to_owned().into(),
@@ -209,7 +226,10 @@ fn router(came: &Came) -> Say {
         "/cut" => Say { text: b"nonsense\r\n\r\n".to_vec(), hang: true },
         "/gzip" => {
             let packed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcbH\xcd\xc9\xc9\x07\x00\x86\xa6\x106\x05\x00\x00\x00";
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", packed.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+                packed.len()
+            );
             Say { text: [head.as_bytes(), packed].concat(), hang: false }
         }
         other => ok("", &format!("no {other}")),
@@ -258,7 +278,10 @@ async fn fetch_follows_redirects_and_tells_no_secret_to_strangers() {
     let other = Server::new(router).await;
     let stranger = format!("{}/echo", other.origin);
     let server = Server::new(move |came| match came.path() {
-        "/away" => format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {stranger}\r\ncontent-length: 0\r\n\r\n").into(),
+        "/away" => {
+            format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {stranger}\r\ncontent-length: 0\r\n\r\n")
+                .into()
+        }
         _ => router(came),
     })
     .await;
@@ -283,7 +306,9 @@ async fn fetch_follows_redirects_and_tells_no_secret_to_strangers() {
     assert_eq!(
         said,
         json!([
-            true, true, echo("GET", "", json!("Bearer secret")),
+            true,
+            true,
+            echo("GET", "", json!("Bearer secret")),
             echo("POST", "b", json!("Bearer secret")),
             echo("POST", "b", Value::Null),
             [302, "/echo"],
@@ -360,10 +385,15 @@ async fn websocket_is_a_client() {
                 while let Some(Ok(message)) = socket.next().await {
                     match message {
                         Message::Text(text) if text.as_str() == "bye" => {
-                            let frame = tokio_tungstenite::tungstenite::protocol::CloseFrame { code: 4001.into(), reason: "as you wish".into() };
+                            let frame = tokio_tungstenite::tungstenite::protocol::CloseFrame {
+                                code: 4001.into(),
+                                reason: "as you wish".into(),
+                            };
                             socket.close(Some(frame)).await.unwrap();
                         }
-                        Message::Text(text) => socket.send(Message::text(format!("heard {text}"))).await.unwrap(),
+                        Message::Text(text) => {
+                            socket.send(Message::text(format!("heard {text}"))).await.unwrap()
+                        }
                         Message::Binary(bytes) => socket.send(Message::binary(bytes)).await.unwrap(),
                         _ => {}
                     }
@@ -395,9 +425,17 @@ async fn websocket_is_a_client() {
     assert_eq!(
         said,
         json!([
-            0, 1, true, "heard one", [1, 2],
+            0,
+            1,
+            true,
+            "heard one",
+            [1, 2],
             ["heard 0", "heard 1", "heard 2", "heard 3", "heard 4"],
-            [4001, "as you wish", true], 3, 1000, true, "SyntaxError",
+            [4001, "as you wish", true],
+            3,
+            1000,
+            true,
+            "SyntaxError",
         ])
     );
 }

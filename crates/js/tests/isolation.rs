@@ -36,7 +36,10 @@ async fn a_plugin_that_throws_while_it_is_imported_ends() {
     let thrown = loader.text("const words = 'no luck';\nthrow new RangeError(words);").await.unwrap_err();
     assert_eq!((thrown.name.as_str(), thrown.message.as_str()), ("RangeError", "no luck"));
     assert!(thrown.stack.unwrap().contains("index.mjs:2:"));
-    assert_eq!(loader.text("await null; throw 'text';").await.unwrap_err().message, "\"text\" was thrown, which is not an Error");
+    assert_eq!(
+        loader.text("await null; throw 'text';").await.unwrap_err().message,
+        "\"text\" was thrown, which is not an Error"
+    );
     let syntax = loader.text("export const a = ;").await.unwrap_err();
     assert!(syntax.message.contains("index.mjs:1:"), "{}", syntax.message);
     until("the engines end", || Arc::strong_count(&loader.options.log) == 1).await;
@@ -46,7 +49,10 @@ async fn a_plugin_that_throws_while_it_is_imported_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_throws_in_apply_says_so() {
     let loader = Loader::default();
-    for text in ["export function apply() { throw new TypeError('not today'); }", "export async function apply() { await null; throw new TypeError('not today'); }"] {
+    for text in [
+        "export function apply() { throw new TypeError('not today'); }",
+        "export async function apply() { await null; throw new TypeError('not today'); }",
+    ] {
         let thrown = loader.text(text).await.unwrap_err();
         assert_eq!((thrown.name.as_str(), thrown.message.as_str()), ("TypeError", "not today"));
     }
@@ -93,9 +99,13 @@ async fn what_runs_without_a_pause_is_interrupted_and_the_rest_goes_on() {
 async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
     let loader = hurried();
     let thrown = loader.text("for (;;);").await.unwrap_err();
-    assert_eq!(thrown.message, "plugin text ran for more than 0.2 seconds without a pause and was interrupted");
+    assert_eq!(
+        thrown.message,
+        "plugin text ran for more than 0.2 seconds without a pause and was interrupted"
+    );
     let folder = Folder::new();
-    let path = folder.write("index.mjs", "setInterval(() => {}, 1);\nawait new Promise((go) => { globalThis.go = go; });");
+    let path = folder
+        .write("index.mjs", "setInterval(() => {}, 1);\nawait new Promise((go) => { globalThis.go = go; });");
     let import = JsSource::new(loader.options.clone()).import(&path, "text");
     tokio::time::timeout(Duration::from_millis(20), import).await.unwrap_err();
     until("the engines end", || Arc::strong_count(&loader.options.log) == 1).await;
@@ -216,7 +226,10 @@ async fn nothing_in_a_plugin_ends_the_daemon() {
     }
     let loader = Loader::default();
     let thrown = loader.text("process.exit(3);").await.unwrap_err();
-    assert_eq!(thrown.message, "process.exit(3) does not end the daemon: a plugin is stopped by its configuration");
+    assert_eq!(
+        thrown.message,
+        "process.exit(3) does not end the daemon: a plugin is stopped by its configuration"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

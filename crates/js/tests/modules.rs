@@ -25,7 +25,8 @@ fn without(value: Value, folder: &Folder) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-const TELL: &str = "export const tell = (host, run) => host.registerTool({ definition: { name: 'say' }, run });";
+const TELL: &str =
+    "export const tell = (host, run) => host.registerTool({ definition: { name: 'say' }, run });";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn modules_json_and_top_level_await() {
@@ -123,8 +124,21 @@ async fn packages_of_both_kinds() {
     assert_eq!(
         said,
         json!([
-            "for ostler", "n", "function", "a/b", "/node_modules/@old/way/lib/index.js", "object", 5, "called",
-            "also", "imported", "required", true, "/node_modules/dual/a.cjs", 1, "n"
+            "for ostler",
+            "n",
+            "function",
+            "a/b",
+            "/node_modules/@old/way/lib/index.js",
+            "object",
+            5,
+            "called",
+            "also",
+            "imported",
+            "required",
+            true,
+            "/node_modules/dual/a.cjs",
+            1,
+            "n"
         ])
     );
 }
@@ -194,7 +208,10 @@ async fn exports_of_the_module_are_read_as_data() {
     assert_eq!(module.name, Some(json!("notes")));
     assert_eq!(module.title.as_deref(), Some("Notes"));
     assert_eq!(module.defaults, Some(json!({ "a": 1 })));
-    assert_eq!(module.options_schema, Some(json!({ "type": "object", "properties": { "a": { "type": "number" } } })));
+    assert_eq!(
+        module.options_schema,
+        Some(json!({ "type": "object", "properties": { "a": { "type": "number" } } }))
+    );
     assert!(module.apply.is_none(), "the default export is never consulted");
 }
 

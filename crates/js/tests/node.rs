@@ -18,7 +18,8 @@ async fn same_as_node(name: &str) {
         ),
     );
     let loader = Loader::default();
-    let plugin = loader.load(&path, name, Value::Null).await.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
+    let plugin =
+        loader.load(&path, name, Value::Null).await.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
     let said = plugin.run("run", Value::Null).await;
     let said = said.unwrap_or_else(|thrown| panic!("{}\n{:#?}", thrown.for_log(), loader.lines.texts()));
     let text = std::fs::read_to_string(module.with_extension("json")).unwrap();
@@ -31,11 +32,13 @@ fn differences(place: &str, ours: &Value, theirs: &Value) -> Vec<String> {
     match (ours, theirs) {
         (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
             let rows = ours.iter().zip(theirs).enumerate();
-            rows.flat_map(|(at, (ours, theirs))| differences(&format!("{place}[{at}]"), ours, theirs)).collect()
+            rows.flat_map(|(at, (ours, theirs))| differences(&format!("{place}[{at}]"), ours, theirs))
+                .collect()
         }
         (Value::Object(ours), Value::Object(theirs)) if ours.keys().eq(theirs.keys()) => {
             let rows = ours.iter().zip(theirs.values());
-            rows.flat_map(|((at, ours), theirs)| differences(&format!("{place}.{at}"), ours, theirs)).collect()
+            rows.flat_map(|((at, ours), theirs)| differences(&format!("{place}.{at}"), ours, theirs))
+                .collect()
         }
         _ if ours == theirs => Vec::new(),
         _ => vec![format!("{place}\n  here {ours}\n  Node {theirs}")],

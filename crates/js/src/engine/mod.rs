@@ -11,7 +11,7 @@ pub(crate) use rejections::{Rejection, Rejections};
 use shared::Condition;
 pub(crate) use shared::{Reply, Shared};
 pub(crate) use state::{Held, Settle, State, Table};
-pub(crate) use thread::{Message, Post};
 pub use thread::Engine;
+pub(crate) use thread::{Message, Post};
 pub(crate) use turn::memory_used;
 pub(crate) use watch::Watch;

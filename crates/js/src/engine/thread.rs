@@ -4,8 +4,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ostler_contract::live::{Live, Pending};
 use ostler_contract::Thrown;
+use ostler_contract::live::{Live, Pending};
 use rquickjs::{AsyncContext, AsyncRuntime, Ctx};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};

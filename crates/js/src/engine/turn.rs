@@ -85,12 +85,13 @@ fn poll_futures(context: &AsyncContext, state: &Rc<State>, waker: &mut Context<'
 fn turn(context: &AsyncContext, state: &Rc<State>, run: impl for<'js> FnOnce(&Ctx<'js>)) {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         // The lock is free: nothing else runs on this thread.
-        context.with(|ctx| {
-            state.watch.start();
-            run(&ctx);
-            finish(&ctx, state);
-        })
-        .now_or_never()
+        context
+            .with(|ctx| {
+                state.watch.start();
+                run(&ctx);
+                finish(&ctx, state);
+            })
+            .now_or_never()
     }));
     state.watch.stop();
     if let Err(panic) = ran {
@@ -125,7 +126,8 @@ fn run_jobs(ctx: &Ctx<'_>, state: &Rc<State>) {
         let mut within = std::ptr::null_mut();
         // SAFETY: `ctx` proves that the runtime is alive and that this thread holds it; `within` is only
         // written to.
-        let done = unsafe { qjs::JS_ExecutePendingJob(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), &mut within) };
+        let done =
+            unsafe { qjs::JS_ExecutePendingJob(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), &mut within) };
         match done {
             0 => return,
             1.. => {}

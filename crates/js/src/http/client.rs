@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::future::{AbortHandle, Abortable};
 use futures::StreamExt;
+use futures::future::{AbortHandle, Abortable};
 use ostler_contract::Thrown;
 use ostler_contract::http::{Body, BodyError, Request, Response, header};
 use rquickjs::{Ctx, Function, Object, Promise, Result};
@@ -107,7 +107,8 @@ async fn exchange(client: &reqwest::Client, request: Request) -> std::result::Re
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = answered.status();
     *response.headers_mut() = answered.headers().clone();
-    let empty = answered.content_length() == Some(0) && !answered.headers().contains_key(header::TRANSFER_ENCODING);
+    let empty =
+        answered.content_length() == Some(0) && !answered.headers().contains_key(header::TRANSFER_ENCODING);
     if !empty {
         let chunks = answered.bytes_stream();
         let chunks = chunks.map(|chunk| chunk.map_err(|error| BodyError::Cut(reason(&error))));

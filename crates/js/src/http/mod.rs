@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use futures::stream;
-use ostler_contract::http::{Body, BodyError, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use ostler_contract::http::{
+    Body, BodyError, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header,
+};
 use ostler_contract::live::{Callable, Live};
 use ostler_contract::shape::{FunctionShape, Shape};
 use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
@@ -60,8 +62,13 @@ fn response_parts<'js>(ctx: &Ctx<'js>, response: Response) -> Result<Object<'js>
 }
 
 /// A `Request` for the host; nothing where the value is none.
-pub(crate) fn request_from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<'js>) -> Result<Option<Live>> {
-    let parts: Option<Object<'js>> = module(ctx)?.get::<_, Function>("partsOfRequest")?.call((value.clone(),))?;
+pub(crate) fn request_from_js<'js>(
+    ctx: &Ctx<'js>,
+    state: &State,
+    value: &Value<'js>,
+) -> Result<Option<Live>> {
+    let parts: Option<Object<'js>> =
+        module(ctx)?.get::<_, Function>("partsOfRequest")?.call((value.clone(),))?;
     match parts {
         Some(parts) => Ok(Some(Live::Request(Box::new(read_request(ctx, state, &parts)?)))),
         None => Ok(None),
@@ -71,21 +78,28 @@ pub(crate) fn request_from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<
 fn read_request<'js>(ctx: &Ctx<'js>, state: &State, parts: &Object<'js>) -> Result<Request> {
     let mut request = Request::new(body_from_js(ctx, state, parts.get("body")?)?);
     let (method, url): (String, String) = (parts.get("method")?, parts.get("url")?);
-    *request.method_mut() =
-        method.parse().map_err(|_| type_error(ctx, format_args!("'{method}' is not a valid HTTP method.")))?;
-    *request.uri_mut() = url.parse().map_err(|_| type_error(ctx, format_args!("{url} cannot be requested")))?;
+    *request.method_mut() = method
+        .parse()
+        .map_err(|_| type_error(ctx, format_args!("'{method}' is not a valid HTTP method.")))?;
+    *request.uri_mut() =
+        url.parse().map_err(|_| type_error(ctx, format_args!("{url} cannot be requested")))?;
     *request.headers_mut() = headers_from_js(ctx, parts.get("headers")?)?;
     Ok(request)
 }
 
 /// A `Response` for the host; nothing where the value is none.
-pub(crate) fn response_from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<'js>) -> Result<Option<Live>> {
-    let parts: Option<Object<'js>> = module(ctx)?.get::<_, Function>("partsOfResponse")?.call((value.clone(),))?;
+pub(crate) fn response_from_js<'js>(
+    ctx: &Ctx<'js>,
+    state: &State,
+    value: &Value<'js>,
+) -> Result<Option<Live>> {
+    let parts: Option<Object<'js>> =
+        module(ctx)?.get::<_, Function>("partsOfResponse")?.call((value.clone(),))?;
     let Some(parts) = parts else { return Ok(None) };
     let mut response = Response::new(body_from_js(ctx, state, parts.get("body")?)?);
     let status: u16 = parts.get("status")?;
-    *response.status_mut() =
-        StatusCode::from_u16(status).map_err(|_| type_error(ctx, format_args!("{status} is no HTTP status")))?;
+    *response.status_mut() = StatusCode::from_u16(status)
+        .map_err(|_| type_error(ctx, format_args!("{status} is no HTTP status")))?;
     *response.headers_mut() = headers_from_js(ctx, parts.get("headers")?)?;
     Ok(Some(Live::Response(Box::new(response))))
 }
@@ -158,9 +172,11 @@ fn body_from_js<'js>(ctx: &Ctx<'js>, state: &State, body: Value<'js>) -> Result<
     let source: Object<'js> = body.get()?;
     let held = |name: &str, shape| -> Result<_> {
         let function: Function<'js> = source.get(name)?;
-        hold(ctx, state, &function, None, shape).ok_or_else(|| plain_error(ctx, "the plugin is being stopped"))
+        hold(ctx, state, &function, None, shape)
+            .ok_or_else(|| plain_error(ctx, "the plugin is being stopped"))
     };
-    let pull = Pull { next: held("next", next_shape())?, cancel: held("cancel", cancel_shape())?, done: false };
+    let pull =
+        Pull { next: held("next", next_shape())?, cancel: held("cancel", cancel_shape())?, done: false };
     Ok(Body::stream(stream::unfold(pull, |mut pull| async {
         let chunk = pull.pull().await?;
         Some((chunk, pull))

@@ -23,7 +23,8 @@ pub(super) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     native.set("resolve", Function::new(ctx.clone(), specify))?;
     native.set("read", Function::new(ctx.clone(), read))?;
     native.set("compile", Function::new(ctx.clone(), compile))?;
-    native.set("module", Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| evaluate_now(&ctx, &name)))?;
+    native
+        .set("module", Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| evaluate_now(&ctx, &name)))?;
     Ok(native)
 }
 

@@ -76,7 +76,8 @@ pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
 /// The source as the engine reads it; every line and column stays where it was.
 pub(super) fn strip(ctx: &Ctx<'_>, path: &Path, source: String) -> Result<String> {
     typescript::strip(path, source).map_err(|why| {
-        let thrown = ostler_contract::Thrown { name: "SyntaxError".to_owned(), ..ostler_contract::Thrown::new(why) };
+        let thrown =
+            ostler_contract::Thrown { name: "SyntaxError".to_owned(), ..ostler_contract::Thrown::new(why) };
         match State::of(ctx) {
             Ok(state) => crate::errors::raise(ctx, &state, &thrown),
             Err(error) => error,
@@ -120,7 +121,8 @@ fn with_default<'js>(ctx: &Ctx<'js>, name: &str, value: Value<'js>) -> Result<Mo
 
 /// What a CommonJS module exports, as a module: its `module.exports`, and every member of it by name.
 fn with_exports<'js>(ctx: &Ctx<'js>, name: &str, exports: Value<'js>) -> Result<Module<'js, Declared>> {
-    let mut source = String::from("const e = import.meta.value; export default e; export { e as 'module.exports' };");
+    let mut source =
+        String::from("const e = import.meta.value; export default e; export { e as 'module.exports' };");
     if let Some(members) = exports.as_object() {
         for (at, member) in members.keys::<String>().enumerate() {
             let member = member?;

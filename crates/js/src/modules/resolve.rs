@@ -122,7 +122,8 @@ pub(super) fn specify(
 
 fn missing_builtin(specifier: &str, base: &str) -> Unresolved {
     let name = specifier.strip_prefix("node:").unwrap_or(specifier);
-    let sentence = format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
+    let sentence =
+        format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
     Unresolved { sentence, code: "ERR_UNKNOWN_BUILTIN_MODULE" }
 }
 
@@ -133,7 +134,8 @@ fn imported_from(base: &str) -> String {
 /// The path behind a `file:` URL; other schemes are not imported.
 fn url_path(specifier: &str) -> std::result::Result<Option<String>, Unresolved> {
     let Some((scheme, _)) = specifier.split_once(':') else { return Ok(None) };
-    let is_scheme = scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let is_scheme =
+        scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     if !is_scheme {
         return Ok(None);
     }
@@ -160,7 +162,9 @@ fn folder(base: &str) -> PathBuf {
 fn not_found(specifier: &str, base: &str, error: &ResolveError) -> Unresolved {
     let from = imported_from(base);
     match error {
-        ResolveError::NotFound(_) | ResolveError::ExtensionAlias(..) | ResolveError::MatchedAliasNotFound(..) => {
+        ResolveError::NotFound(_)
+        | ResolveError::ExtensionAlias(..)
+        | ResolveError::MatchedAliasNotFound(..) => {
             let is_path = specifier.starts_with(['.', '/']) || specifier.starts_with("file:");
             let what = if is_path { "module" } else { "package" };
             Unresolved::not_found(format!("Cannot find {what} '{specifier}'{from}"))

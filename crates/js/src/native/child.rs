@@ -96,8 +96,9 @@ fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     let start = Start::read(&options)?;
     let mut command = Command::from(start.command);
     command.kill_on_drop(!start.detached);
-    let mut child =
-        command.spawn().map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
     let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
     let running = Rc::new(Running { id, detached: start.detached, ended: RefCell::new(false) });
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -224,7 +225,9 @@ fn run<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
             answer.set("timedOut", done.timed_out)?;
             answer.set("overflowed", done.overflowed)?;
         }
-        Err(error) => answer.set("error", SystemError::at(error, "spawnSync", start.file.as_str()).into_js(&ctx)?)?,
+        Err(error) => {
+            answer.set("error", SystemError::at(error, "spawnSync", start.file.as_str()).into_js(&ctx)?)?
+        }
     }
     Ok(answer)
 }

@@ -62,7 +62,8 @@ pub(super) fn fill_random(bytes: &mut [u8]) {
 }
 
 pub(super) fn given(ctx: &Ctx<'_>, value: &Value<'_>) -> Result<Bytes> {
-    bytes_of(value).ok_or_else(|| type_error(ctx, "this has to be an ArrayBuffer, a Buffer, a TypedArray or a DataView"))
+    bytes_of(value)
+        .ok_or_else(|| type_error(ctx, "this has to be an ArrayBuffer, a Buffer, a TypedArray or a DataView"))
 }
 
 fn random<'js>(ctx: Ctx<'js>, many: usize) -> Result<Value<'js>> {
@@ -143,7 +144,10 @@ fn hasher<'js>(ctx: &Ctx<'js>, hasher: Hasher) -> Result<Object<'js>> {
         "update": move |ctx: Ctx<'js>, value: Value<'js>| {
             let bytes = given(&ctx, &value)?;
             match &mut *updated.borrow_mut() {
-                Some(hasher) => Ok(hasher.update(&bytes)),
+                Some(hasher) => {
+                    hasher.update(&bytes);
+                    Ok(())
+                }
                 None => Err(plain_error(&ctx, "Digest already called")),
             }
         },
@@ -186,7 +190,8 @@ impl Stretch {
             "sha512" => pbkdf2::PBKDF2_HMAC_SHA512,
             _ => return Err(unknown(ctx, name)),
         };
-        let rounds = NonZeroU32::new(rounds).ok_or_else(|| type_error(ctx, "iterations has to be at least 1"))?;
+        let rounds =
+            NonZeroU32::new(rounds).ok_or_else(|| type_error(ctx, "iterations has to be at least 1"))?;
         Ok(Self { algorithm, password: given(ctx, password)?, salt: given(ctx, salt)?, rounds, length })
     }
 
@@ -247,4 +252,3 @@ fn gcm(
         .map_err(|_| type_error(ctx, "an AES-GCM iv has to be of 12 bytes here"))?;
     Ok((aead::LessSafeKey::new(key), nonce, bytes_of(beside).unwrap_or_default()))
 }
-

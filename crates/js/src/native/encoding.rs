@@ -13,7 +13,8 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
-const BASE64URL: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT.with_encode_padding(false));
+const BASE64URL: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT.with_encode_padding(false));
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx;
@@ -46,7 +47,8 @@ fn units<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<Vec<u16>> {
     match value.as_string().map(JsString::to_string) {
         Some(Ok(text)) => Ok(text.encode_utf16().collect()),
         _ => {
-            let split: rquickjs::Function = ctx.eval("(text) => Array.from({ length: text.length }, (_, at) => text.charCodeAt(at))")?;
+            let split: rquickjs::Function =
+                ctx.eval("(text) => Array.from({ length: text.length }, (_, at) => text.charCodeAt(at))")?;
             split.call((value.clone(),))
         }
     }
@@ -119,7 +121,10 @@ fn incomplete(bytes: &[u8]) -> usize {
             // Something before is broken; what matters is the last few bytes.
             let tail = bytes.len().saturating_sub(3);
             (tail..bytes.len())
-                .find(|at| std::str::from_utf8(&bytes[*at..]).is_err_and(|error| error.error_len().is_none() && error.valid_up_to() == 0))
+                .find(|at| {
+                    std::str::from_utf8(&bytes[*at..])
+                        .is_err_and(|error| error.error_len().is_none() && error.valid_up_to() == 0)
+                })
                 .map_or(0, |at| bytes.len() - at)
         }
     }
@@ -131,7 +136,15 @@ mod tests {
 
     #[test]
     fn base64_takes_what_node_takes() {
-        for (text, bytes) in [("aGk=", "hi"), ("aGk", "hi"), ("a G\nk=", "hi"), ("aGkx", "hi1"), ("aGkxaA", "hi1h"), ("aGkxa", "hi1"), ("", "")] {
+        for (text, bytes) in [
+            ("aGk=", "hi"),
+            ("aGk", "hi"),
+            ("a G\nk=", "hi"),
+            ("aGkx", "hi1"),
+            ("aGkxaA", "hi1h"),
+            ("aGkxa", "hi1"),
+            ("", ""),
+        ] {
             assert_eq!(from_base64(text), bytes.as_bytes(), "{text}");
         }
         assert_eq!(from_base64("-_8="), from_base64("+/8="));

@@ -39,7 +39,8 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
             let (files, inside) = (files.clone(), ctx.clone());
             Promise::wrap_future(&ctx, async move {
                 let done = tokio::task::spawn_blocking(move || operation.run()).await;
-                let done = done.unwrap_or_else(|_| Err(SystemError::new(io::Error::other("it was cut short"), "fs")));
+                let done = done
+                    .unwrap_or_else(|_| Err(SystemError::new(io::Error::other("it was cut short"), "fs")));
                 files.finish(&inside, done)
             })
         }),
@@ -54,7 +55,11 @@ struct Files {
 }
 
 impl Files {
-    fn finish<'js>(&self, ctx: &Ctx<'js>, done: std::result::Result<Done, SystemError>) -> Result<Value<'js>> {
+    fn finish<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        done: std::result::Result<Done, SystemError>,
+    ) -> Result<Value<'js>> {
         match done.map_err(|error| system_error(ctx, error))? {
             Done::Opened(file) => {
                 let handle = self.next.get();
@@ -295,14 +300,39 @@ impl Operation {
 /// The call Node names in the error.
 fn syscall(name: &str) -> &'static str {
     const CALLS: &[(&str, &str)] = &[
-        ("readFile", "open"), ("writeFile", "open"), ("open", "open"), ("stat", "stat"), ("lstat", "lstat"),
-        ("readdir", "scandir"), ("mkdir", "mkdir"), ("mkdtemp", "mkdtemp"), ("rmdir", "rmdir"),
-        ("unlink", "unlink"), ("rm", "rm"), ("rename", "rename"), ("copyFile", "copyfile"), ("cp", "cp"),
-        ("link", "link"), ("symlink", "symlink"), ("readlink", "readlink"), ("realpath", "realpath"),
-        ("chmod", "chmod"), ("chown", "chown"), ("utimes", "utime"), ("access", "access"),
-        ("truncate", "open"), ("fclose", "close"), ("fread", "read"), ("freadFile", "read"), ("fwrite", "write"),
-        ("fstat", "fstat"), ("fsync", "fsync"), ("fdatasync", "fdatasync"), ("ftruncate", "ftruncate"),
-        ("fchmod", "fchmod"), ("futimes", "futime"),
+        ("readFile", "open"),
+        ("writeFile", "open"),
+        ("open", "open"),
+        ("stat", "stat"),
+        ("lstat", "lstat"),
+        ("readdir", "scandir"),
+        ("mkdir", "mkdir"),
+        ("mkdtemp", "mkdtemp"),
+        ("rmdir", "rmdir"),
+        ("unlink", "unlink"),
+        ("rm", "rm"),
+        ("rename", "rename"),
+        ("copyFile", "copyfile"),
+        ("cp", "cp"),
+        ("link", "link"),
+        ("symlink", "symlink"),
+        ("readlink", "readlink"),
+        ("realpath", "realpath"),
+        ("chmod", "chmod"),
+        ("chown", "chown"),
+        ("utimes", "utime"),
+        ("access", "access"),
+        ("truncate", "open"),
+        ("fclose", "close"),
+        ("fread", "read"),
+        ("freadFile", "read"),
+        ("fwrite", "write"),
+        ("fstat", "fstat"),
+        ("fsync", "fsync"),
+        ("fdatasync", "fdatasync"),
+        ("ftruncate", "ftruncate"),
+        ("fchmod", "fchmod"),
+        ("futimes", "futime"),
     ];
     CALLS.iter().find(|(known, _)| *known == name).map_or("fs", |(_, call)| call)
 }

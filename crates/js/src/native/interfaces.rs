@@ -21,7 +21,8 @@ struct Address {
 /// Addresses in the order the system lists them; scripts gather them by interface.
 pub(super) fn interfaces<'js>(ctx: Ctx<'js>) -> Result<Array<'js>> {
     let rows = Array::new(ctx.clone())?;
-    let found = addresses().map_err(|error| system_error(&ctx, SystemError::new(error, "uv_interface_addresses")))?;
+    let found =
+        addresses().map_err(|error| system_error(&ctx, SystemError::new(error, "uv_interface_addresses")))?;
     for (at, found) in found.into_iter().enumerate() {
         let bits: u32 = match found.netmask {
             IpAddr::V4(mask) => mask.to_bits().count_ones(),
@@ -60,7 +61,10 @@ fn addresses() -> io::Result<Vec<Address>> {
         }
         // SAFETY: as above; addresses are null or as long as their family says.
         let (Some((address, scope)), Some((netmask, _))) =
-            (unsafe { (read(entry.ifa_addr), read(entry.ifa_netmask)) }) else { continue };
+            (unsafe { (read(entry.ifa_addr), read(entry.ifa_netmask)) })
+        else {
+            continue;
+        };
         // SAFETY: the name is a string that ends in a zero byte.
         let interface = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         found.push(Address { interface, address, netmask, scope, internal: flags & libc::IFF_LOOPBACK != 0 });

@@ -58,7 +58,8 @@ fn connect<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) ->
             }
             None => {
                 let place = format!("{host}:{port}");
-                let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| failed(error, &place))?;
+                let stream =
+                    TcpStream::connect((host.as_str(), port)).await.map_err(|error| failed(error, &place))?;
                 tcp(&inside, stream)
             }
         }
@@ -124,11 +125,7 @@ fn socket<'js>(
 
 type Slot<T> = Rc<Mutex<Option<T>>>;
 
-fn reader<'js>(
-    ctx: &Ctx<'js>,
-    slot: Slot<ReadHalf<Connection>>,
-    gone: Rc<Notify>,
-) -> Result<Function<'js>> {
+fn reader<'js>(ctx: &Ctx<'js>, slot: Slot<ReadHalf<Connection>>, gone: Rc<Notify>) -> Result<Function<'js>> {
     Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
         let (slot, gone, inside) = (slot.clone(), gone.clone(), ctx.clone());
         Promise::wrap_future(&ctx, async move {
@@ -218,7 +215,9 @@ fn serve<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, listener: Listener) -> Resul
                         () = gone.notified() => return Ok(None),
                     },
                 };
-                accepted.map_err(|error| system_error(&inside, SystemError::socket(error, "accept", "")))?.map(Some)
+                accepted
+                    .map_err(|error| system_error(&inside, SystemError::socket(error, "accept", "")))?
+                    .map(Some)
             })
         }),
     )?;

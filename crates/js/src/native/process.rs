@@ -40,7 +40,10 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives.set("version", env!("CARGO_PKG_VERSION"))?;
     natives.set("platform", platform())?;
     natives.set("arch", arch())?;
-    natives.set("exec", std::env::current_exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default())?;
+    natives.set(
+        "exec",
+        std::env::current_exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+    )?;
     Ok(natives)
 }
 
@@ -115,7 +118,8 @@ fn os_facts(ctx: Ctx<'_>) -> Result<Object<'_>> {
     };
     facts.set("totalmem", kilobytes("MemTotal") * 1024.0)?;
     facts.set("freemem", kilobytes("MemAvailable") * 1024.0)?;
-    let numbers = |text: String| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>();
+    let numbers =
+        |text: String| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>();
     let load: Vec<f64> = numbers(read("/proc/loadavg")).into_iter().take(3).collect();
     facts.set("loadavg", if load.len() == 3 { load } else { vec![0.0; 3] })?;
     facts.set("uptime", numbers(read("/proc/uptime")).first().copied().unwrap_or_default())?;
@@ -141,7 +145,11 @@ fn user(ctx: Ctx<'_>) -> Result<Object<'_>> {
         .find(|fields| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid))
         .unwrap_or_default();
     let field = |at: usize, variable: &str| {
-        entry.get(at).map(|field| (*field).to_owned()).or_else(|| std::env::var(variable).ok()).unwrap_or_default()
+        entry
+            .get(at)
+            .map(|field| (*field).to_owned())
+            .or_else(|| std::env::var(variable).ok())
+            .unwrap_or_default()
     };
     let user = Object::new(ctx)?;
     user.set("uid", uid)?;

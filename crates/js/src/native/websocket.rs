@@ -31,8 +31,10 @@ fn connect<'js>(
     protocols: Vec<String>,
     headers: Vec<Vec<String>>,
 ) -> Result<Promise<'js>> {
-    let mut request =
-        url.as_str().into_client_request().map_err(|error| type_error(&ctx, format_args!("{url}: {error}")))?;
+    let mut request = url
+        .as_str()
+        .into_client_request()
+        .map_err(|error| type_error(&ctx, format_args!("{url}: {error}")))?;
     if !protocols.is_empty() {
         let value = HeaderValue::from_str(&protocols.join(", "))
             .map_err(|_| type_error(&ctx, "a protocol is not a valid token"))?;
@@ -48,10 +50,12 @@ fn connect<'js>(
     let inside = ctx.clone();
     Promise::wrap_future(&ctx, async move {
         let tls = crate::http::tls().map_err(|error| plain_error(&inside, error))?;
-        let connected = connect_async_tls_with_config(request, None, true, Some(Connector::Rustls(tls))).await;
+        let connected =
+            connect_async_tls_with_config(request, None, true, Some(Connector::Rustls(tls))).await;
         let (socket, response) = connected.map_err(|error| plain_error(&inside, sentence(&error)))?;
         let handle = Object::new(inside.clone())?;
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let header =
+            |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         handle.set("protocol", header("sec-websocket-protocol"))?;
         handle.set("extensions", header("sec-websocket-extensions"))?;
         let (sink, source) = socket.split();
@@ -85,7 +89,8 @@ fn set_send<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, sink: Sink) -> Result<()>
     handle.set(
         "close",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>, code: Option<u16>, reason: Option<String>| {
-            let frame = code.map(|code| CloseFrame { code: code.into(), reason: reason.unwrap_or_default().into() });
+            let frame =
+                code.map(|code| CloseFrame { code: code.into(), reason: reason.unwrap_or_default().into() });
             give(&ctx, closing.clone(), Message::Close(frame))
         }),
     )

@@ -21,7 +21,11 @@ pub(super) fn blank(source: &str, program: &Program<'_>) -> String {
     visitor.edits.apply()
 }
 
-pub(super) fn blank_clause(edits: &mut Edits<'_>, after: &StringLiteral<'_>, clause: Option<&WithClause<'_>>) {
+pub(super) fn blank_clause(
+    edits: &mut Edits<'_>,
+    after: &StringLiteral<'_>,
+    clause: Option<&WithClause<'_>>,
+) {
     if let Some(clause) = clause {
         edits.blank(after.span.end, clause.span.end);
     }

@@ -177,7 +177,10 @@ impl Stripper<'_> {
         });
         match call {
             Some(call) => self.edits.insert(call.span().end, format!(";{assigned}")),
-            None => self.refuse(constructor.span, "a parameter property needs super() to be called in the constructor's own body"),
+            None => self.refuse(
+                constructor.span,
+                "a parameter property needs super() to be called in the constructor's own body",
+            ),
         }
     }
 
@@ -230,16 +233,18 @@ impl Stripper<'_> {
 fn holds_types_only(body: &TSNamespaceDeclarationBody<'_>) -> bool {
     match body {
         TSNamespaceDeclarationBody::TSNamespaceDeclaration(inner) => holds_types_only(&inner.body),
-        TSNamespaceDeclarationBody::TSModuleBlock(block) => block.body.iter().all(|statement| match statement {
-            Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => true,
-            Statement::TSNamespaceDeclaration(inner) => holds_types_only(&inner.body),
-            Statement::ExportDeclaration(export) => match &export.declaration {
-                Declaration::TSTypeAliasDeclaration(_) | Declaration::TSInterfaceDeclaration(_) => true,
-                Declaration::TSNamespaceDeclaration(inner) => holds_types_only(&inner.body),
+        TSNamespaceDeclarationBody::TSModuleBlock(block) => {
+            block.body.iter().all(|statement| match statement {
+                Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => true,
+                Statement::TSNamespaceDeclaration(inner) => holds_types_only(&inner.body),
+                Statement::ExportDeclaration(export) => match &export.declaration {
+                    Declaration::TSTypeAliasDeclaration(_) | Declaration::TSInterfaceDeclaration(_) => true,
+                    Declaration::TSNamespaceDeclaration(inner) => holds_types_only(&inner.body),
+                    _ => false,
+                },
                 _ => false,
-            },
-            _ => false,
-        }),
+            })
+        }
     }
 }
 

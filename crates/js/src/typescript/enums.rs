@@ -76,11 +76,57 @@ fn assign(name: &str, key: &str, written: &str, constant: Option<&Constant>) -> 
 /// Whether a local may be called so.
 fn is_name(key: &str) -> bool {
     const RESERVED: &[&str] = &[
-        "arguments", "await", "break", "case", "catch", "class", "const", "continue", "debugger", "default",
-        "delete", "do", "else", "enum", "eval", "export", "extends", "false", "finally", "for", "function", "if",
-        "implements", "import", "in", "instanceof", "interface", "let", "new", "null", "package", "private",
-        "protected", "public", "return", "static", "super", "switch", "this", "throw", "true", "try", "typeof",
-        "undefined", "var", "void", "while", "with", "yield", "NaN", "Infinity",
+        "arguments",
+        "await",
+        "break",
+        "case",
+        "catch",
+        "class",
+        "const",
+        "continue",
+        "debugger",
+        "default",
+        "delete",
+        "do",
+        "else",
+        "enum",
+        "eval",
+        "export",
+        "extends",
+        "false",
+        "finally",
+        "for",
+        "function",
+        "if",
+        "implements",
+        "import",
+        "in",
+        "instanceof",
+        "interface",
+        "let",
+        "new",
+        "null",
+        "package",
+        "private",
+        "protected",
+        "public",
+        "return",
+        "static",
+        "super",
+        "switch",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "typeof",
+        "undefined",
+        "var",
+        "void",
+        "while",
+        "with",
+        "yield",
+        "NaN",
+        "Infinity",
     ];
     let mut characters = key.chars();
     characters.next().is_some_and(|c| c.is_alphabetic() || c == '_' || c == '$')
@@ -92,7 +138,11 @@ fn write(constant: &Constant) -> String {
     match constant {
         Constant::Number(number) if number.is_nan() => "NaN".to_owned(),
         Constant::Number(number) if number.is_infinite() => {
-            if *number > 0.0 { "Infinity".to_owned() } else { "-Infinity".to_owned() }
+            if *number > 0.0 {
+                "Infinity".to_owned()
+            } else {
+                "-Infinity".to_owned()
+            }
         }
         Constant::Number(number) => number.to_string(),
         Constant::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
@@ -107,7 +157,9 @@ fn evaluate(expression: &Expression<'_>, name: &str, known: &HashMap<String, Con
         Expression::ParenthesizedExpression(it) => evaluate(&it.expression, name, known),
         Expression::Identifier(it) => known.get(it.name.as_str()).cloned(),
         Expression::StaticMemberExpression(it) => match &it.object {
-            Expression::Identifier(object) if object.name == name => known.get(it.property.name.as_str()).cloned(),
+            Expression::Identifier(object) if object.name == name => {
+                known.get(it.property.name.as_str()).cloned()
+            }
             _ => None,
         },
         Expression::UnaryExpression(it) => {

@@ -35,7 +35,8 @@ fn is_module(parsed: &ParserReturn<'_>) -> bool {
     };
     let modern = |statement: &Statement<'_>| statement.is_module_declaration() && !commonjs(&statement);
     parsed.module_record.has_module_syntax
-        && (!parsed.program.body.iter().any(|statement| commonjs(&statement)) || parsed.program.body.iter().any(modern))
+        && (!parsed.program.body.iter().any(|statement| commonjs(&statement))
+            || parsed.program.body.iter().any(modern))
 }
 
 /// The source as the engine reads it: without types, and without import attributes. An error says what is
@@ -60,7 +61,8 @@ fn strip_types(path: &Path, source: &str) -> Result<String, String> {
         let at = error.labels.iter().next().map_or(0, |label| label.offset() as usize);
         return Err(problem(path, source, at, &error.message));
     }
-    blank::strip(source, &parsed.program, is_module(&parsed)).map_err(|wrong| problem(path, source, wrong.at as usize, wrong.what))
+    blank::strip(source, &parsed.program, is_module(&parsed))
+        .map_err(|wrong| problem(path, source, wrong.at as usize, wrong.what))
 }
 
 /// Something that cannot be taken out, and where it stands.

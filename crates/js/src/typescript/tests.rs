@@ -14,7 +14,11 @@ fn stripped(source: &str) -> String {
 
 /// The same, with runs of blanks drawn together: what is left is what counts.
 fn tight(source: &str) -> String {
-    stripped(source).split('\n').map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("\n")
+    stripped(source)
+        .split('\n')
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -58,7 +62,9 @@ fn claims_about_values() {
 #[test]
 fn classes() {
     assert_eq!(
-        tight("export abstract class A<T> extends B<T> implements C, D<T> {\n  private readonly a: string = '';\n  static b?: number;\n  declare c: string;\n  abstract d(): void;\n  protected override async e?(): Promise<void> {}\n  [key: string]: any;\n  get: string\n  f() {}\n  public ['g'] = 1\n}"),
+        tight(
+            "export abstract class A<T> extends B<T> implements C, D<T> {\n  private readonly a: string = '';\n  static b?: number;\n  declare c: string;\n  abstract d(): void;\n  protected override async e?(): Promise<void> {}\n  [key: string]: any;\n  get: string\n  f() {}\n  public ['g'] = 1\n}"
+        ),
         "export class A extends B {\na = '';\nstatic b ;\n;\n;\nasync e () {}\n;\nget;\nf() {}\n; ['g'] = 1\n}"
     );
     assert_eq!(
@@ -73,7 +79,10 @@ fn classes() {
 
 #[test]
 fn imports_and_exports_of_types_are_left_out() {
-    assert_eq!(tight("import type { A } from 'a';\nimport { type B, c } from 'b';\nc()"), ";\nimport { c } from 'b';\nc()");
+    assert_eq!(
+        tight("import type { A } from 'a';\nimport { type B, c } from 'b';\nc()"),
+        ";\nimport { c } from 'b';\nc()"
+    );
     assert_eq!(tight("import { A, b } from 'a';\nconst c: A = b;"), "import { b } from 'a';\nconst c = b;");
     assert_eq!(tight("import { A } from 'a';\nconst c: A = 1;"), ";\nconst c = 1;");
     assert_eq!(tight("import a, { B } from 'a';\na()"), "import a, { } from 'a';\na()");
@@ -82,20 +91,38 @@ fn imports_and_exports_of_types_are_left_out() {
     assert_eq!(tight("import 'a';\nimport {} from 'b';"), "import 'a';\nimport {} from 'b';");
     assert_eq!(tight("import * as a from 'a';\nexport { a };"), "import * as a from 'a';\nexport { a };");
     assert_eq!(tight("interface A {}\nconst b = 1;\nexport { A, b };"), ";\nconst b = 1;\nexport { b };");
-    assert_eq!(tight("export type { A } from 'a';\nexport { type B, c } from 'b';\nexport type * from 'c';"), ";\nexport { c } from 'b';\n;");
-    assert_eq!(tight("export type A = string;\nexport interface B {}\nexport declare const c: 1;\nexport default interface D {}"), ";\n;\n;\n;");
-    assert_eq!(tight("declare module 'a' { export const b: 1 }\ndeclare global { var c: 1 }\nnamespace N { export type A = 1 }"), ";\n;\n;");
+    assert_eq!(
+        tight("export type { A } from 'a';\nexport { type B, c } from 'b';\nexport type * from 'c';"),
+        ";\nexport { c } from 'b';\n;"
+    );
+    assert_eq!(
+        tight(
+            "export type A = string;\nexport interface B {}\nexport declare const c: 1;\nexport default interface D {}"
+        ),
+        ";\n;\n;\n;"
+    );
+    assert_eq!(
+        tight(
+            "declare module 'a' { export const b: 1 }\ndeclare global { var c: 1 }\nnamespace N { export type A = 1 }"
+        ),
+        ";\n;\n;"
+    );
 }
 
 #[test]
 fn commonjs_spellings() {
-    assert_eq!(tight("import a = require('a');\nexport = a.b;"), "const a = require(\"a\");\nmodule.exports = a.b;");
+    assert_eq!(
+        tight("import a = require('a');\nexport = a.b;"),
+        "const a = require(\"a\");\nmodule.exports = a.b;"
+    );
 }
 
 #[test]
 fn enums_are_written_as_code() {
     assert_eq!(
-        tight("export enum Color {\n  Red,\n  Green = 'g',\n  Blue = 1 << 2,\n  Mixed = Red | Blue,\n  Late = f(),\n  'a-b' = 7,\n}\nnext()"),
+        tight(
+            "export enum Color {\n  Red,\n  Green = 'g',\n  Blue = 1 << 2,\n  Mixed = Red | Blue,\n  Late = f(),\n  'a-b' = 7,\n}\nnext()"
+        ),
         "export var Color; (function (Color) {\n\
          const Red = 0; Color[Color[\"Red\"] = Red] = \"Red\";\n\
          const Green = \"g\"; Color[\"Green\"] = Green;\n\
@@ -105,7 +132,10 @@ fn enums_are_written_as_code() {
          Color[Color[\"a-b\"] = (7)] = \"a-b\";\n\
          })(Color || (Color = {}));\nnext()"
     );
-    assert_eq!(tight("declare enum A { B }\nconst enum C { D = -1, E }"), ";\nvar C; (function (C) { const D = -1; C[C[\"D\"] = D] = \"D\"; const E = 0; C[C[\"E\"] = E] = \"E\"; })(C || (C = {}));");
+    assert_eq!(
+        tight("declare enum A { B }\nconst enum C { D = -1, E }"),
+        ";\nvar C; (function (C) { const D = -1; C[C[\"D\"] = D] = \"D\"; const E = 0; C[C[\"E\"] = E] = \"E\"; })(C || (C = {}));"
+    );
 }
 
 #[test]
@@ -129,7 +159,13 @@ fn module_syntax_is_found_where_it_is() {
 #[test]
 fn import_attributes_are_left_out_of_javascript_too() {
     let js = |source: &str| strip(Path::new("/p/a.js"), source.to_owned()).unwrap();
-    assert_eq!(js("import a from './a.json' with { type: 'json' };"), format!("import a from './a.json'{};", " ".repeat(22)));
-    assert_eq!(js("await import('./a.json', { with: { type: 'json' } })"), format!("await import('./a.json'{})", " ".repeat(28)));
+    assert_eq!(
+        js("import a from './a.json' with { type: 'json' };"),
+        format!("import a from './a.json'{};", " ".repeat(22))
+    );
+    assert_eq!(
+        js("await import('./a.json', { with: { type: 'json' } })"),
+        format!("await import('./a.json'{})", " ".repeat(28))
+    );
     assert_eq!(js("const a = 'with { b }'; with: for (;;) {}"), "const a = 'with { b }'; with: for (;;) {}");
 }

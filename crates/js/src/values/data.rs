@@ -11,12 +11,10 @@ pub(crate) fn data<'js>(ctx: &Ctx<'js>, value: &Json) -> Result<Value<'js>> {
     match value {
         Json::Null => Ok(Value::new_null(ctx.clone())),
         Json::Bool(value) => Ok(Value::new_bool(ctx.clone(), *value)),
-        Json::Number(number) => {
-            Ok(match number.as_i64().and_then(|number| i32::try_from(number).ok()) {
-                Some(small) => Value::new_int(ctx.clone(), small),
-                None => Value::new_number(ctx.clone(), number.as_f64().unwrap_or(f64::NAN)),
-            })
-        }
+        Json::Number(number) => Ok(match number.as_i64().and_then(|number| i32::try_from(number).ok()) {
+            Some(small) => Value::new_int(ctx.clone(), small),
+            None => Value::new_number(ctx.clone(), number.as_f64().unwrap_or(f64::NAN)),
+        }),
         Json::String(text) => Ok(JsString::from_str(ctx.clone(), text)?.into_value()),
         Json::Array(_) | Json::Object(_) => ctx.json_parse(value.to_string()),
     }
@@ -42,13 +40,15 @@ pub(crate) fn json(value: &Value<'_>) -> Result<Option<Json>> {
     }
     let Some(text) = ctx.json_stringify(value.clone())? else { return Ok(None) };
     let text = text.to_string()?;
-    serde_json::from_str(&text).or_else(|_| serde_json::from_str(&well_formed(&text))).map(Some).map_err(|error| {
-        if error.to_string().contains("recursion limit") {
-            type_error(ctx, "this value is nested too deeply to be handed to the host")
-        } else {
-            type_error(ctx, format_args!("this value cannot be handed to the host: {error}"))
-        }
-    })
+    serde_json::from_str(&text).or_else(|_| serde_json::from_str(&well_formed(&text))).map(Some).map_err(
+        |error| {
+            if error.to_string().contains("recursion limit") {
+                type_error(ctx, "this value is nested too deeply to be handed to the host")
+            } else {
+                type_error(ctx, format_args!("this value cannot be handed to the host: {error}"))
+            }
+        },
+    )
 }
 
 /// The same JSON with `U+FFFD` in place of escaped surrogates that stand alone: JavaScript strings may hold

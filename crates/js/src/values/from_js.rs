@@ -16,12 +16,7 @@ use crate::{functions, http};
 const DEPTH: usize = 64;
 
 /// What a value is to the other side.
-pub(crate) fn from_js<'js>(
-    ctx: &Ctx<'js>,
-    state: &State,
-    value: &Value<'js>,
-    shape: &Shape,
-) -> Result<Live> {
+pub(crate) fn from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<'js>, shape: &Shape) -> Result<Live> {
     Reader { ctx, state }.read(value, shape, None, 0)
 }
 
@@ -32,7 +27,13 @@ struct Reader<'a, 'js> {
 
 impl<'js> Reader<'_, 'js> {
     /// `owner` is the object a member was read from: its functions are called on it.
-    fn read(&self, value: &Value<'js>, shape: &Shape, owner: Option<&Value<'js>>, depth: usize) -> Result<Live> {
+    fn read(
+        &self,
+        value: &Value<'js>,
+        shape: &Shape,
+        owner: Option<&Value<'js>>,
+        depth: usize,
+    ) -> Result<Live> {
         if depth > DEPTH {
             return Err(type_error(self.ctx, "this value is nested too deeply to be handed to the host"));
         }
@@ -47,7 +48,8 @@ impl<'js> Reader<'_, 'js> {
             Shape::List(inner) if is_data(inner) => None,
             Shape::List(inner) => match value.as_array() {
                 Some(list) => {
-                    let entries = list.iter::<Value>().map(|entry| self.read(&entry?, inner, None, depth + 1));
+                    let entries =
+                        list.iter::<Value>().map(|entry| self.read(&entry?, inner, None, depth + 1));
                     Some(Live::List(entries.collect::<Result<_>>()?))
                 }
                 None => None,
@@ -180,7 +182,9 @@ fn is_data(shape: &Shape) -> bool {
         | Shape::Fields
         | Shape::Wire(_)
         | Shape::Names { .. } => true,
-        Shape::Optional(inner) | Shape::Frozen(inner) | Shape::List(inner) | Shape::Map(inner) => is_data(inner),
+        Shape::Optional(inner) | Shape::Frozen(inner) | Shape::List(inner) | Shape::Map(inner) => {
+            is_data(inner)
+        }
         _ => false,
     }
 }

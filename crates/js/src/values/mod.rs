@@ -47,7 +47,15 @@ pub(crate) fn text(value: &Value<'_>) -> Option<String> {
             return Some(text);
         }
         // Not well formed: JavaScript knows how to mend it.
-        let mend: Function = value.ctx().globals().get::<_, Object>("String").ok()?.get::<_, Object>("prototype").ok()?.get("toWellFormed").ok()?;
+        let mend: Function = value
+            .ctx()
+            .globals()
+            .get::<_, Object>("String")
+            .ok()?
+            .get::<_, Object>("prototype")
+            .ok()?
+            .get("toWellFormed")
+            .ok()?;
         let mended: Value = mend.call((rquickjs::function::This(value.clone()),)).ok()?;
         return read(mended.as_string()?);
     }

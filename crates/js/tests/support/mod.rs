@@ -94,7 +94,9 @@ impl HostCalls for Host {
         Box::pin(async move {
             tokio::task::yield_now().await;
             match request.prompt.as_deref() {
-                Some("") => Err(RpcError::new(-32602, "prompt is blank").with_data(json!({ "field": "prompt" })).into()),
+                Some("") => Err(RpcError::new(-32602, "prompt is blank")
+                    .with_data(json!({ "field": "prompt" }))
+                    .into()),
                 _ => Ok(format!("{}:/1", request.provider.unwrap_or_else(|| "echo".to_owned()))),
             }
         })
@@ -207,8 +209,10 @@ impl Loader {
 
     pub async fn apply(&self, module: Module, id: &str, options: Value) -> Result<Applied, Thrown> {
         let host = self.plugin_host(id);
-        let options = options.as_object().cloned().unwrap_or_default();
-        tokio::time::timeout(LONG, module.apply(host.clone(), options)).await.expect("apply takes too long")?;
+        let options = Options(options.as_object().cloned().unwrap_or_default());
+        tokio::time::timeout(LONG, module.apply(host.clone(), options))
+            .await
+            .expect("apply takes too long")?;
         let recorder = host.seal();
         Ok(Applied { module, host, recorder: Some(recorder), lines: self.lines.clone() })
     }
