@@ -171,7 +171,7 @@ async fn what_is_no_handshake_is_told_so() {
     let running = start(None).await;
     assert_eq!(
         running.get("/").await,
-        (426, "ostler speaks the Agent Host Protocol over WebSocket\n".to_owned())
+        (426, "ostler speaks the Agent Host Protocol over WebSocket".to_owned())
     );
     assert_eq!(running.get("/api/status").await, (404, r#"{"message":"No API at /api/status"}"#.to_owned()));
     assert_eq!(running.get("/v1/models").await.0, 404);
