@@ -135,7 +135,7 @@ async fn own(
         _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
     };
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
-    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]) }, calls);
+    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {
         (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
         _ => Arc::new(SqliteSessions::new(StateDb::memory().map_err(failed)?, report.clone())).into_point(),

@@ -140,8 +140,12 @@ impl HostCalls for HostDoor {
             let host = host?;
             let parsed = VaultName::parse(&name)?;
             in_scope(&parsed, scope.as_ref()).map_err(|why| needs(&caller, &why))?;
-            host.built().await;
-            let Some(vault) = host.vault() else { return Err(Thrown::new(problem::no_vault(&name))) };
+            let vault = match host.registry() {
+                Some(_) => host.vault().cloned(),
+                // Plugins are being applied: the vault is the one their options are read from.
+                None => caller.vault,
+            };
+            let Some(vault) = vault else { return Err(Thrown::new(problem::no_vault(&name))) };
             vault.get.call((name.clone(),)).await?.ok_or_else(|| Thrown::new(problem::no_secret(&name)))
         })
     }

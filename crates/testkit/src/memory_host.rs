@@ -128,8 +128,10 @@ impl Builder {
         );
         let door = HostDoor::new(&host);
         let facts = Arc::new(HostFacts { host_name: host.options.host_name.clone(), ..HostFacts::default() });
+        let vault = self.vault.clone();
         let plugin_host = |id: &str, grants: Vec<Grant>| {
-            let caller = Caller { plugin: Slug::parse(id).expect("a slug"), grants: grants.into() };
+            let plugin = Slug::parse(id).expect("a slug");
+            let caller = Caller { plugin, grants: grants.into(), vault: vault.clone() };
             PluginHost::new(facts.clone(), caller, door.clone())
         };
         let mut fold = Fold::default();
@@ -154,7 +156,7 @@ impl Builder {
                 plugin.module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
             merged.extend(options.as_object().cloned().unwrap_or_default());
             let handed = plugin_host(&id, grants);
-            plugin.module.apply(handed.clone(), Options(merged)).await.expect("the plugin applies");
+            plugin.module.apply(handed.clone(), Options::from(merged)).await.expect("the plugin applies");
             let recorder = handed.seal();
             fold.plugin(handed.clone(), recorder);
             plugins.push(handed);
