@@ -15,6 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 pub struct Events {
     queue: Mutex<Option<mpsc::UnboundedSender<Raised>>>,
     heard: Mutex<HashSet<EventName>>,
+    /// Whose listener is being called.
+    calling: Arc<Mutex<Option<String>>>,
 }
 
 struct Raised {
@@ -39,14 +41,18 @@ impl Events {
         *self.heard.lock() = listeners.iter().map(|(listener, _)| listener.event).collect();
         let (sender, mut receiver) = mpsc::unbounded_channel::<Raised>();
         *self.queue.lock() = Some(sender);
+        let calling = self.calling.clone();
         tokio::spawn(async move {
             while let Some(raised) = receiver.recv().await {
                 let name = raised.event.name();
                 for (listener, context) in listeners.iter().filter(|(listener, _)| listener.event == name) {
                     let Some(context): Option<PluginContext> = context.clone() else { continue };
+                    let owner = &listener.owner;
+                    *calling.lock() = Some(format!("{owner}: its {} listener", name.as_str()));
                     let call = listener.handler.call((Frozen(raised.event.clone()), Frozen(context)));
-                    if let Err(thrown) = call.await {
-                        let owner = &listener.owner;
+                    let outcome = call.await;
+                    *calling.lock() = None;
+                    if let Err(thrown) = outcome {
                         report(format!(
                             "{owner}: its {} listener failed: {}",
                             name.as_str(),
@@ -71,6 +77,11 @@ impl Events {
         let (done, wait) = oneshot::channel();
         self.send(event, Some(done));
         let _ = wait.await;
+    }
+
+    /// Whose listener is being called, for the line when it does not answer.
+    pub fn calling(&self) -> Option<String> {
+        self.calling.lock().clone()
     }
 
     /// Whether somebody listens to an event: what it costs to make may be spared.

@@ -43,8 +43,8 @@ pub struct HostOptions {
     pub unowned_automations: bool,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
-    /// The `mcpServers` entries by name.
-    pub mcp_servers: JsonObject,
+    /// The `mcpServers` entries.
+    pub mcp_servers: McpServers,
     /// How much of the past is kept for reconnecting clients, in bytes.
     pub replay: usize,
     /// How much may wait for one client, in bytes.
@@ -61,10 +61,32 @@ impl Default for HostOptions {
             client_tool_timeout_ms: 600_000,
             unowned_automations: true,
             advanced_tools: false,
-            mcp_servers: JsonObject::new(),
+            mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
         }
+    }
+}
+
+/// The `mcpServers` entries by name, read anew at each session's start.
+#[derive(Clone, Default)]
+pub struct McpServers(Option<Arc<dyn Fn() -> JsonObject + Send + Sync>>);
+
+impl McpServers {
+    /// From a function that answers them as they are now.
+    pub fn new(read: impl Fn() -> JsonObject + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(read)))
+    }
+
+    /// The entries as they are now; nothing where there are none.
+    fn read(&self) -> Option<JsonObject> {
+        self.0.as_ref().map(|read| read()).filter(|servers| !servers.is_empty())
+    }
+}
+
+impl std::fmt::Debug for McpServers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("McpServers")
     }
 }
 
@@ -167,6 +189,7 @@ pub struct Host {
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
     tools_server: OnceLock<OpenToolsServer>,
+    own_sessions: OnceLock<SessionStore>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
@@ -195,6 +218,7 @@ impl Host {
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
             tools_server: OnceLock::new(),
+            own_sessions: OnceLock::new(),
             watches: Mutex::default(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),
@@ -217,6 +241,7 @@ impl Host {
         self.reach(Stage::Built);
         if let Some(me) = self.me.upgrade() {
             me.clone().load_automations().await;
+            self.automations.loaded.send_replace(true);
             tokio::spawn(me.probe_agents());
         }
     }
@@ -269,6 +294,22 @@ impl Host {
         self.registry()?.port::<SessionStore>()
     }
 
+    /// Gives the host a store of its own, for the turns of a session store that keeps none.
+    pub fn set_own_sessions(&self, store: SessionStore) {
+        let _ = self.own_sessions.set(store);
+    }
+
+    /// The host's own store, where the session store keeps no turns.
+    pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
+        let keeps = self.session_store().is_some_and(SessionStore::keeps_turns);
+        self.own_sessions.get().filter(|_| !keeps)
+    }
+
+    /// The store turns are kept in.
+    pub(crate) fn turn_store(&self) -> Option<&SessionStore> {
+        self.own_sessions().or_else(|| self.session_store())
+    }
+
     /// The automation store.
     pub fn automation_store(&self) -> Option<&AutomationStore> {
         self.registry()?.port::<AutomationStore>()
@@ -285,7 +326,7 @@ impl Host {
     }
 
     pub(crate) fn mcp_servers(&self) -> Option<JsonObject> {
-        (!self.options.mcp_servers.is_empty()).then(|| self.options.mcp_servers.clone())
+        self.options.mcp_servers.read()
     }
 
     /// A new id nobody has.

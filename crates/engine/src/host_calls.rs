@@ -11,6 +11,7 @@ use ostler_contract::points::{
 use ostler_contract::{
     Call, Caller, Func, HostCalls, JsonObject, Pending, RpcError, Slug, Thrown, Value, VaultName, problem,
 };
+use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
 use tokio::sync::OnceCell;
 
@@ -91,6 +92,7 @@ impl HostCalls for HostDoor {
                 let what = "startSession needs owner to be user:<id>, team:<id>, project:<team>:<project>, root:<host> or plugin:<id>";
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, what).message)));
             }
+            host.require_of(&request.owner, &Grant::of("session", "create"))?;
             let new = NewSession {
                 id: host.new_id(),
                 provider: request.provider,
@@ -180,12 +182,7 @@ impl HostCalls for HostDoor {
         event: String,
         data: JsonObject,
     ) -> Result<Fired, Thrown> {
-        let host = self.host()?;
-        if host.registry().is_none() {
-            // There is nobody to hear it yet.
-            return Ok(Fired { kept: Call::now(|()| Ok(Vec::new())) });
-        }
-        host.fire(caller, &r#type, &event, data)
+        self.host()?.fire(caller, &r#type, &event, data)
     }
 
     fn publish(

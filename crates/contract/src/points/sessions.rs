@@ -52,6 +52,13 @@ pub struct SessionStore {
     pub close: Option<Call<fn()>>,
 }
 
+impl SessionStore {
+    /// Whether it keeps turns.
+    pub fn keeps_turns(&self) -> bool {
+        self.turns.is_some() && self.set_turn.is_some() && self.drop_turns.is_some()
+    }
+}
+
 impl PortValue for SessionStore {
     const NAME: &'static str = "sessions";
 }
