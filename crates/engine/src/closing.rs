@@ -1,7 +1,6 @@
 //! The end: new work is refused, plugins are told, sessions end, then what plugins want to do, then the stores.
 //! Each part has its own time, so that one that hangs costs the others nothing.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,12 +71,12 @@ impl Host {
         self.close_sessions().await;
         let Some(registry) = self.registry() else { return };
         for close in registry.all::<Close>() {
-            self.limited(CLOSE_LIMIT, &close.close, format_args!("{}: its close", close.owner)).await;
+            self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;
         }
         self.close_store::<AutomationStore>(registry, |store| &store.close).await;
         self.close_store::<SessionStore>(registry, |store| &store.close).await;
         if let Some(close) = self.own_sessions().and_then(|own| own.close.as_ref()) {
-            self.limited(STORE_LIMIT, close, format_args!("the close of the host's own turns")).await;
+            self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
         }
         self.close_store::<RecordStore>(registry, |store| &store.close).await;
         self.close_store::<Vault>(registry, |store| &store.close).await;
@@ -101,14 +100,14 @@ impl Host {
     async fn close_store<V: PortValue>(&self, registry: &Registry, of: fn(&V) -> &Option<Call<fn()>>) {
         for held in registry.all::<Port<V>>() {
             if let Some(close) = of(&held.value.value) {
-                let what = format_args!("{}: the close of its {} store", held.owner, V::NAME);
+                let what = format!("{}: the close of its {} store", held.owner, V::NAME);
                 self.limited(STORE_LIMIT, close, what).await;
             }
         }
     }
 
     /// Calls something that is to end in time; what goes wrong is a line.
-    async fn limited(&self, limit: Duration, close: &Call<fn()>, what: fmt::Arguments<'_>) {
+    async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
         let outcome = match tokio::time::timeout(limit, close.call(())).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Thrown::new(format_args!("it did not answer within {} seconds", limit.as_secs()))),

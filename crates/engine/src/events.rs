@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::Listener;
 use ostler_contract::registry::Owner;
-use ostler_contract::{Frozen, PluginContext, Registry};
+use ostler_contract::{Frozen, PluginContext, PluginId, Registry};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,6 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 pub struct Events {
     queue: Mutex<Option<mpsc::UnboundedSender<Raised>>>,
     heard: Mutex<HashSet<EventName>>,
+    /// The plugins that listen to the log.
+    hear_lines: Mutex<HashSet<PluginId>>,
     /// Whose listener is being called.
     calling: Arc<Mutex<Option<String>>>,
 }
@@ -39,6 +41,13 @@ impl Events {
             })
             .collect();
         *self.heard.lock() = listeners.iter().map(|(listener, _)| listener.event).collect();
+        let to_lines = listeners.iter().filter(|(listener, _)| listener.event == EventName::Log);
+        *self.hear_lines.lock() = to_lines
+            .filter_map(|(listener, _)| match &listener.owner {
+                Owner::Plugin(id) => Some(id.clone()),
+                Owner::Host => None,
+            })
+            .collect();
         let (sender, mut receiver) = mpsc::unbounded_channel::<Raised>();
         *self.queue.lock() = Some(sender);
         let calling = self.calling.clone();
@@ -87,6 +96,11 @@ impl Events {
     /// Whether somebody listens to an event: what it costs to make may be spared.
     pub fn listened(&self, name: EventName) -> bool {
         self.heard.lock().contains(&name)
+    }
+
+    /// Whether a plugin listens to the log.
+    pub fn hears_lines(&self, plugin: &PluginId) -> bool {
+        self.hear_lines.lock().contains(plugin)
     }
 
     fn send(&self, event: Event, done: Option<oneshot::Sender<()>>) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{
     Agent, AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
 };
@@ -166,8 +167,10 @@ pub struct Host {
     pub options: HostOptions,
     /// What time it is.
     pub clock: Clock,
-    /// Where lines go.
+    /// Where lines go; listeners hear them.
     pub log: Log,
+    /// The same, unheard: for what a listener to lines says of itself.
+    pub(crate) written: Log,
     /// The one sequence.
     pub fanout: Fanout,
     /// The root channel.
@@ -203,7 +206,8 @@ impl Host {
             fanout: Fanout::new(options.replay),
             options,
             clock,
-            log,
+            log: heard(log.clone(), me.clone()),
+            written: log,
             root: Root::new(),
             sessions: Sessions::default(),
             automations: Automations::default(),
@@ -227,7 +231,7 @@ impl Host {
 
     /// Takes the registry, once, and everything the stores hold.
     pub async fn build(&self, registry: Registry) {
-        let log = self.log.clone();
+        let log = self.written.clone();
         if self.registry.set(registry).is_err() {
             return;
         }
@@ -379,6 +383,18 @@ impl Host {
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
         self.gate.guarded.then(|| principal.owner(&self.options.host_name)).flatten()
     }
+}
+
+/// A log whose lines listeners hear.
+fn heard(log: Log, host: Weak<Host>) -> Log {
+    Log::new(move |line| {
+        log.line(line);
+        if let Some(host) = host.upgrade()
+            && host.events.listened(EventName::Log)
+        {
+            host.events.raise(Event::Log { line: line.to_owned() });
+        }
+    })
 }
 
 /// A message of the host's own making.

@@ -25,6 +25,25 @@ impl Lines {
     pub fn has(&self, text: &str) -> bool {
         self.0.lock().iter().any(|line| line.contains(text))
     }
+
+    /// Adds a line.
+    pub fn write(&self, line: &str) {
+        self.0.lock().push(line.to_owned());
+    }
+
+    /// The first line that holds a text, once there is one.
+    ///
+    /// # Panics
+    /// When none comes for a long time.
+    pub async fn wait_for(&self, text: &str) -> String {
+        for _ in 0..3000 {
+            if let Some(line) = self.0.lock().iter().find(|line| line.contains(text)) {
+                return line.clone();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("no line holds {text:?}: {:#?}", self.all());
+    }
 }
 
 /// A host in memory.
