@@ -127,6 +127,11 @@ impl Stage {
         }
     }
 
+    /// Whether its sessions can stop a worker by itself.
+    pub fn stops_workers(&self) -> bool {
+        !self.without_stop_worker
+    }
+
     /// What its `number`th session was started with.
     ///
     /// # Panics
