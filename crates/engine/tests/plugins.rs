@@ -138,3 +138,37 @@ async fn the_host_closes_in_order() {
     let builder = MemoryHost::builder().plugin(first, json!({})).plugin(second, json!({}));
     cases::the_host_closes_in_order(builder).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_never_answers_does_not_hold_the_end() {
+    let builder = subject(|host| {
+        host.on(EventName::Stopping, Call::new(|_| std::future::pending()))?;
+        let log = host.clone();
+        host.register_close(Call::now(move |()| log.log("closed".into())))
+    });
+    let host = builder.start().await;
+    let begun = tokio::time::Instant::now();
+    host.host.close().await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(5));
+    assert_eq!(
+        host.log.all(),
+        [
+            "plugin subject: its stopping listener did not answer within 5 seconds; the host stops without it",
+            "plugin subject: closed",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_never_closes_does_not_hold_the_end() {
+    let stage = ostler_testkit::Stage::default().never_closing();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    host.host.close().await;
+    assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
+    let refused = client.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap_err();
+    assert_eq!(refused["message"], "the host is stopping");
+}
