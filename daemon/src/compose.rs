@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationStore, SessionStore, Vault};
+use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, Yaml};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Yaml};
 use ostler_js::{JsOptions, JsSource};
 use ostler_loader::{LoadedPlugin, Loader, State};
 use ostler_ports::{
@@ -60,9 +60,12 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
         host_name: host_name(),
         config_dir: settings.dir.to_string_lossy().into_owned(),
     });
-    let host = Host::new(options(settings, &facts), clock(), log.clone(), host_yaml(), Gate::default());
+    let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), Gate::default());
     let door = HostDoor::new(&host);
     let (own, automations) = own(settings, log, &facts, door.clone()).await?;
+    if let Some(port) = own.all::<Port<SessionStore>>().next() {
+        host.set_own_sessions(port.value.clone());
+    }
     let lines = log.clone();
     let plugin_lines = log.clone();
     let js = JsOptions {
@@ -89,7 +92,8 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
     Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, modules: loaded.modules })
 }
 
-fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {
+fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
+    let (mcp_servers, log) = (settings.read_mcp_servers(), log.clone());
     HostOptions {
         host_name: facts.host_name.clone(),
         version: facts.version.clone(),
@@ -98,7 +102,7 @@ fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {
         client_tool_timeout_ms: settings.client_tool_timeout_ms,
         unowned_automations: settings.unowned == Unowned::Every,
         advanced_tools: settings.advanced_tools,
-        mcp_servers: settings.mcp_servers.clone(),
+        mcp_servers: McpServers::new(move || mcp_servers(&log)),
         ..HostOptions::default()
     }
 }
@@ -135,7 +139,7 @@ async fn own(
         _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
     };
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
-    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]) }, calls);
+    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {
         (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
         _ => Arc::new(SqliteSessions::new(StateDb::memory().map_err(failed)?, report.clone())).into_point(),

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::Agent;
@@ -18,9 +17,6 @@ use crate::log;
 use crate::settings::Settings;
 use crate::token::TokenSource;
 use crate::told::Told;
-
-/// How long closing may take altogether.
-const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs until it is told to stop.
 ///
@@ -92,17 +88,20 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     told.wait().await;
     log.line("stopping");
     let closing = async {
-        host.stop_turns();
-        host.events.raise_and_wait(Event::Stopping {}).await;
-        host.close_plugin_connections();
+        host.stop().await;
         stop.send_replace(true);
         host.close().await;
     };
+    unless_told_again(closing, &mut told, &log).await;
+    Ok(())
+}
+
+/// Closes; whoever does not want to wait for that says so by telling a second time.
+async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) {
     tokio::select! {
-        _ = tokio::time::timeout(CLOSE_LIMIT, closing) => {}
+        () = closing => {}
         () = told.wait() => log.line("told to stop a second time; ending at once"),
     }
-    Ok(())
 }
 
 async fn bind(address: SocketAddr) -> Result<Listener, Exit> {
@@ -135,6 +134,14 @@ async fn over_stdio(
     require_backend(&composed)?;
     let host = composed.host.clone();
     host.listening();
+    host.events
+        .raise_and_wait(Event::Listening {
+            runtime: "ostler".to_owned(),
+            host: "stdio".to_owned(),
+            port: 0,
+            guarded: false,
+        })
+        .await;
     let said = host.end_announcements();
     let block = announce::block(settings, &composed, Listens::Stdio, None, &said);
     let _ = std::io::stderr().lock().write_all(block.as_bytes());
@@ -142,6 +149,6 @@ async fn over_stdio(
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
         () = told.wait() => {}
     }
-    let _ = tokio::time::timeout(CLOSE_LIMIT, host.close()).await;
+    unless_told_again(host.close(), told, log).await;
     Ok(())
 }

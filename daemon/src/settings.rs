@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Secret, Value};
+use ostler_engine::Log;
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{ConfigFiles, Keep, PluginEntry, Unowned};
+use crate::config::{self, ConfigFiles, Keep, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -203,6 +204,25 @@ fn plugins(flags: &RunFlags, configured: Vec<PluginEntry>) -> Vec<Entry> {
             grants: entry.grants.unwrap_or_default(),
         })
         .collect()
+}
+
+impl Settings {
+    /// The MCP servers as the files say them now; where a file does not read, as they were at the start.
+    pub fn read_mcp_servers(&self) -> impl Fn(&Log) -> JsonObject + Send + Sync + use<> {
+        let (files, started, said) = (self.files.clone(), self.mcp_servers.clone(), self.warnings.clone());
+        move |log| match config::read_again(&files) {
+            Ok(config) => {
+                let mut warnings = Vec::new();
+                let servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
+                warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.line(line));
+                servers
+            }
+            Err(why) => {
+                log.line(format_args!("mcpServers stay as they were at the start: {why}"));
+                started.clone()
+            }
+        }
+    }
 }
 
 /// Leaves out servers that cannot be started, each with a line.

@@ -83,7 +83,7 @@ impl HostCalls for Nobody {
 }
 
 fn plugin_host(id: &str) -> PluginHost {
-    let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]) };
+    let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]), vault: None };
     PluginHost::new(Arc::default(), caller, Arc::new(Nobody))
 }
 

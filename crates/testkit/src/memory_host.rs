@@ -25,6 +25,25 @@ impl Lines {
     pub fn has(&self, text: &str) -> bool {
         self.0.lock().iter().any(|line| line.contains(text))
     }
+
+    /// Adds a line.
+    pub fn write(&self, line: &str) {
+        self.0.lock().push(line.to_owned());
+    }
+
+    /// The first line that holds a text, once there is one.
+    ///
+    /// # Panics
+    /// When none comes for a long time.
+    pub async fn wait_for(&self, text: &str) -> String {
+        for _ in 0..3000 {
+            if let Some(line) = self.0.lock().iter().find(|line| line.contains(text)) {
+                return line.clone();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("no line holds {text:?}: {:#?}", self.all());
+    }
 }
 
 /// A host in memory.
@@ -128,8 +147,10 @@ impl Builder {
         );
         let door = HostDoor::new(&host);
         let facts = Arc::new(HostFacts { host_name: host.options.host_name.clone(), ..HostFacts::default() });
+        let vault = self.vault.clone();
         let plugin_host = |id: &str, grants: Vec<Grant>| {
-            let caller = Caller { plugin: Slug::parse(id).expect("a slug"), grants: grants.into() };
+            let plugin = Slug::parse(id).expect("a slug");
+            let caller = Caller { plugin, grants: grants.into(), vault: vault.clone() };
             PluginHost::new(facts.clone(), caller, door.clone())
         };
         let mut fold = Fold::default();
@@ -154,7 +175,7 @@ impl Builder {
                 plugin.module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
             merged.extend(options.as_object().cloned().unwrap_or_default());
             let handed = plugin_host(&id, grants);
-            plugin.module.apply(handed.clone(), Options(merged)).await.expect("the plugin applies");
+            plugin.module.apply(handed.clone(), Options::from(merged)).await.expect("the plugin applies");
             let recorder = handed.seal();
             fold.plugin(handed.clone(), recorder);
             plugins.push(handed);

@@ -3,5 +3,5 @@
 mod files;
 mod settings;
 
-pub use files::{ConfigFiles, Environment, read};
+pub use files::{ConfigFiles, Environment, read, read_again};
 pub use settings::{Config, DeltaWindow, Keep, PluginEntry, Port, RoutesListener, Unowned};

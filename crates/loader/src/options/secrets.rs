@@ -22,8 +22,8 @@ pub fn is_reference(value: &Value) -> bool {
     value.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("$secret"))
 }
 
-/// Every reference in options.
-fn found(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
+/// Every reference in options, and the nodes marked `secretAtUse`.
+fn found(options: &Value, schema: Option<&Value>) -> (Vec<NamedSecret>, Vec<Vec<Step>>) {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
     rewrite(options, schema, &mut |path, node, value| {
@@ -38,7 +38,16 @@ fn found(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
         found.push(NamedSecret { path: path.to_vec(), name: value["$secret"].clone(), at_use });
         Some(Value::Null)
     });
-    found
+    (found, marks)
+}
+
+/// A place in a value as a JSON pointer.
+fn pointer(path: &[Step]) -> String {
+    let part = |step: &Step| match step {
+        Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Step::Index(index) => format!("/{index}"),
+    };
+    path.iter().map(part).collect()
 }
 
 /// Options with their secrets read: what the schema is checked against, and what `apply` is handed.
@@ -50,6 +59,8 @@ pub struct Read {
     pub handed: JsonObject,
     /// Whether there was any reference.
     pub named: bool,
+    /// The nodes marked `secretAtUse`, as JSON pointers: a plugin may not write to them.
+    pub frozen: Vec<String>,
 }
 
 /// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
@@ -63,16 +74,13 @@ pub async fn resolve(
     vault: Option<&Vault>,
 ) -> Result<Read, Problem> {
     let whole = Value::Object(options.clone());
-    let references = found(&whole, schema);
+    let (references, marks) = found(&whole, schema);
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     for reference in &references {
         let refuse = |reason: String| Problem::Secret {
             id: id.to_owned(),
             path: path_text(&reference.path),
-            name: reference
-                .name
-                .as_str()
-                .map_or_else(|| "something that is no name".to_owned(), str::to_owned),
+            name: reference.name.as_str().map_or_else(|| reference.name.to_string(), str::to_owned),
             reason,
         };
         let written = ostler_contract::json!({ "$secret": reference.name });
@@ -81,13 +89,7 @@ pub async fn resolve(
                 "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>".to_owned(),
             ));
         };
-        let name = VaultName::parse(text).map_err(|why| Problem::Secret {
-            id: id.to_owned(),
-            path: path_text(&reference.path),
-            // What stands where a name should may be the secret itself.
-            name: "something that is no name".to_owned(),
-            reason: why.to_string(),
-        })?;
+        let name = VaultName::parse(text).map_err(|why| refuse(why.to_string()))?;
         if reference.at_use {
             read.push((reference.path.clone(), Value::from(text), written));
             continue;
@@ -115,5 +117,6 @@ pub async fn resolve(
         checked: fill(|(_, checked, _)| checked.clone()),
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),
+        frozen: marks.iter().map(|mark| pointer(mark)).collect(),
     })
 }
