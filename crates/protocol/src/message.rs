@@ -91,6 +91,7 @@ pub fn tidy(error: &serde_json::Error) -> String {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Envelope {
     jsonrpc: Option<Value>,
     #[serde(default, deserialize_with = "present")]
