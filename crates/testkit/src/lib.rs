@@ -5,6 +5,7 @@
 mod memory_host;
 mod raw;
 mod transport;
+pub mod wire;
 
 pub use memory_host::{Builder, Lines, MemoryHost};
 pub use raw::RawClient;
