@@ -33,10 +33,17 @@ pub(crate) fn open(host: &Arc<Host>, principal: Principal) -> Peer {
     // Nothing instead of a message is the plugin's end: what it sent before is still taken.
     let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();
     let outbox = connection.outbox.clone();
-    tokio::spawn(deliver(outbox.clone(), shared.clone()));
+    let delivering = tokio::spawn(deliver(outbox.clone(), shared.clone()));
     tokio::spawn(async move {
-        while let Some(Some(message)) = inbox.recv().await {
-            connection.receive(message).await;
+        let receiving = async {
+            while let Some(Some(message)) = inbox.recv().await {
+                connection.receive(message).await;
+            }
+        };
+        // The plugin lets go of its end, or either side closes.
+        tokio::select! {
+            () = receiving => {}
+            _ = delivering => {}
         }
         connection.close();
     });

@@ -7,6 +7,7 @@ mod memory_host;
 mod raw;
 mod stage;
 mod transport;
+pub mod wire;
 
 pub use memory_host::{Builder, Lines, MemoryHost};
 pub use raw::RawClient;

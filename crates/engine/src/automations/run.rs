@@ -97,6 +97,7 @@ impl Automations {
             vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled).collect(),
         );
         if let Some(state) = state {
+            self.show(&host.fanout, &state);
             host.keep_run(state).await;
         }
     }
@@ -234,6 +235,9 @@ impl Host {
         request: &str,
         _by: Option<String>,
     ) -> Result<String, RpcError> {
+        if self.automation_store().is_none() {
+            return Err(RpcError::method_not_found("this host keeps no automations"));
+        }
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         let entry = self.automations.entry(id).ok_or_else(unknown)?;
