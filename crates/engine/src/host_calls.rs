@@ -12,7 +12,7 @@ use ostler_contract::{
     Call, Caller, Func, HostCalls, JsonObject, Pending, RpcError, Slug, Thrown, Value, VaultName, problem,
 };
 use ostler_protocol::wire::state::MessageKind;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use crate::host::{Host, Stage, file_uri};
 use crate::principal::Principal;
@@ -233,14 +233,20 @@ fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String>
 
 /// A collection whose store is known once every plugin has applied; calls made before wait for it.
 fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Collection {
-    let opened = Arc::new(Opened { host: Arc::downgrade(host), name, options, cell: OnceCell::new() });
+    let opened = Arc::new(Opened {
+        host: Arc::downgrade(host),
+        name,
+        options,
+        cell: OnceCell::new(),
+        unheard: watch::Sender::new(0),
+    });
     /// One call of the collection behind.
     macro_rules! through {
         ($member:ident) => {{
             let opened = opened.clone();
             Call::new(move |arguments| {
                 let opened = opened.clone();
-                async move { opened.stored().await?.$member.call(arguments).await }
+                async move { opened.watched().await?.$member.call(arguments).await }
             })
         }};
     }
@@ -262,13 +268,13 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
                             opened.name
                         )));
                     }
-                    opened.stored().await?.put.call((record,)).await
+                    opened.watched().await?.put.call((record,)).await
                 }
             })
         },
         remove: through!(remove),
         watch: Func::new(move |(on_change,): (Call<fn(change: RecordChange)>,)| {
-            Ok(watch(&watched, on_change))
+            Ok(watch_from_now(&watched, on_change))
         }),
     }
 }
@@ -278,9 +284,20 @@ struct Opened {
     name: String,
     options: CollectionOptions,
     cell: OnceCell<StoredCollection>,
+    /// Watchers asked for that the store does not know yet.
+    unheard: watch::Sender<usize>,
 }
 
 impl Opened {
+    /// The collection, once the store knows every watcher asked for before: whoever watches and then writes hears
+    /// of it.
+    async fn watched(&self) -> Result<StoredCollection, Thrown> {
+        let mut unheard = self.unheard.subscribe();
+        let stored = self.stored().await?;
+        let _ = unheard.wait_for(|unheard| *unheard == 0).await;
+        Ok(stored)
+    }
+
     async fn stored(&self) -> Result<StoredCollection, Thrown> {
         let opened = self.cell.get_or_try_init(|| async {
             let host = self.host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))?;
@@ -294,9 +311,10 @@ impl Opened {
 }
 
 /// Watches as soon as the store is there; answers the function that stops it.
-fn watch(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
-    let (stop, stopped) = tokio::sync::watch::channel(false);
+fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
+    let (stop, stopped) = watch::channel(false);
     let opened = opened.clone();
+    opened.unheard.send_modify(|unheard| *unheard += 1);
     let mut ended = stopped.clone();
     let heard = Call::new(move |(change,): (RecordChange,)| {
         let on_change = (!*stopped.borrow()).then(|| on_change.clone());
@@ -312,6 +330,7 @@ fn watch(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Fun
             Ok(stored) => stored.watch.call((heard,)).await,
             Err(why) => Err(why),
         };
+        opened.unheard.send_modify(|unheard| *unheard -= 1);
         match watched {
             Ok(stop) => {
                 let _ = ended.wait_for(|ended| *ended).await;
