@@ -208,7 +208,7 @@ async fn a_host_function_that_panics_fails_its_call_alone() {
         .await
         .unwrap();
     let thrown = plugin.run("now", Value::Null).await.unwrap_err();
-    assert_eq!(thrown.message, "the host failed while it answered; its log says more");
+    assert!(thrown.message.starts_with("it panicked: "), "{thrown}");
     assert_eq!(plugin.run("caught", Value::Null).await.unwrap(), thrown.message.as_str());
     assert_eq!(plugin.run("fine", Value::Null).await.unwrap(), "\"fine\"");
 }
