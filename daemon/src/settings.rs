@@ -7,7 +7,7 @@ use ostler_contract::{JsonObject, Secret, Value};
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{ConfigFiles, Keep, PluginEntry, Unowned};
+use crate::config::{ConfigFiles, JavaScriptLimits, Keep, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -46,6 +46,8 @@ pub struct Settings {
     pub advanced_tools: bool,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
+    /// What a plugin in JavaScript may take.
+    pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
     /// Lines for the log.
@@ -107,6 +109,7 @@ impl Settings {
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             mcp_servers,
+            javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
             warnings,
         })
