@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
@@ -67,15 +68,9 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
         host.set_own_sessions(port.value.clone());
     }
     let lines = log.clone();
-    let plugin_lines = log.clone();
-    let js = JsOptions {
-        log: Arc::new(move |line| plugin_lines.line(line)),
-        sdk_version: facts.version.clone(),
-        ..JsOptions::default()
-    };
     let loader = Loader {
         bundled: bundled::plugins(),
-        source: Arc::new(JsSource::new(js)),
+        source: Arc::new(JsSource::new(javascript(settings, log, &facts))),
         working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
@@ -90,6 +85,23 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
     };
     host.build(loaded.registry).await;
     Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, modules: loaded.modules })
+}
+
+/// What the operator and the host decide about plugins in JavaScript.
+fn javascript(settings: &Settings, log: &Log, facts: &HostFacts) -> JsOptions {
+    let lines = log.clone();
+    let mut options = JsOptions {
+        log: Arc::new(move |line| lines.line(line)),
+        sdk_version: facts.version.clone(),
+        ..JsOptions::default()
+    };
+    if let Some(limit) = settings.javascript.busy_limit_ms {
+        options.busy_limit = Duration::from_millis(limit.0.into());
+    }
+    if let Some(limit) = settings.javascript.memory_limit_mb {
+        options.memory_limit = usize::try_from(limit.0).ok().map(|megabytes| megabytes << 20);
+    }
+    options
 }
 
 fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {

@@ -8,7 +8,7 @@ use ostler_engine::Log;
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{self, ConfigFiles, Keep, PluginEntry, Unowned};
+use crate::config::{self, ConfigFiles, JavaScriptLimits, Keep, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -47,6 +47,8 @@ pub struct Settings {
     pub advanced_tools: bool,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
+    /// What a plugin in JavaScript may take.
+    pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
     /// Lines for the log.
@@ -108,6 +110,7 @@ impl Settings {
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             mcp_servers,
+            javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
             warnings,
         })

@@ -132,7 +132,7 @@ fn a_missing_member_is_named() {
 #[test]
 fn a_native_value_is_held_to_the_same() {
     let refused = host("notes").register_vault(Vault::default(), None).unwrap_err();
-    assert_eq!(refused.message, "plugin notes: registerVault needs get to be a function");
+    assert_eq!(refused.message, "plugin notes: registerVault needs vault.get to be a function");
     let refused = host("notes").register_agent(Agent::default()).unwrap_err();
     assert_eq!(refused.message, "plugin notes: registerAgent needs provider to be a non-empty string");
 }

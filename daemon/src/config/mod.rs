@@ -4,4 +4,4 @@ mod files;
 mod settings;
 
 pub use files::{ConfigFiles, Environment, read, read_again};
-pub use settings::{Config, DeltaWindow, Keep, PluginEntry, Port, RoutesListener, Unowned};
+pub use settings::{Config, DeltaWindow, JavaScriptLimits, Keep, PluginEntry, Port, RoutesListener, Unowned};

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ostler_contract::points::TriggerType;
+use ostler_contract::settings::drawn;
 use ostler_contract::{JsonObject, Value};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationTrigger, AutomationTriggerDefinition, AutomationTriggerEventDefinition,
@@ -233,7 +234,7 @@ pub(super) fn registered(host: &Host) -> Vec<AutomationTriggerDefinition> {
         config_schema: definition
             .config_schema
             .clone()
-            .and_then(|schema| serde_json::from_value(Value::Object(schema)).ok()),
+            .and_then(|schema| serde_json::from_value(drawn(Value::Object(schema))).ok()),
     };
     registry.all::<TriggerType>().iter().map(|definition| wire(definition)).collect()
 }
