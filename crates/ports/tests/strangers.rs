@@ -168,8 +168,8 @@ proptest! {
             let end = Instant::now() + Duration::from_secs(20);
             loop {
                 let read = listed(&notes).await;
-                for at in 0..files.len() {
-                    assert!(read.contains_key(&format!("f{at}")), "f{at} is lost: {:?}", files[at]);
+                for (at, bytes) in files.iter().enumerate() {
+                    assert!(read.contains_key(&format!("f{at}")), "f{at} is lost: {bytes:?}");
                 }
                 if read.contains_key("last") {
                     break;

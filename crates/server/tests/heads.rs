@@ -33,10 +33,12 @@ async fn start() -> Running {
     let dir = tempfile::tempdir().unwrap();
     let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
     vault.set.call(("host:in".into(), "right".into())).await.unwrap();
+    vault.set.call(("host:other".into(), "another".into())).await.unwrap();
     let records = memory_records();
     let endpoints = records.collection.call(("webhooks".into(), Default::default())).await.unwrap();
     for record in [
         json!({ "id": "in", "automation": true, "secret": "host:in" }),
+        json!({ "id": "other", "automation": true, "secret": "host:other" }),
         json!({ "id": "bare", "automation": true, "secret": "host:none" }),
         json!({ "id": "bot", "bot": "bot://helper", "secret": "host:in", "reply": "none" }),
         json!({ "id": "odd", "automation": [], "secret": "host:in" }),
@@ -177,11 +179,18 @@ proptest! {
                     assert!(body["message"].is_string(), "{}", shown());
                 }
             }
-            let good = Head {
-                method: "POST".into(), path: "/plugins/webhook/in".into(),
-                headers: vec!["Authorization: Bearer right".into()], body: "{}".into(), spoilt: None,
-            };
-            assert_eq!(ask(running.address, &good.bytes(running.address)).await.map(|(status, _)| status), Some(202));
+            // Whatever came before; and one endpoint's secret is not another's.
+            for (id, status) in [("in", 202), ("other", 401)] {
+                let good = Head {
+                    method: "POST".into(),
+                    path: format!("/plugins/webhook/{id}"),
+                    headers: vec!["Authorization: Bearer right".into()],
+                    body: "{}".into(),
+                    spoilt: None,
+                };
+                let answer = ask(running.address, &good.bytes(running.address)).await;
+                assert_eq!(answer.map(|(status, _)| status), Some(status), "{id}");
+            }
         });
     }
 }
