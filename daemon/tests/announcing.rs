@@ -136,12 +136,8 @@ async fn mcp_servers_are_read_from_the_file_at_each_sessions_start() {
         assert_eq!(log.unwrap().last().unwrap(), seen);
     };
     start(1, json!({}), "absent").await;
-    start(
-        2,
-        json!({ "a": { "type": "http", "url": "https://a.example/" } }),
-        r#"{"a":{"type":"http","url":"https://a.example/"}}"#,
-    )
-    .await;
+    let both = json!({ "a": { "type": "http", "url": "https://a.example/" }, "b": { "type": "stdio", "command": "serve" } });
+    start(2, both.clone(), &both.to_string()).await;
     start(3, json!({ "a": { "type": "http" } }), "absent").await;
     folder.wait_for_log("mcpServers.a is an http server with no url; ignored");
 }

@@ -172,3 +172,27 @@ async fn a_backend_that_never_closes_does_not_hold_the_end() {
     let refused = client.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap_err();
     assert_eq!(refused["message"], "the host is stopping");
 }
+
+#[tokio::test]
+async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
+    let stage = ostler_testkit::Stage::default();
+    let builder = subject(|host| {
+        let log = host.clone();
+        host.on(
+            EventName::TurnStart,
+            Call::now(move |(event, _)| {
+                let event: ostler_contract::Frozen<ostler_contract::events::Event> = event;
+                log.log(serde_json::to_string(&event.0).unwrap())
+            }),
+        )
+    });
+    let host = builder.plugin(stage.plugin(), json!({})).guarded().start().await;
+    let mut root = host.raw_as(ostler_engine::Principal::Root);
+    root.initialize("c").await;
+    root.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat("stage:/1");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    root.dispatch(&chat, 1, turn).await;
+    let line = host.log.wait_for("turn_start").await;
+    assert!(line.contains(r#""sender":"root:localhost""#), "{line}");
+}
