@@ -150,8 +150,10 @@ async fn a_listener_that_never_answers_does_not_hold_the_end() {
     let begun = tokio::time::Instant::now();
     host.host.close().await;
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
+    let said: Vec<String> =
+        host.log.all().into_iter().filter(|line| line.starts_with("plugin subject:")).collect();
     assert_eq!(
-        host.log.all(),
+        said,
         [
             "plugin subject: its stopping listener did not answer within 5 seconds; the host stops without it",
             "plugin subject: closed",
