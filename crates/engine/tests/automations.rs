@@ -500,3 +500,23 @@ async fn a_run_that_starts_is_told_of() {
     let told = json!({ "type": "automation_fire", "automation": "ahp-automation:/a", "run": run });
     host.log.wait_for(&format!("plugin listens: {told}")).await;
 }
+
+#[tokio::test]
+async fn firing_does_not_wait_for_what_it_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", "{}", "Hello.");
+    let (_, store) = stores(dir.path()).await;
+    let stuck = AutomationStore { run: ostler_contract::Call::new(|_| std::future::pending()), ..store };
+    let host = MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .plugin(builds(), json!({}))
+        .automations(stuck)
+        .start()
+        .await;
+    let fired = host.plugin("builds").fire_trigger("build".into(), "done".into(), object(json!({}))).unwrap();
+    let mut kept = fired.kept.call(());
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+        assert!(futures::poll!(&mut kept).is_pending(), "the run it started is never kept");
+    }
+}
