@@ -37,7 +37,8 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "timers" "url" "watch" "webcrypto" "websocket"
 );
 
-const SDK_FILES: &[(&str, &str)] = scripts!("sdk": "index" "memory-records" "rpc-error");
+const SDK_FILES: &[(&str, &str)] =
+    scripts!("sdk": "index" "memory-records" "policies" "rpc-error" "tool-servers");
 
 const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("child", crate::native::child::native),
