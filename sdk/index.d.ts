@@ -632,11 +632,11 @@ export interface Reader {
     /** `user:<id>` or `plugin:<id>`. */
     id: string;
     /** The roles of the person's record. */
-    roles?: string[];
+    roles: string[];
     /** `<team>`, `<team>:<project>` or `<team>:*`. */
-    memberships?: string[];
+    memberships: string[];
     /** What the principal holds, as `<subject>:<operation>`. */
-    grants?: string[];
+    grants: string[];
 }
 
 /** As it is written in JavaScript: the encoding may be left out. */
@@ -661,13 +661,13 @@ export interface ResourceWrite {
     /** Its media type. */
     contentType?: string;
     /** Refuse when something is there. */
-    createOnly?: boolean;
+    createOnly: boolean;
     /** Refuse when what is there has another etag. */
     ifMatch?: string;
     /** `truncate` (where left out), `append` or `insert`. */
     mode?: WriteMode;
     /** Bytes from the start; from the end for `append`. */
-    position?: number;
+    position: number;
 }
 
 /** Where a write goes. */
@@ -702,7 +702,7 @@ export interface ResourceFacts {
 /** How a move or copy treats what is in the way. */
 export interface ResourceTransfer {
     /** Refuse rather than overwrite. */
-    failIfExists?: boolean;
+    failIfExists: boolean;
 }
 
 /** One change under a watched URI. */
@@ -986,9 +986,9 @@ export type Event =
     | {
           type: 'session_start';
           /** Its URI. */
-          session?: string;
+          session: string;
           /** Its backend. */
-          provider?: string;
+          provider: string;
           /** The client of this host that made it, if one did. */
           client?: string;
       }
@@ -996,27 +996,27 @@ export type Event =
     | {
           type: 'session_end';
           /** Its URI. */
-          session?: string;
+          session: string;
           /** Why, in a word: `disposed`, `failed`, `closing`. */
-          reason?: string;
+          reason: string;
       }
     /** A client looks at a session. */
     | {
           type: 'session_opened';
           /** Its URI. */
-          session?: string;
+          session: string;
           /** The client. */
-          client?: string;
+          client: string;
       }
     /** A turn began. */
     | {
           type: 'turn_start';
           /** The session's URI. */
-          session?: string;
+          session: string;
           /** The chat's URI. */
-          chat?: string;
+          chat: string;
           /** The turn's id. */
-          turn?: string;
+          turn: string;
           /** `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows who sent it. */
           sender?: string;
       }
@@ -1024,13 +1024,13 @@ export type Event =
     | {
           type: 'turn_end';
           /** The session's URI. */
-          session?: string;
+          session: string;
           /** The chat's URI. */
-          chat?: string;
+          chat: string;
           /** The turn's id. */
-          turn?: string;
+          turn: string;
           /** How. */
-          status?: TurnStatus;
+          status: TurnStatus;
           /** Who had sent it. */
           sender?: string;
       }
@@ -1038,25 +1038,25 @@ export type Event =
     | {
           type: 'message';
           /** The session's URI. */
-          session?: string;
+          session: string;
           /** The chat's URI. */
-          chat?: string;
+          chat: string;
           /** The turn's id. */
-          turn?: string;
+          turn: string;
           /** What was said. */
-          text?: string;
+          text: string;
       }
     /** A host tool was called. */
     | {
           type: 'tool_call';
           /** The session's URI. */
-          session?: string;
+          session: string;
           /** The chat's URI. */
-          chat?: string;
+          chat: string;
           /** The tool's name. */
-          tool?: string;
+          tool: string;
           /** Whether it went well. */
-          ok?: boolean;
+          ok: boolean;
           /** What it failed with. */
           error?: string;
       }
@@ -1064,75 +1064,75 @@ export type Event =
     | {
           type: 'input_needed_set';
           /** The session's URI. */
-          session?: string;
+          session: string;
           /** The chat's URI. */
-          chat?: string;
+          chat: string;
           /** The request's id. */
-          id?: string;
+          id: string;
           /** `chatInput`, `toolConfirmation`, `toolClientExecution`, `toolAuthentication` */
-          kind?: string;
+          kind: string;
       }
     /** It waits no more. */
     | {
           type: 'input_needed_removed';
           /** The session's URI. */
-          session?: string;
+          session: string;
           /** The request's id. */
-          id?: string;
+          id: string;
       }
     /** A client introduced itself. */
     | {
           type: 'client_connect';
           /** Its id. */
-          client?: string;
+          client: string;
       }
     /** A connection ended. */
     | {
           type: 'client_disconnect';
           /** The client's id; `anonymous` when it never introduced itself. */
-          client?: string;
+          client: string;
       }
     /** A connection said who it is. */
     | {
           type: 'authenticated';
           /** The client's id. */
-          client?: string;
+          client: string;
           /** The resource it signed in to. */
-          resource?: string;
+          resource: string;
       }
     /** An automation started a run. */
     | {
           type: 'automation_fire';
           /** The automation's URI. */
-          automation?: string;
+          automation: string;
           /** The run's URI. */
-          run?: string;
+          run: string;
       }
     /** A client wrote a resource. */
     | {
           type: 'resource_write';
           /** Its URI. */
-          uri?: string;
+          uri: string;
       }
     /** A terminal was opened. */
     | {
           type: 'terminal_open';
           /** Its URI. */
-          terminal?: string;
+          terminal: string;
           /** Its working directory. */
-          cwd?: string;
+          cwd: string;
       }
     /** The host accepts connections. Never raised over stdio. */
     | {
           type: 'listening';
           /** What runs the host. */
-          runtime?: string;
+          runtime: string;
           /** The address it listens on. */
-          host?: string;
+          host: string;
           /** The port it got. */
-          port?: number;
+          port: number;
           /** Whether a connection needs a token or a sign-in. */
-          guarded?: boolean;
+          guarded: boolean;
       }
     /** The host is about to close. Never raised over stdio. */
     | {
@@ -1142,7 +1142,7 @@ export type Event =
     | {
           type: 'log';
           /** The line. */
-          line?: string;
+          line: string;
       };
 
 // What the module exports at run time. The engine serves it: nothing is installed.

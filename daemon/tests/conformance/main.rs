@@ -7,6 +7,7 @@
 mod side;
 
 mod agent;
+mod examples;
 mod host;
 mod listener;
 mod registration;

@@ -261,7 +261,11 @@ impl Writer {
                 text.push_str("    [key: string]: unknown;\n");
                 continue;
             }
-            let optional = field.optional();
+            // What a plugin may leave out for a default to stand in, the host still says.
+            let optional = match from {
+                From::Host => matches!(field.shape, Shape::Optional(_) | Shape::Nothing),
+                From::Plugin => field.optional(),
+            };
             match field.shape.core() {
                 Shape::Function(function) => {
                     text.push_str(&self.method(
