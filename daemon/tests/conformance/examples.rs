@@ -208,7 +208,8 @@ async fn a_route_asks_for_its_token(file: &str) {
         with(file, dir.path(), json!({ "token": { "$secret": "host:status" } })).vault(vault).start().await;
     let handler = host.registry().all::<Route>()[0].handler.clone();
     let ask = async |method: &str, path: &str, token: &str| {
-        let request = http::Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:9187");
+        let request =
+            http::Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:9187");
         let request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         handler.call((request.body(Body::from("all well")).unwrap(),)).await.unwrap()
     };
