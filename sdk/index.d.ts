@@ -46,7 +46,7 @@ export interface PluginHost extends PluginContext {
     /**
      * Says that an event of a trigger type this plugin registered has happened. Every enabled automation
      * whose trigger matches `data` starts a run; the call does not wait for them. `data` is stored with the
-     * run and must carry nothing secret.
+     * run and must carry nothing secret. One fired before the host is built starts its runs once it is.
      */
     fireTrigger(type: string, event: string, data: JsonObject): Fired;
     /** A backend a client names in `createSession`. */
@@ -600,7 +600,7 @@ export interface ToolSession {
  */
 export interface ResourceProvider {
     /** What a URI names. */
-    read(uri: string, reader?: Reader): Awaitable<ResourceContentShape>;
+    read(uri: string, reader?: Reader): Awaitable<ResourceContent>;
     /** What is under a URI; asked for the scheme's root too. */
     list?(uri: string, reader?: Reader): Awaitable<DirectoryEntry[]>;
     /** Writes what a URI names. */
@@ -618,7 +618,7 @@ export interface ResourceProvider {
     /** Answers a request for access. */
     request?(uri: string, writer: ResourceWriter): void;
     /** Watches under a URI; answers the function that stops it. */
-    watch?(uri: string, recursive: boolean, onChange: (changeds: ResourceChanged[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
+    watch?(uri: string, recursive: boolean, onChange: (changes: ResourceChanged[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
     /** What a client may be told about the scheme. */
     describe?(): Awaitable<SchemeDescription>;
     /** Asked before the grant is required; may let a reader read. */
@@ -639,8 +639,8 @@ export interface Reader {
     grants: string[];
 }
 
-/** As it is written in JavaScript: the encoding may be left out. */
-export interface ResourceContentShape {
+/** What a URI held. */
+export interface ResourceContent {
     /** The text, or base64 of the bytes. */
     data: string;
     /** `utf-8` (where left out) or `base64`. */
@@ -749,6 +749,8 @@ export interface AutomationStore {
     unfinished?(): Awaitable<AutomationRunState[]>;
     /** Where definitions are kept, for the announcement. */
     place?: string;
+    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    close?(): void;
 }
 
 /** An automation as it is kept. */
@@ -816,12 +818,14 @@ export interface SessionStore {
     forget(id: string): void;
     /** Every session with its marks, at once; the host asks one by one where it is left out. */
     all?(): Awaitable<StoredSession[]>;
-    /** The turns of a chat, oldest first. Where these three are left out the host keeps turns itself. */
+    /** The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself. */
     turns?(id: string, chat: string): Awaitable<Turn[]>;
     /** Keeps a turn at its place, replacing what the place held. */
     setTurn?(id: string, chat: string, place: number, turn: KeptTurn): void;
     /** Forgets the turns of a chat from a place on. */
     dropTurns?(id: string, chat: string, from: number): void;
+    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    close?(): void;
 }
 
 /** Marks of a session, shared by all clients. */
@@ -911,12 +915,16 @@ export interface Vault {
     delete(name: string): Awaitable<boolean>;
     /** The names, never the values. */
     list(): Awaitable<string[]>;
+    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    close?(): void;
 }
 
 /** Where records are kept. */
 export interface RecordStore {
     /** Opens a collection. */
     collection(name: string, options: CollectionOptions): Awaitable<StoredCollection>;
+    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    close?(): void;
 }
 
 /** A collection as a store serves it. */
@@ -1122,19 +1130,19 @@ export type Event =
           /** Its working directory. */
           cwd: string;
       }
-    /** The host accepts connections. Never raised over stdio. */
+    /** The host accepts connections. */
     | {
           type: 'listening';
           /** What runs the host. */
           runtime: string;
-          /** The address it listens on. */
+          /** The address it listens on; `stdio` where that is its only connection. */
           host: string;
-          /** The port it got. */
+          /** The port it got; 0 over stdio. */
           port: number;
           /** Whether a connection needs a token or a sign-in. */
           guarded: boolean;
       }
-    /** The host is about to close. Never raised over stdio. */
+    /** The host is about to close. */
     | {
           type: 'stopping';
       }

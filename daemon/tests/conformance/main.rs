@@ -7,6 +7,7 @@
 mod side;
 
 mod agent;
+mod cases;
 mod examples;
 mod host;
 mod listener;

@@ -121,7 +121,11 @@ fn called(ty: &str) -> String {
         .unwrap_or("Value");
     let at = name.rfind(char::is_uppercase).unwrap_or_default();
     let word = name[at..].to_lowercase();
-    if ty.ends_with("[]") { format!("{word}s") } else { word }
+    match ty.ends_with("[]") {
+        // Several of what is `Changed` are changes.
+        true => format!("{}s", word.strip_suffix("d").filter(|word| word.ends_with('e')).unwrap_or(&word)),
+        false => word,
+    }
 }
 
 /// The event and the names of a method that takes one of a union's names and a listener to that one.
