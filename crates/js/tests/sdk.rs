@@ -155,3 +155,72 @@ async fn tools_are_served_to_whoever_has_the_token() {
     }
     assert_eq!(said.len(), expected.len());
 }
+
+/// Random JSON of the kinds people and strangers write, from a seed.
+const ODD: &str = "\
+function odd(seed) {
+  const next = (below) => { seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0; return (seed >>> 16) % below; };
+  const words = ['', 'id', 'a', 'scope', 'all', 'team:x', 'kind', 'model', 'agent', 'computer', 'effect', 'allow', 'deny', 'match', 'limits',
+    'amount', 'measure', 'usd', 'period', 'day', 'pool', 'each', 'from', 'until', '2026-01-31', '__proto__', 'constructor', 'jsonrpc', '2.0',
+    'method', 'tools/call', 'tools/list', 'initialize', 'params', 'name', 'arguments', '\\u0000', '\\ud83d'];
+  const word = () => words[next(words.length)];
+  const value = (depth) => {
+    switch (next(depth > 3 ? 5 : 8)) {
+      case 0: return null;
+      case 1: return next(2) === 0;
+      case 2: return [0, 1, -1, 1e300, 0.5][next(5)];
+      case 3: case 4: return word();
+      case 5: return Array.from({ length: next(4) }, () => value(depth + 1));
+      default: return Object.fromEntries(Array.from({ length: next(9) }, () => [word(), value(depth + 1)]));
+    }
+  };
+  return { value: () => value(0), next };
+}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_policy_is_said_to_be_is_taken_or_its_field_is_named() {
+    let said = run(
+        &format!("import {{ checkPolicy, RpcError }} from '@ostler/sdk';\n{ODD}"),
+        "const good = { id: 'a', scope: 'all', kind: 'agent', effect: 'allow' };\n\
+         const { value, next } = odd(7);\n\
+         let taken = 0;\n\
+         for (let at = 0; at < 5000; at += 1) {\n\
+           const given = value();\n\
+           const body = next(2) === 0 ? given : { ...good, ...(typeof given === 'object' ? given : {}) };\n\
+           try {\n\
+             const row = checkPolicy(body);\n\
+             taken += 1;\n\
+             if (JSON.stringify(checkPolicy(row)) !== JSON.stringify(row)) return ['another row', row];\n\
+           } catch (error) {\n\
+             if (!(error instanceof RpcError) || error.code !== -32602 || typeof error.data.field !== 'string') return [String(error.stack), body];\n\
+           }\n\
+         }\n\
+         return taken;",
+    )
+    .await;
+    assert!(said.as_u64().is_some_and(|taken| taken > 100), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_posted_to_tools_is_answered() {
+    let said = run(
+        &format!("import {{ toolServers }} from '@ostler/sdk';\n{ODD}"),
+        "const servers = toolServers({ origin: 'http://127.0.0.1:1/', name: 'n', version: '1' });\n\
+         const { url, token } = servers.open({ tools: () => [{ definition: { name: 'a' }, run: (input) => input.deep.down }] });\n\
+         const headers = { authorization: `Bearer ${token}` };\n\
+         const { value, next } = odd(11);\n\
+         const seen = new Set();\n\
+         for (let at = 0; at < 3000; at += 1) {\n\
+           const given = value();\n\
+           const framed = { jsonrpc: '2.0', id: at, method: ['tools/call', 'tools/list', 'initialize', 'x'][next(4)], params: given };\n\
+           const body = JSON.stringify(next(3) === 0 ? given : framed).slice(0, next(10) === 0 ? 5 : undefined);\n\
+           const answer = await servers.request(new Request(url, { method: 'POST', headers, body }));\n\
+           seen.add(answer.status);\n\
+           if (answer.status === 200) { const { id, result, error } = await answer.json(); if ((result === undefined) === (error === undefined)) return [body, id]; }\n\
+         }\n\
+         return [...seen].sort();",
+    )
+    .await;
+    assert_eq!(said, json!([200, 400]), "{said}");
+}

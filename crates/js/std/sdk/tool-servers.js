@@ -34,7 +34,8 @@ class Endpoint {
     return tools.map(({ definition, run }) => ({ definition, run }));
   }
 
-  async call({ name, arguments: input = {} } = {}) {
+  async call(params) {
+    const { name, arguments: input = {} } = params ?? {};
     const tool = (await this.tools()).find(({ definition }) => definition.name === name);
     if (!tool) return { error: { code: -32602, message: `there is no tool ${name}` } };
     const { runClient } = this.options;
