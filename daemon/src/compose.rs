@@ -129,7 +129,8 @@ fn host_name() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-fn host_yaml() -> Yaml {
+/// YAML as this host reads and writes it.
+pub(crate) fn host_yaml() -> Yaml {
     Yaml {
         parse: Arc::new(|text| yaml::parse(text).map_err(Thrown::new)),
         stringify: Arc::new(|value| Ok(yaml::stringify(value))),

@@ -8,6 +8,8 @@ pub mod config;
 pub mod demo;
 pub mod exit;
 pub mod log;
+pub mod plugin_check;
+pub mod plugin_new;
 pub mod run;
 pub mod settings;
 pub mod token;
