@@ -8,6 +8,7 @@ pub mod config;
 pub mod demo;
 pub mod exit;
 pub mod log;
+mod outbound;
 pub mod run;
 pub mod settings;
 pub mod token;
