@@ -19,7 +19,7 @@ pub fn sender() -> impl Fn(Request) -> Pending<Response> + Send + Sync + 'static
 }
 
 async fn exchange(client: &Client, request: Request) -> Result<Response, Thrown> {
-    let answered = client.send(request).await.map_err(|why| Thrown::new(why))?;
+    let answered = client.send(request).await.map_err(Thrown::new)?;
     Ok(answered.map(|chunks| match chunks {
         Some(chunks) => {
             Body::stream(chunks.map(|chunk| chunk.map_err(|why| BodyError::Cut(why.to_string()))))
