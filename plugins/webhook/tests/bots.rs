@@ -354,3 +354,22 @@ async fn nothing_of_a_body_is_read_before_the_token_passes_and_no_more_than_the_
     ]));
     assert_eq!(world.post("fire", cut).await, (400, message("The body did not arrive within 30 seconds")));
 }
+
+#[tokio::test]
+async fn what_waited_when_the_host_went_down_is_begun_by_the_next() {
+    let dir = folder();
+    endpoint(dir.path(), "loud", "bot: bot://echo\nreply: none");
+    let world = World::start(&dir).await;
+    assert_eq!(world.say("loud", "t", "/hang").await.0, 202);
+    assert_eq!(world.say("loud", "t", "and then").await.0, 202);
+    let chat = world.chat_of("loud").await;
+    assert_eq!(world.chat(&chat).await["queuedMessages"].as_array().unwrap().len(), 1);
+    let world = world.again().await;
+    let turns = until(async || {
+        let state = world.chat(&chat).await;
+        let turns = state["turns"].as_array().unwrap().clone();
+        (turns.len() == 2 && state["activeTurn"].is_null()).then_some(turns)
+    })
+    .await;
+    assert_eq!(turns[1]["responseParts"][0]["content"], "and then");
+}
