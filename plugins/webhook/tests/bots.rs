@@ -4,9 +4,13 @@
 
 mod support;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::{Value, json};
+use ostler_ports::{FileVault, SqliteSessions, StateDb};
+use ostler_testkit::{Builder, MemoryHost};
 use support::{Outside, SECRET, World, builder, endpoint, folder, read, request, until, write};
 
 const BACK: &str = "https://hooks.example/in/a";
@@ -151,20 +155,25 @@ async fn a_sync_call_that_takes_too_long_goes_on_and_one_that_is_cancelled_is_an
     assert_eq!(body.get("error"), None);
 }
 
+/// A host with no backend of its own, and these options of the webhook plugin.
+fn bare(dir: &Path, options: Value) -> Builder {
+    let quiet: ostler_ports::Report = Arc::new(|_| {});
+    let db = StateDb::open(dir).unwrap();
+    MemoryHost::builder()
+        .plugin(ostler_plugin_webhook::plugin(), options)
+        .plugin(ostler_plugin_bot::plugin(), json!({ "root": dir.join("root") }))
+        .sessions(Arc::new(SqliteSessions::new(db, quiet.clone())).into_point())
+        .records(support::records(dir))
+        .vault(Arc::new(FileVault::new(dir, quiet).unwrap()).into_point())
+}
+
 #[tokio::test]
 async fn the_plugins_own_timeout_holds_where_the_endpoint_names_none() {
     let dir = folder();
     endpoint(dir.path(), "sync", "bot: bot://echo\nreply: sync");
     endpoint(dir.path(), "own", "bot: bot://echo\nreply: sync\nsyncTimeoutSeconds: 20");
-    let (quiet, host) = (std::sync::Arc::new(|_| {}), ostler_testkit::MemoryHost::builder());
-    let db = ostler_ports::StateDb::open(dir.path()).unwrap();
-    let host = host
-        .plugin(ostler_plugin_webhook::plugin(), json!({ "syncTimeoutSeconds": 0.05 }))
-        .plugin(ostler_plugin_echo::plugin(), json!({}))
-        .plugin(ostler_plugin_bot::plugin(), json!({ "root": dir.path().join("root") }))
-        .sessions(std::sync::Arc::new(ostler_ports::SqliteSessions::new(db, quiet.clone())).into_point())
-        .records(support::records(dir.path()))
-        .vault(std::sync::Arc::new(ostler_ports::FileVault::new(dir.path(), quiet).unwrap()).into_point());
+    let host = bare(dir.path(), json!({ "syncTimeoutSeconds": 0.05 }));
+    let host = host.plugin(ostler_plugin_echo::plugin(), json!({}));
     let world = World::of(&dir, host).await;
     assert_eq!(world.say("sync", "t", "/slow 300ms x").await.1["status"], "running");
     assert_eq!(
@@ -258,22 +267,17 @@ async fn a_callback_that_fails_costs_a_log_line_and_nothing_else() {
 async fn a_bot_that_cannot_be_talked_to_is_said() {
     let dir = folder();
     endpoint(dir.path(), "nobody", "bot: bot://nobody\nreply: none");
-    endpoint(dir.path(), "helper", "bot: bot://helper\nreply: none");
+    endpoint(dir.path(), "loud", "bot: bot://echo\nreply: none");
     let world = World::start(&dir).await;
     assert_eq!(world.say("nobody", "t", "x").await, (409, message("No bot at bot://nobody?chat=nobody")));
-    assert!(
-        world
-            .host
-            .log
-            .has("endpoint webhooks/nobody: bot://nobody cannot be talked to: No bot at bot://nobody")
-    );
-    assert_eq!(world.say("helper", "t", "x").await.0, 202);
-    world.host.host.stop_turns();
-    assert_eq!(
-        world.say("helper", "t", "x").await,
-        (409, message("the host is stopping")),
-        "the host's own reason"
-    );
+    let why = "endpoint webhooks/nobody: bot://nobody cannot be talked to: No bot at bot://nobody";
+    assert!(world.host.log.has(why));
+    assert_eq!(world.say("loud", "t", "x").await.0, 202);
+    world.host.host.close().await;
+    drop(world);
+    let world = World::of(&dir, bare(dir.path(), json!({}))).await;
+    let why = "echo is not loaded on this host";
+    assert_eq!(world.say("loud", "t", "x").await, (409, message(why)), "the host's own reason");
 }
 
 #[tokio::test]
@@ -284,6 +288,7 @@ async fn on_a_host_that_knows_people_the_plugins_grants_decide() {
     for (grants, status, why) in [
         (&[][..], 409, Some(READ)),
         (&["bot:get", "session:read", "session:write", "session:create"], 409, Some(CHAT)),
+        (&["bot:get", "bot:chat", "session:read", "chat:send"], 409, Some(CHAT)),
         (&["bot:get", "bot:chat", "session:create"], 409, Some("plugin:webhook may not chat:turns here")),
         (
             &["bot:get", "bot:chat", "session:create", "session:read"],
@@ -327,7 +332,6 @@ async fn a_record_edited_while_the_host_runs_holds_from_then_on() {
 
 #[tokio::test]
 async fn nothing_of_a_body_is_read_before_the_token_passes_and_no_more_than_the_limit_after() {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ostler_contract::http::Body;
