@@ -13,3 +13,4 @@ pub mod run;
 pub mod settings;
 pub mod token;
 mod told;
+pub mod webhook;

@@ -16,16 +16,15 @@ use tokio::net::TcpListener;
 
 /// A folder with a bot that runs no model, one that answers, and an endpoint for each way to reply.
 fn folder() -> Folder {
+    let folder = Folder::new(json!({}));
+    let root = folder.path().join("bot-folders");
+    let grants = ["bot:get", "bot:chat", "session:read", "session:create", "session:write"];
     let plugins = json!([
         { "name": "@ostler/echo" },
-        { "name": "@ostler/bot", "options": { "root": "bot-folders" } },
-        { "name": "@ostler/webhook", "grants": ["bot:get", "bot:chat", "session:read", "session:create", "session:write"] },
+        { "name": "@ostler/bot", "options": { "root": root } },
+        { "name": "@ostler/webhook", "grants": grants },
     ]);
-    let folder = Folder::new(json!({ "plugins": plugins }));
-    // An absolute root, in the folder that goes with the test.
-    let root = folder.path().join("bot-folders");
-    let config = folder.read("config.json").replace("\"bot-folders\"", &json!(root).to_string());
-    folder.write("config.json", &config);
+    folder.write("config.json", &json!({ "port": 0, "deltaWindowMs": 0, "plugins": plugins }).to_string());
     folder.write("vault.json", r#"{ "host:in": "right" }"#);
     folder.write("bots/helper.md", "---\nid: helper\nname: Helper\n---\n");
     folder.write("bots/echo.md", "---\nid: echo\nname: Echo\nharness: echo\nanswers: true\n---\n");

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use crate::chats::Chats;
 use crate::record::{Bot, Defaults};
-use crate::{access, sessions};
+use crate::{access, folder, sessions};
 
 /// How a write says what it expects to find.
 #[derive(Debug, Clone, Default)]
@@ -118,7 +118,7 @@ impl Bots {
             Some(session) => sessions::require_link(&self.host, session, &bot.owner).await?,
             None => {
                 if bot.computer.is_none() {
-                    make_folder(&bot.workspace).await?;
+                    folder::make(&bot.workspace).await?;
                 }
                 let request = sessions::request(&bot, &bot.owner, &bot.name);
                 bot.session = Some(self.host.start_session(request).await?);
@@ -177,16 +177,6 @@ impl Body<'_> {
             Ok(_) => Err(RpcError::invalid_params(format!("{uri} is made from an object with a name"))),
             Err(_) => Err(RpcError::invalid_params(format!("{uri} is made from JSON"))),
         }
-    }
-}
-
-async fn make_folder(path: &str) -> Result<(), Thrown> {
-    let made = path.to_owned();
-    let outcome = tokio::task::spawn_blocking(move || std::fs::create_dir_all(made)).await;
-    match outcome {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Thrown::new(format_args!("{path} could not be made: {error}"))),
-        Err(error) => Err(Thrown::new(format_args!("{path} could not be made: {error}"))),
     }
 }
 

@@ -8,6 +8,7 @@ use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
+use crate::folder;
 use crate::record::Bot;
 use crate::sessions;
 use crate::silent::PROVIDER;
@@ -50,6 +51,9 @@ impl Chats {
             && self.host.session_kept(chat.session.clone()).await?
         {
             return Ok(Some(chat));
+        }
+        if bot.answers && bot.computer.is_none() {
+            folder::make(&bot.workspace).await?;
         }
         let session = match self.host.start_session(request).await {
             Ok(session) => session,

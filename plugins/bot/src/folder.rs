@@ -27,6 +27,16 @@ pub(crate) fn named(written: &str, root: &Path) -> Result<PathBuf, RpcError> {
     })
 }
 
+/// Makes a folder, and those it is in.
+pub(crate) async fn make(path: &str) -> Result<(), Thrown> {
+    let made = path.to_owned();
+    let failed = |why: &dyn std::fmt::Display| Thrown::new(format_args!("{path} could not be made: {why}"));
+    match tokio::task::spawn_blocking(move || std::fs::create_dir_all(made)).await {
+        Ok(made) => made.map_err(|why| failed(&why)),
+        Err(why) => Err(failed(&why)),
+    }
+}
+
 /// The path with no dots in it; `None` where it is not absolute or leaves the top.
 fn plain(path: &Path) -> Option<PathBuf> {
     if !path.is_absolute() {

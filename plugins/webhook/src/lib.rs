@@ -20,6 +20,7 @@ mod said;
 mod talk;
 mod threads;
 mod token;
+pub mod tools;
 mod turn;
 mod verify;
 
@@ -40,11 +41,11 @@ use talk::Talk;
 use threads::Threads;
 
 /// The collection endpoints are kept in.
-const ENDPOINTS: &str = "webhooks";
-/// The collections of what the plugin keeps itself: threads, what each endpoint was sent lately, first answers,
-/// and callbacks on their way.
+pub const ENDPOINTS: &str = "webhooks";
+/// The collection of what each endpoint was sent lately: its id, `deliveries` and `refused`, oldest first.
+pub const DELIVERIES: &str = "webhook-deliveries";
+/// The collections of what else the plugin keeps: threads, first answers, and callbacks on their way.
 const THREADS: &str = "webhook-threads";
-const DELIVERIES: &str = "webhook-deliveries";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
 /// The trigger type a call fires, and its one event.

@@ -42,12 +42,18 @@ pub(crate) struct Claim {
 impl Scheme {
     /// As a record names it.
     pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "github" => Some(Self::Github),
-            "stripe" => Some(Self::Stripe),
-            "slack" => Some(Self::Slack),
-            "standard" => Some(Self::Standard),
-            _ => None,
+        [Self::Github, Self::Stripe, Self::Slack, Self::Standard]
+            .into_iter()
+            .find(|scheme| scheme.name() == name)
+    }
+
+    /// Its name in a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::Stripe => "stripe",
+            Self::Slack => "slack",
+            Self::Standard => "standard",
         }
     }
 
@@ -75,12 +81,54 @@ impl Scheme {
     }
 }
 
+impl Scheme {
+    /// The headers a sender of this kind adds to a body.
+    pub fn headers(self, secret: &str, id: &str, now: u64, body: &[u8]) -> Vec<(&'static str, String)> {
+        let made = |prefix: String| {
+            let claim = Claim { scheme: self, prefix: prefix.into_bytes(), signatures: Vec::new() };
+            claim.sign(secret, body)
+        };
+        let time = now.to_string();
+        match self {
+            Self::Github => vec![
+                ("X-GitHub-Delivery", id.to_owned()),
+                ("X-Hub-Signature-256", format!("sha256={}", to_hex(&made(String::new())))),
+            ],
+            Self::Stripe => {
+                let signature = to_hex(&made(format!("{time}.")));
+                vec![("Stripe-Signature", format!("t={time},v1={signature}"))]
+            }
+            Self::Slack => {
+                let signature = to_hex(&made(format!("v0:{time}:")));
+                vec![("X-Slack-Request-Timestamp", time), ("X-Slack-Signature", format!("v0={signature}"))]
+            }
+            Self::Standard => {
+                let signature = standard::written(&made(format!("{id}.{time}.")));
+                vec![
+                    ("webhook-id", id.to_owned()),
+                    ("webhook-timestamp", time),
+                    ("webhook-signature", signature),
+                ]
+            }
+        }
+    }
+}
+
 /// When it was signed, where it says; what stands in front of the body; the signatures.
 type Read = (Option<u64>, Vec<u8>, Vec<Vec<u8>>);
 
 impl Claim {
     /// Holds the claim against the body.
     pub fn check(&self, secret: &str, body: &[u8]) -> Result<(), Unsigned> {
+        let made = self.sign(secret, body);
+        let mut passes = subtle::Choice::from(0);
+        for signature in &self.signatures {
+            passes |= signature.as_slice().ct_eq(&made);
+        }
+        if bool::from(passes) { Ok(()) } else { Err(WRONG) }
+    }
+
+    fn sign(&self, secret: &str, body: &[u8]) -> Vec<u8> {
         let key = match self.scheme {
             Scheme::Standard => standard::key(secret),
             _ => secret.as_bytes().to_vec(),
@@ -88,12 +136,7 @@ impl Claim {
         let mut made = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &key));
         made.update(&self.prefix);
         made.update(body);
-        let made = made.sign();
-        let mut passes = subtle::Choice::from(0);
-        for signature in &self.signatures {
-            passes |= signature.as_slice().ct_eq(made.as_ref());
-        }
-        if bool::from(passes) { Ok(()) } else { Err(WRONG) }
+        made.sign().as_ref().to_vec()
     }
 }
 
@@ -116,6 +159,10 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);
     text.as_bytes().chunks(2).map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()).collect()
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -223,6 +270,16 @@ mod tests {
         let several = format!("v1a,AAAA v1,AAAA {}", pairs[2].1);
         let several = [pairs[0], pairs[1], ("webhook-signature", several.as_str())];
         assert_eq!(verify(Scheme::Standard, &several, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", body, now), Ok(()));
+    }
+
+    #[test]
+    fn what_is_signed_here_passes_here() {
+        for scheme in [Scheme::Github, Scheme::Stripe, Scheme::Slack, Scheme::Standard] {
+            let signed = scheme.headers("whsec_c2VjcmV0", "id", 1000, b"{}");
+            let pairs: Vec<_> = signed.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            assert_eq!(verify(scheme, &pairs, "whsec_c2VjcmV0", b"{}", 1000), Ok(()), "{scheme:?}");
+            assert_eq!(verify(scheme, &pairs, "whsec_c2VjcmV0", b"{ }", 1000), Err(WRONG), "{scheme:?}");
+        }
     }
 
     proptest::proptest! {

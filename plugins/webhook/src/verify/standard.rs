@@ -32,3 +32,8 @@ pub(super) fn key(secret: &str) -> Vec<u8> {
         _ => secret.as_bytes().to_vec(),
     }
 }
+
+/// A signature as a sender writes it.
+pub(super) fn written(signature: &[u8]) -> String {
+    format!("v1,{}", STANDARD.encode(signature))
+}
