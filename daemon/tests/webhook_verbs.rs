@@ -9,9 +9,14 @@ use serde_json::{Value, json};
 use support::{Folder, LIMIT};
 
 fn folder() -> Folder {
-    let plugins =
-        json!([{ "name": "@ostler/echo" }, { "name": "@ostler/bot" }, { "name": "@ostler/webhook" }]);
-    let folder = Folder::new(json!({ "plugins": plugins }));
+    let folder = Folder::new(json!({}));
+    let root = folder.path().join("bot-folders");
+    let plugins = json!([
+        { "name": "@ostler/echo" },
+        { "name": "@ostler/bot", "options": { "root": root } },
+        { "name": "@ostler/webhook" },
+    ]);
+    folder.write("config.json", &json!({ "port": 0, "deltaWindowMs": 0, "plugins": plugins }).to_string());
     folder.write("bots/echo.md", "---\nid: echo\nname: Echo\nharness: echo\nanswers: true\n---\n");
     folder
 }
