@@ -95,3 +95,15 @@ fn report(bots: &Bots, record: &JsonObject) {
         let _ = bots.host.log(format!("bot {BOTS}/{id} is not served: {}", why.message));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plugin_exports() {
+        let module = plugin().module;
+        assert_eq!(module.name, Some("bot".into()));
+        assert_eq!(module.defaults, Some(json!({ "root": "~/.bots" })));
+    }
+}

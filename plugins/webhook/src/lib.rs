@@ -172,3 +172,17 @@ fn report(host: &PluginHost, id: &str, record: &ostler_contract::JsonObject) {
         let _ = host.log(format!("endpoint {ENDPOINTS}/{id}: {problem}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plugin_exports() {
+        let module = plugin().module;
+        assert_eq!(module.name, Some("webhook".into()));
+        assert_eq!(module.defaults, Some(json!({ "syncTimeoutSeconds": 60 })));
+        let schema = module.options_schema.unwrap_or_default();
+        assert_eq!(schema["properties"]["syncTimeoutSeconds"]["type"], "number");
+    }
+}
