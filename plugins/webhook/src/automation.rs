@@ -49,3 +49,17 @@ fn form(body: &[u8]) -> JsonObject {
     let payload = fields.get("payload").filter(|_| fields.len() == 1).and_then(Value::as_str);
     payload.and_then(|payload| serde_json::from_str(payload).ok()).unwrap_or(fields)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_its_fields_or_the_object_it_carries() {
+        let of = |body: &str| Value::Object(form(body.as_bytes()));
+        assert_eq!(of("a=1&b=x%20y&a=2"), json!({ "a": "2", "b": "x y" }));
+        assert_eq!(of("payload=%7B%22ref%22%3A%22main%22%7D"), json!({ "ref": "main" }));
+        assert_eq!(of("payload=5"), json!({ "payload": "5" }));
+        assert_eq!(of("payload=%7B%7D&token=t"), json!({ "payload": "{}", "token": "t" }));
+    }
+}

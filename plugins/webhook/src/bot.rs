@@ -67,12 +67,12 @@ impl Call<'_> {
     /// Sends the turn in the endpoint's chat.
     async fn send(&self, said: Said, seen: &mut Delivery) -> Result<Result<Sent, Refusal>, Thrown> {
         let turn = uuid::Uuid::new_v4().to_string();
-        let message = turn::message(&said.text, &self.endpoint.id, &said.thread, &turn);
         for last in [false, true] {
-            let chat = match self.chat().await {
+            let (chat, model) = match self.chat().await {
                 Ok(chat) => chat,
                 Err(refusal) => return Ok(Err(refusal)),
             };
+            let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
             self.webhook.threads.keep(&self.endpoint.id, &said.thread, &chat).await?;
             let waiting = self.webhook.talk.wait_for(&turn);
             match self.webhook.talk.send(&chat.uri, &turn, &message).await {
@@ -89,8 +89,8 @@ impl Call<'_> {
         Ok(Err(Refusal::NoBot(format!("{} cannot be talked to", self.target.bot))))
     }
 
-    /// The endpoint's chat with the bot.
-    async fn chat(&self) -> Result<Chat, Refusal> {
+    /// The endpoint's chat with the bot, and the model a turn there names.
+    async fn chat(&self) -> Result<(Chat, Option<String>), Refusal> {
         let bot = &self.target.bot;
         let refusal = match self.webhook.talk.chat_with(bot, &self.endpoint.id).await {
             Ok(Some(chat)) => return Ok(chat),

@@ -8,13 +8,16 @@ use std::time::Duration;
 use ostler_contract::host::Peer;
 use ostler_contract::{Call, PluginHost, Thrown, Value, json};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
-use crate::turn::{Ended, find};
+use crate::turn::{Ended, Look, find};
 
 /// How long the host may take to echo a turn before the call goes on without.
 const ECHO_LIMIT: Duration = Duration::from_secs(10);
 /// How often a turn whose end nobody told of is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// How long a turn the host said nothing of is looked for.
+const UNHEARD_LIMIT: Duration = Duration::from_secs(600);
 /// How many of the newest turns are looked at first.
 const NEWEST: u32 = 20;
 /// Who the plugin is to the host.
@@ -82,15 +85,21 @@ impl Talk {
         Self { host, line: tokio::sync::Mutex::default(), next: AtomicI64::new(1), heard: Arc::default() }
     }
 
-    /// Reads a bot, and with it the chat of a key; nothing where the read answers none.
-    pub async fn chat_with(&self, bot: &str, key: &str) -> Result<Option<Chat>, Thrown> {
+    /// Reads a bot, and with it the chat of a key and the model a turn there names; nothing where the read
+    /// answers no chat.
+    pub async fn chat_with(&self, bot: &str, key: &str) -> Result<Option<(Chat, Option<String>)>, Thrown> {
         let uri = format!("{bot}?chat={key}");
         let read = self.request("resourceRead", json!({ "channel": ROOT, "uri": uri })).await?;
         let data = read.get("data").and_then(Value::as_str).unwrap_or_default();
         let record: Value = serde_json::from_str(data)
             .map_err(|_| Thrown::new(format_args!("{bot} was answered as something else than a record")))?;
-        let text = |field: &str| record["chat"][field].as_str().map(str::to_owned);
-        Ok(text("uri").zip(text("session")).map(|(uri, session)| Chat { uri, session }))
+        let text = |field: &Value| field.as_str().map(str::to_owned);
+        let Some((uri, session)) = text(&record["chat"]["uri"]).zip(text(&record["chat"]["session"])) else {
+            return Ok(None);
+        };
+        // A preset brings a model of its own; a bot that does not answer has none.
+        let own = record["answers"] == true && record["preset"].is_null();
+        Ok(Some((Chat { uri, session }, text(&record["model"]).filter(|_| own))))
     }
 
     /// Sends a turn and waits for the host's echo. In a chat where one runs it waits for that one.
@@ -123,10 +132,16 @@ impl Talk {
 
     /// What a turn ends as, once it has. `sure` where the host is known to have it.
     pub async fn end_of(&self, waiting: Waiting, chat: &str, turn: &str, sure: bool) -> Ended {
+        let began = Instant::now();
         loop {
             let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
-            if let Some(ended) = self.look(chat, turn, sure).await {
-                return ended;
+            match self.look(chat, turn).await {
+                Look::Ended(ended) => return ended,
+                Look::Nowhere if sure => return Ended::withdrawn(),
+                Look::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
+                    return Ended::failed("the host never took the turn");
+                }
+                Look::Nowhere | Look::Goes => {}
             }
         }
     }
@@ -135,9 +150,10 @@ impl Talk {
     pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
         let waiting = self.wait_for(turn);
         let _ = self.watch(chat).await;
-        match self.look(chat, turn, true).await {
-            Some(ended) => ended,
-            None => self.end_of(waiting, chat, turn, true).await,
+        match self.look(chat, turn).await {
+            Look::Ended(ended) => ended,
+            Look::Nowhere => Ended::withdrawn(),
+            Look::Goes => self.end_of(waiting, chat, turn, true).await,
         }
     }
 
@@ -162,23 +178,23 @@ impl Talk {
         Waiting { notify, heard: self.heard.clone() }
     }
 
-    /// What a turn has ended as; nothing while it has not.
-    async fn look(&self, chat: &str, turn: &str, sure: bool) -> Option<Ended> {
+    /// Where a turn is.
+    async fn look(&self, chat: &str, turn: &str) -> Look {
         for newest in [NEWEST, u32::MAX] {
             let state = match self.state(chat, newest).await {
                 Ok(state) => state,
                 Err(why) if why.rpc.is_some() => {
-                    return Some(Ended::failed("the session ended before the turn did"));
+                    return Look::Ended(Ended::failed("the session ended before the turn did"));
                 }
-                Err(_) => return None,
+                // The connection was lost; the next look is over another one.
+                Err(_) => return Look::Goes,
             };
             match find(&state, turn) {
-                crate::turn::Found::Ended(ended) => return Some(ended),
-                crate::turn::Found::Goes => return None,
-                crate::turn::Found::Nowhere => {}
+                Look::Nowhere => {}
+                found => return found,
             }
         }
-        sure.then(Ended::withdrawn)
+        Look::Nowhere
     }
 
     async fn state(&self, chat: &str, newest: u32) -> Result<Value, Thrown> {

@@ -3,11 +3,17 @@
 use ostler_contract::protocol::names;
 use ostler_contract::{JsonObject, Value, json};
 
+use crate::said::Said;
+
 /// The `_meta` a call's message carries: which endpoint and thread it came by, and the turn's name to the caller.
-pub(crate) fn message(text: &str, endpoint: &str, thread: &str, turn: &str) -> Value {
-    let call = json!({ "endpoint": endpoint, "thread": thread, "turn": turn });
+pub(crate) fn message(said: &Said, endpoint: &str, turn: &str, model: Option<&str>) -> Value {
+    let call = json!({ "endpoint": endpoint, "thread": said.thread, "turn": turn });
     let meta = JsonObject::from_iter([(names::meta_key("webhook"), call)]);
-    json!({ "text": text, "_meta": meta })
+    let mut message = json!({ "text": said.text, "_meta": meta });
+    if let Some(model) = model {
+        message["model"] = json!({ "id": model });
+    }
+    message
 }
 
 /// What a turn ended as.
@@ -43,7 +49,7 @@ impl Ended {
 
 /// Where a turn is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Look {
     /// It has ended.
     Ended(Ended),
     /// It runs, or waits.
@@ -54,15 +60,15 @@ pub(crate) enum Found {
 
 /// Looks for a turn in a chat's state. One that waited first has a name of the host's; its message says which
 /// it is.
-pub(crate) fn find(state: &Value, turn: &str) -> Found {
+pub(crate) fn find(state: &Value, turn: &str) -> Look {
     let key = names::meta_key("webhook");
     let is = |entry: &Value| entry["id"] == turn || entry["message"]["_meta"][&key]["turn"] == turn;
     if is(&state["activeTurn"]) || state["queuedMessages"].as_array().into_iter().flatten().any(is) {
-        return Found::Goes;
+        return Look::Goes;
     }
     match state["turns"].as_array().into_iter().flatten().rev().find(|entry| is(entry)) {
-        Some(turn) => Found::Ended(read(turn)),
-        None => Found::Nowhere,
+        Some(turn) => Look::Ended(read(turn)),
+        None => Look::Nowhere,
     }
 }
 
@@ -92,7 +98,8 @@ mod tests {
     fn what_a_turn_said_and_why_it_failed() {
         let turn =
             |id: &str, state: &str, parts: Value| json!({ "id": id, "state": state, "responseParts": parts });
-        let mine = message("hi", "e", "t", "mine");
+        let said = Said { thread: "t".to_owned(), text: "hi".to_owned(), callback: None };
+        let mine = message(&said, "e", "mine", None);
         let state = json!({
             "turns": [
                 turn("a", "complete", json!([
@@ -107,14 +114,14 @@ mod tests {
             "queuedMessages": [{ "id": "e", "message": {} }],
         });
         let ended = |status, text: &str, error: Option<&str>| {
-            Found::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
+            Look::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
         };
         assert_eq!(find(&state, "a"), ended("complete", "One.\n\nTwo.", None));
         assert_eq!(find(&state, "b"), ended("error", "", Some("no model")));
         assert_eq!(find(&state, "c"), ended("cancelled", "", None));
         assert_eq!(find(&state, "mine"), ended("complete", "", None), "a turn that waited first");
-        assert_eq!((find(&state, "d"), find(&state, "e")), (Found::Goes, Found::Goes));
-        assert_eq!(find(&state, "f"), Found::Nowhere);
+        assert_eq!((find(&state, "d"), find(&state, "e")), (Look::Goes, Look::Goes));
+        assert_eq!(find(&state, "f"), Look::Nowhere);
         let told = Ended::failed("x").told("t", "1");
         assert_eq!(told, json!({ "thread": "t", "turn": "1", "status": "error", "text": "", "error": "x" }));
         assert_eq!(Ended::withdrawn().told("t", "1").get("error"), None);

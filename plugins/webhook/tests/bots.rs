@@ -117,6 +117,22 @@ async fn a_bot_that_answers_is_heard_back() {
 }
 
 #[tokio::test]
+async fn a_bot_that_answers_does_so_with_its_own_model_and_after_its_instructions() {
+    let dir = folder();
+    let bot = "---\nid: wise\nname: Wise\nharness: echo\nmodel: echo\nanswers: true\n---\nBe brief.\n";
+    write(dir.path(), "bots/wise.md", bot);
+    endpoint(dir.path(), "sync", "bot: bot://wise\nreply: sync");
+    let world = World::start(&dir).await;
+    let (status, body) = world.say("sync", "t", "why").await;
+    assert_eq!((status, &body["text"]), (200, &json!("why")));
+    let turns = world.chat(&world.chat_of("sync").await).await["turns"].as_array().unwrap().clone();
+    let said: Vec<_> = turns.iter().map(|turn| turn["message"]["text"].as_str().unwrap()).collect();
+    assert_eq!(said, ["Be brief.", "why"]);
+    assert_eq!(turns[1]["message"]["model"], json!({ "id": "echo" }));
+    assert!(dir.path().join("root/wise").is_dir(), "in a folder of its own");
+}
+
+#[tokio::test]
 async fn a_sync_call_that_takes_too_long_goes_on_and_one_that_is_cancelled_is_answered() {
     let dir = folder();
     endpoint(dir.path(), "short", "bot: bot://echo\nreply: sync\nsyncTimeoutSeconds: 0.05");
