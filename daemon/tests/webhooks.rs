@@ -178,3 +178,52 @@ async fn a_bot_is_talked_to_over_http_and_its_words_come_back() {
     assert!(deliveries.contains("status: 202") && deliveries.contains("status: 400"), "{deliveries}");
     assert!(!deliveries.contains("hush") && !deliveries.contains("right"), "{deliveries}");
 }
+
+#[tokio::test]
+async fn what_an_endpoint_asks_for_outlives_a_killed_process() {
+    let (url, mut seen) = outside(&["503 Service Unavailable"]).await;
+    let folder = folder();
+    let record = "id: back\nbot: bot://echo\nsecret: host:in\nretry: { times: 5, first: 1s }";
+    folder.write("webhooks/back.md", &format!("---\n{record}\ncallbackPrefix: {url}/\n---\n"));
+    let record = "id: talk\nbot: bot://echo\nsecret: host:in\nreply: sync\ndedupe: Content-Type";
+    folder.write("webhooks/talk.md", &format!("---\n{record}\n---\n"));
+    let daemon = folder.start();
+    let first = said(&daemon, "talk", json!({ "thread": "t", "text": "once" })).await;
+    assert_eq!(first.0, 200);
+    let (status, body) =
+        said(&daemon, "back", json!({ "thread": "t", "text": "/hang", "callback": format!("{url}/x") }))
+            .await;
+    assert_eq!(status, 202);
+    daemon.kill();
+    assert!(seen.try_recv().is_err());
+
+    let daemon = folder.start();
+    let why = "the host stopped while this turn was running";
+    let told = json!({ "thread": "t", "turn": body["turn"], "status": "error", "text": "", "error": why });
+    assert_eq!(seen.recv().await.unwrap().1, told, "the callback is found again");
+    let again = said(&daemon, "talk", json!({ "thread": "t", "text": "twice" })).await;
+    assert_eq!(again, first, "and so is the first answer");
+    folder.wait_for_log("failed: it was answered 503; tried again in 1 seconds");
+    daemon.kill();
+    let _daemon = folder.start();
+    assert_eq!(seen.recv().await.unwrap().1, told, "one that failed is tried again");
+}
+
+#[tokio::test]
+async fn a_route_is_guarded_by_its_plugin_alone() {
+    let folder = folder();
+    let daemon = folder.start_with(&["--connection-token", "door"]);
+    let body = r#"{"thread":"t","text":"x"}"#;
+    let call = |bearer: &str| {
+        format!(
+            "POST /plugins/webhook/silent HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nOrigin: https://elsewhere.example\r\n\
+             Authorization: Bearer {bearer}\r\nContent-Length: {}\r\n\r\n{body}",
+            daemon.address(),
+            body.len()
+        )
+    };
+    let answer = daemon.exchange(call("right").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let answer = daemon.exchange(call("door").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "the door's token opens no endpoint: {answer}");
+}
