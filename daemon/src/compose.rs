@@ -8,8 +8,8 @@ use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Yaml};
-use ostler_js::{JsOptions, JsSource};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml};
+use ostler_js::{HttpClient, JsOptions, JsSource};
 use ostler_loader::{LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
@@ -19,6 +19,7 @@ use crate::bundled;
 use crate::config::{Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
+use crate::outbound;
 use crate::settings::Settings;
 
 /// A host with its plugins applied, before anybody is let in.
@@ -68,9 +69,12 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
         host.set_own_sessions(port.value.clone());
     }
     let lines = log.clone();
+    let send: HttpClient = Arc::new(outbound::sender());
+    let native = send.clone();
+    host.set_outbound(Outbound::new(move |request| native(request)));
     let loader = Loader {
         bundled: bundled::plugins(),
-        source: Arc::new(JsSource::new(javascript(settings, log, &facts))),
+        source: Arc::new(JsSource::new(javascript(settings, log, &facts, send))),
         working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
@@ -88,9 +92,10 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
 }
 
 /// What the operator and the host decide about plugins in JavaScript.
-fn javascript(settings: &Settings, log: &Log, facts: &HostFacts) -> JsOptions {
+fn javascript(settings: &Settings, log: &Log, facts: &HostFacts, send: HttpClient) -> JsOptions {
     let lines = log.clone();
     let mut options = JsOptions {
+        http: Some(send),
         log: Arc::new(move |line| lines.line(line)),
         sdk_version: facts.version.clone(),
         ..JsOptions::default()

@@ -27,7 +27,7 @@ pub mod sessions;
 
 pub use clock::Clock;
 pub use connection::Connection;
-pub use host::{Host, HostOptions, McpServers, Yaml};
+pub use host::{Host, HostOptions, McpServers, Outbound, Yaml};
 pub use host_calls::HostDoor;
 pub use log::Log;
 pub use principal::{Gate, Principal};
