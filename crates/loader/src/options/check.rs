@@ -4,7 +4,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
 
-use super::walk::member;
+use super::walk::Nodes;
 
 /// Checks options; the first that does not fit is the line.
 ///
@@ -40,7 +40,8 @@ pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Probl
 
 /// Keys that the schema does not name; only those the configuration wrote count.
 pub fn unknown_keys<'a>(schema: &Value, configured: &'a JsonObject) -> Vec<&'a str> {
-    configured.keys().filter(|key| member(schema, key).is_none()).map(String::as_str).collect()
+    let whole = Nodes::of(Some(schema));
+    configured.keys().filter(|key| whole.member(key).is_empty()).map(String::as_str).collect()
 }
 
 /// `/a/0/b` as `.a[0].b`.
@@ -136,10 +137,15 @@ fn ranged(node: Option<&Value>) -> String {
 
 /// The schema of the place a pointer names.
 fn node_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
-    pointer.split('/').skip(1).try_fold(schema, |node, part| {
+    let place = pointer.split('/').skip(1).fold(Nodes::of(Some(schema)), |nodes, part| {
         let part = part.replace("~1", "/").replace("~0", "~");
-        member(node, &part).or_else(|| super::walk::entry(node, part.parse().ok()?))
-    })
+        let member = nodes.member(&part);
+        match part.parse() {
+            Ok(index) if member.is_empty() => nodes.entry(index),
+            _ => member,
+        }
+    });
+    place.first()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use ostler_contract::points::Vault;
 use ostler_contract::problem::{Problem, no_secret, no_vault};
 use ostler_contract::{JsonObject, Value, VaultName};
 
-use super::walk::{Step, marked, path_text, rewrite};
+use super::walk::{Nodes, Step, path_text, rewrite};
 
 /// A reference found in options.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,8 +26,8 @@ pub fn is_reference(value: &Value) -> bool {
 fn found(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
-    rewrite(options, schema, &mut |path, node, value| {
-        if marked(node, "secretAtUse") {
+    rewrite(options, &Nodes::of(schema), &mut |path, node, value| {
+        if node.marked("secretAtUse") {
             marks.push(path.to_vec());
         }
         if !is_reference(value) {
@@ -106,7 +106,7 @@ pub async fn resolve(
         read.push((reference.path.clone(), value.clone(), value));
     }
     let fill = |pick: fn(&(Vec<Step>, Value, Value)) -> Value| {
-        let filled = rewrite(&whole, schema, &mut |path, _, _| {
+        let filled = rewrite(&whole, &Nodes::of(schema), &mut |path, _, _| {
             read.iter().find(|(at, _, _)| at.as_slice() == path).map(pick)
         });
         filled.as_object().cloned().unwrap_or_default()
