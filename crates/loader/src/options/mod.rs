@@ -1,10 +1,13 @@
 //! A plugin's options: merged, their secrets read, checked against its schema.
 
 mod check;
+mod from_env;
+pub mod place;
 mod secrets;
 mod shown;
 pub mod walk;
 
-pub use check::{check, unknown_keys};
+pub use check::{check, holds, unknown_keys, wrong};
+pub use from_env::fill;
 pub use secrets::{NamedSecret, is_reference, resolve};
-pub use shown::{Known, Untold, patched, shown};
+pub use shown::{Known, Untold, credentials, patched, shown};

@@ -50,6 +50,8 @@ pub struct Read {
     pub handed: JsonObject,
     /// Whether there was any reference.
     pub named: bool,
+    /// The values that were read.
+    pub secrets: Vec<String>,
 }
 
 /// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
@@ -65,6 +67,7 @@ pub async fn resolve(
     let whole = Value::Object(options.clone());
     let references = found(&whole, schema);
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
+    let mut secrets = Vec::new();
     for reference in &references {
         let refuse = |reason: String| Problem::Secret {
             id: id.to_owned(),
@@ -99,7 +102,10 @@ pub async fn resolve(
         }
         let Some(vault) = vault else { return Err(refuse(no_vault(text))) };
         let value = match vault.get.call((text.to_owned(),)).await {
-            Ok(Some(value)) => Value::from(value),
+            Ok(Some(value)) => {
+                secrets.push(value.clone());
+                Value::from(value)
+            }
             Ok(None) => return Err(refuse(no_secret(text))),
             Err(why) => return Err(refuse(why.message)),
         };
@@ -115,5 +121,6 @@ pub async fn resolve(
         checked: fill(|(_, checked, _)| checked.clone()),
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),
+        secrets,
     })
 }

@@ -52,6 +52,24 @@ fn names_secret(value: &Value) -> bool {
     is_reference(value) && value["$secret"].as_str().is_some_and(|name| VaultName::parse(name).is_ok())
 }
 
+/// Every text that stands where a credential belongs.
+pub fn credentials(options: &JsonObject, schema: Option<&Value>) -> Vec<String> {
+    fn texts(value: &Value, into: &mut Vec<String>) {
+        match value {
+            Value::String(text) => into.push(text.clone()),
+            Value::Array(entries) => entries.iter().for_each(|entry| texts(entry, into)),
+            Value::Object(_) if names_secret(value) => {}
+            Value::Object(fields) => fields.values().for_each(|value| texts(value, into)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    rewrite(&Value::Object(options.clone()), &Nodes::of(schema), &mut |_, nodes, value| {
+        nodes.hidden().then(|| texts(value, &mut found)).map(|()| Value::Null)
+    });
+    found
+}
+
 /// A value that cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path} is {SET}, and which of the entries held before it was cannot be told; send its value")]
@@ -98,12 +116,7 @@ impl<'a> Place<'a> {
     }
 }
 
-fn taken(
-    held: Option<&Value>,
-    sent: &Value,
-    place: &Place<'_>,
-    path: &str,
-) -> Result<Option<Value>, Untold> {
+fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> Result<Option<Value>, Untold> {
     match (held, sent) {
         (_, Value::Null) => Ok(None),
         (held, Value::String(text)) if text == SET => Ok(held.cloned()),
@@ -234,11 +247,15 @@ mod tests {
     #[test]
     fn a_reference_is_shown_as_written_and_what_is_none_is_not() {
         let schema = json!({ "properties": { "key": { "writeOnly": true } } });
-        let seen = |value: Value| shown(&object(json!({ "key": value })), Known::Schema(Some(&schema)))["key"].clone();
+        let seen = |value: Value| {
+            shown(&object(json!({ "key": value })), Known::Schema(Some(&schema)))["key"].clone()
+        };
         for name in ["host:k", "team:t/k", "user:u/k"] {
             assert_eq!(seen(json!({ "$secret": name })), json!({ "$secret": name }));
         }
-        for other in [json!({ "$secret": "sk-live" }), json!({ "$secret": 5 }), json!({ "$secret": "host:k", "x": 1 })] {
+        for other in
+            [json!({ "$secret": "sk-live" }), json!({ "$secret": 5 }), json!({ "$secret": "host:k", "x": 1 })]
+        {
             assert_eq!(seen(other), "<set>");
         }
     }
@@ -267,17 +284,25 @@ mod tests {
             with("/env/A", json!({ "$secret": "host:a" }))
         );
         assert_eq!(after(json!({ "token": null })).unwrap().get("token"), None);
-        assert_eq!(after(json!({ "env": { "A": null } })).unwrap()["env"], json!({ "B": { "$secret": "host:b" } }));
+        assert_eq!(
+            after(json!({ "env": { "A": null } })).unwrap()["env"],
+            json!({ "B": { "$secret": "host:b" } })
+        );
         assert_eq!(after(json!({ "absent": "<set>" })).unwrap(), Value::Object(options()));
-        assert_eq!(after(json!({ "keys": ["<set>", "<set>", "k3"] })).unwrap()["keys"], json!(["k1", "k2", "k3"]));
+        assert_eq!(
+            after(json!({ "keys": ["<set>", "<set>", "k3"] })).unwrap()["keys"],
+            json!(["k1", "k2", "k3"])
+        );
         assert_eq!(
             after(json!({ "servers": [{ "name": "two", "token": "<set>" }] })).unwrap()["servers"],
             json!([{ "name": "two", "token": "t2" }]),
             "an entry keeps its own credential"
         );
         assert_eq!(
-            after(json!({ "servers": [{ "name": "1", "token": "<set>" }, { "name": "two", "token": null }] })).unwrap()
-                ["servers"],
+            after(
+                json!({ "servers": [{ "name": "1", "token": "<set>" }, { "name": "two", "token": null }] })
+            )
+            .unwrap()["servers"],
             json!([{ "name": "1", "token": "t1" }, { "name": "two" }])
         );
         for (sent, path) in [
@@ -304,12 +329,15 @@ mod tests {
             prop_oneof![
                 keyed.prop_map(|members| {
                     let members: std::collections::BTreeMap<_, _> = members.into_iter().collect();
-                    let value: JsonObject = members.iter().map(|(k, (v, _))| (k.clone(), v.clone())).collect();
+                    let value: JsonObject =
+                        members.iter().map(|(k, (v, _))| (k.clone(), v.clone())).collect();
                     let nodes: JsonObject = members.into_iter().map(|(k, (_, n))| (k, n)).collect();
                     (Value::Object(value), json!({ "properties": nodes }))
                 }),
-                ("[a-d]", inner.clone())
-                    .prop_map(|(key, (value, node))| (json!({ key: value }), json!({ "additionalProperties": node }))),
+                ("[a-d]", inner.clone()).prop_map(|(key, (value, node))| (
+                    json!({ key: value }),
+                    json!({ "additionalProperties": node })
+                )),
                 ("[a-d]", inner.clone()).prop_map(|(key, (value, node))| {
                     (json!({ key: value }), json!({ "patternProperties": { "^[a-d]$": node } }))
                 }),

@@ -72,10 +72,19 @@ impl<'a> Nodes<'a> {
         self.blind || self.marked("writeOnly")
     }
 
+    /// The members named under `properties`.
+    pub fn keys(&self) -> Vec<&'a str> {
+        let named = self.nodes.iter().filter_map(|node| node.get("properties")?.as_object());
+        let mut keys: Vec<_> = named.flat_map(|properties| properties.keys().map(String::as_str)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
     /// What describes a member of an object.
     #[must_use]
     pub fn member(&self, key: &str) -> Self {
-        self.into_part(|node, found| {
+        self.part(|node, found| {
             let named = node.get("properties").and_then(|properties| properties.get(key));
             let patterns = node.get("patternProperties").and_then(Value::as_object);
             let fitting = patterns.into_iter().flatten().filter(|(pattern, _)| matches(pattern, key));
@@ -92,7 +101,7 @@ impl<'a> Nodes<'a> {
     /// What describes an entry of a list.
     #[must_use]
     pub fn entry(&self, index: usize) -> Self {
-        self.into_part(|node, found| {
+        self.part(|node, found| {
             let tuple = node.get("prefixItems").or_else(|| node.get("items")).and_then(Value::as_array);
             let rest = match node.get("prefixItems") {
                 Some(_) => node.get("items"),
@@ -104,7 +113,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    fn into_part(&self, part: impl Fn(&'a Value, &mut Vec<&'a Value>)) -> Self {
+    fn part(&self, part: impl Fn(&'a Value, &mut Vec<&'a Value>)) -> Self {
         let mut found = Vec::new();
         self.nodes.iter().for_each(|node| part(node, &mut found));
         let mut nodes = Self { root: self.root, blind: self.blind, ..Self::default() };
