@@ -9,7 +9,7 @@ use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, Yaml};
 use ostler_js::{JsOptions, JsSource};
-use ostler_loader::{LoadedPlugin, Loader, State};
+use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
 };
@@ -18,6 +18,7 @@ use crate::bundled;
 use crate::config::{Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
+use crate::plugin_options;
 use crate::settings::Settings;
 
 /// A host with its plugins applied, before anybody is let in.
@@ -32,6 +33,8 @@ pub struct Composed {
     pub automations: String,
     /// Where secrets are kept, for the announcement.
     pub vault: String,
+    /// The plugin that keeps the secrets, where one does.
+    pub vault_plugin: Option<String>,
     /// Keeps what runs the plugins.
     pub modules: Vec<Module>,
 }
@@ -51,7 +54,12 @@ impl Composed {
 ///
 /// # Errors
 /// Exit 1 where a store cannot be opened or no backend is loaded.
-pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Result<Composed, Exit> {
+pub async fn compose(
+    settings: &Settings,
+    working_dir: &Path,
+    log: &Log,
+    hidden: &Hidden,
+) -> Result<Composed, Exit> {
     std::fs::create_dir_all(&settings.dir)
         .map_err(|error| Exit::machine(format!("{} could not be made: {error}", settings.dir.display())))?;
     let facts = Arc::new(HostFacts {
@@ -78,15 +86,22 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
         facts,
         calls: door,
         log: Arc::new(move |line| lines.line(line)),
+        hidden: hidden.clone(),
     };
-    let loaded = loader.load(&settings.plugins, own).await;
-    let skipped = loaded.problems.iter().map(ToString::to_string).collect();
-    let vault = match loaded.registry.holder::<Vault>() {
-        Some(Owner::Plugin(_)) => "vault from a plugin".to_owned(),
-        _ => format!("vault {}", settings.dir.join("vault.json").display()),
+    let mut looked = loader.importer().look(&settings.plugins).await;
+    plugin_options::apply(&settings.plugin_options, &mut looked)?;
+    let loaded = loader.apply_all(looked, own).await;
+    let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
+    let vault_plugin = match loaded.registry.holder::<Vault>() {
+        Some(Owner::Plugin(id)) => Some(id.to_string()),
+        _ => None,
+    };
+    let vault = match &vault_plugin {
+        Some(_) => "vault from a plugin".to_owned(),
+        None => format!("vault {}", settings.dir.join("vault.json").display()),
     };
     host.build(loaded.registry).await;
-    Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, modules: loaded.modules })
+    Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, vault_plugin, modules: loaded.modules })
 }
 
 fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {

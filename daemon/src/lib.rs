@@ -1,6 +1,7 @@
 //! The daemon: what it is put together from, and its command line. The only crate that sees all others.
 
 pub mod announce;
+pub mod answer;
 pub mod bundled;
 pub mod cli;
 pub mod compose;
@@ -8,7 +9,13 @@ pub mod config;
 pub mod demo;
 pub mod exit;
 pub mod log;
+pub mod place;
+mod plugin_options;
+pub mod process;
+mod progress;
+pub mod record;
 pub mod run;
 pub mod settings;
 pub mod token;
 mod told;
+pub mod verbs;

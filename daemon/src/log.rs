@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use ostler_engine::{Clock, Log};
+use ostler_loader::Hidden;
 
-/// A log that writes to stderr. Lines that hold several are kept together.
-pub fn stderr() -> Log {
-    Log::new(|line| {
-        let stamped = format!("{} {line}\n", clock().iso());
+/// A log that writes to stderr, without credentials. Lines that hold several are kept together.
+pub fn stderr(hidden: Hidden) -> Log {
+    Log::new(move |line| {
+        let stamped = format!("{} {}\n", clock().iso(), hidden.hide(line));
         // There is nowhere left to say that stderr is gone.
         let _ = std::io::stderr().lock().write_all(stamped.as_bytes());
     })

@@ -2,40 +2,64 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::Agent;
-use ostler_engine::Log;
+use ostler_engine::{Host, Log};
+use ostler_loader::Hidden;
+use ostler_protocol::wire::state::SessionStatus;
 use ostler_server::{HostNames, Listener, Server, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
 
 use crate::announce::{self, Listens};
 use crate::compose::{Composed, compose};
 use crate::exit::Exit;
-use crate::log;
+use crate::place::Place;
+use crate::process::{self, Signal};
+use crate::record::{Holding, Record};
 use crate::settings::Settings;
 use crate::token::TokenSource;
 use crate::told::Told;
+use crate::log;
 
 /// How long closing may take altogether.
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs until it is told to stop.
+/// What the log says when it goes down to come up again; `restart` waits for it.
+pub const RESTART_STOPPING: &str = "restart: stopping";
+/// What the log says when it does not; the reason follows.
+pub const RESTART_REFUSED: &str = "restart: refused: ";
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to end.
+    Done,
+    /// It was told to start again.
+    Again,
+}
+
+/// Runs until it is told to stop. `arguments` are what it was started with.
 ///
 /// # Errors
 /// Exit 1 where it could not start.
-pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
-    let log = log::stderr();
+pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Result<Ended, Exit> {
+    let hidden = Hidden::default();
+    let log = log::stderr(hidden.clone());
     for line in &settings.warnings {
         log.line(line);
     }
-    // Heard from the first moment on: who has read the announcement may tell it to end at once.
-    let mut told = Told::listen()?;
-    if settings.stdio {
-        return over_stdio(&settings, &working_dir, &log, &mut told).await;
+    if settings.detached {
+        process::leave_terminal();
     }
+    // Heard from the first moment on: who has read the announcement may tell it to end at once.
+    let (mut told, _teller) = Told::listen(settings.detached)?;
+    let working_dir = place.working_dir.clone();
+    if settings.stdio {
+        return over_stdio(&settings, &working_dir, &log, &hidden, &mut told).await.map(|()| Ended::Done);
+    }
+    let holding = Holding::take(&settings.dir)?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
     let listener = bind(settings.address).await?;
     let routes = match settings.routes {
@@ -44,8 +68,8 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     };
     let token = settings.token.token()?;
     let composed = tokio::select! {
-        composed = compose(&settings, &working_dir, &log) => composed?,
-        () = told.wait() => return Ok(()),
+        composed = compose(&settings, &working_dir, &log, &hidden) => composed?,
+        () = told.stop() => return Ok(Ended::Done),
     };
     require_backend(&composed)?;
     let (address, routes_address) = (listener.address(), routes.as_ref().map(Listener::address));
@@ -89,8 +113,24 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     let block = announce::block(&settings, &composed, Listens::At(address), routes_address, &said);
     let _ = std::io::stdout().lock().write_all(block.as_bytes());
     let _ = std::io::stdout().lock().flush();
-    told.wait().await;
-    log.line("stopping");
+    holding.record(&record(&settings, &composed, &place, address, arguments)?)?;
+    let ended = loop {
+        match told.next().await {
+            Signal::Stop => {
+                log.line("stopping");
+                break Ended::Done;
+            }
+            signal => {
+                let busy = busy(&host);
+                if signal == Signal::Restart && !busy.is_empty() {
+                    log.line(format_args!("{RESTART_REFUSED}a turn is running in {}", busy.join(", ")));
+                    continue;
+                }
+                log.line(format_args!("{RESTART_STOPPING} ({})", signal.name()));
+                break Ended::Again;
+            }
+        }
+    };
     let closing = async {
         host.stop_turns();
         host.events.raise_and_wait(Event::Stopping {}).await;
@@ -100,9 +140,51 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     };
     tokio::select! {
         _ = tokio::time::timeout(CLOSE_LIMIT, closing) => {}
-        () = told.wait() => log.line("told to stop a second time; ending at once"),
+        () = told.stop() => log.line("told to stop a second time; ending at once"),
     }
-    Ok(())
+    drop(holding);
+    Ok(ended)
+}
+
+/// The sessions in which a turn runs.
+fn busy(host: &Host) -> Vec<String> {
+    let running = SessionStatus::InProgress.bits();
+    let mut busy: Vec<String> = host
+        .sessions
+        .all()
+        .into_iter()
+        .filter(|entry| entry.is_awake() && entry.row.lock().summary.status & running != 0)
+        .map(|entry| entry.uri.clone())
+        .collect();
+    busy.sort_unstable();
+    busy
+}
+
+/// What others find of this daemon.
+fn record(
+    settings: &Settings,
+    composed: &Composed,
+    place: &Place,
+    address: SocketAddr,
+    arguments: &[String],
+) -> Result<Record, Exit> {
+    let url = format!("ws://{address}");
+    let token = settings.token.text()?;
+    let query = token.map(|token| {
+        let token = percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC);
+        format!("?tkn={token}")
+    });
+    Ok(Record {
+        pid: std::process::id(),
+        connect_url: format!("{url}/{}", query.unwrap_or_default()),
+        url,
+        paths: settings.paths.clone(),
+        started_at: log::clock().iso(),
+        automations: Some(composed.automations.clone()),
+        vault: composed.vault_plugin.clone(),
+        argv: settings.detached.then(|| arguments.iter().skip(1).cloned().collect()),
+        cwd: settings.detached.then(|| place.working_dir.clone()),
+    })
 }
 
 async fn bind(address: SocketAddr) -> Result<Listener, Exit> {
@@ -119,8 +201,8 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     }
     let mut why = composed.skipped.iter().map(|line| format!("skipped: {line}\n")).collect::<String>();
     why.push_str(
-        "No backend is loaded, so this host could serve nothing. Name one under \"plugins\" in the configuration: \
-         { \"plugins\": [{ \"name\": \"@ostler/echo\" }] } loads one that comes with this host and needs no model.",
+        "No backend is loaded, so this host could serve nothing. Run ostler plugin install <spec>; \
+         ostler plugin install @ostler/echo names one that comes with this host and needs no model.",
     );
     Err(Exit::machine(why))
 }
@@ -129,9 +211,10 @@ async fn over_stdio(
     settings: &Settings,
     working_dir: &std::path::Path,
     log: &Log,
+    hidden: &Hidden,
     told: &mut Told,
 ) -> Result<(), Exit> {
-    let composed = compose(settings, working_dir, log).await?;
+    let composed = compose(settings, working_dir, log, hidden).await?;
     require_backend(&composed)?;
     let host = composed.host.clone();
     host.listening();
@@ -140,7 +223,7 @@ async fn over_stdio(
     let _ = std::io::stderr().lock().write_all(block.as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
-        () = told.wait() => {}
+        () = told.stop() => {}
     }
     let _ = tokio::time::timeout(CLOSE_LIMIT, host.close()).await;
     Ok(())

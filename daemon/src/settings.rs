@@ -48,6 +48,10 @@ pub struct Settings {
     pub mcp_servers: JsonObject,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
+    /// Options of plugins for this run, as typed.
+    pub plugin_options: Vec<String>,
+    /// Whether `start` made this process.
+    pub detached: bool,
     /// Lines for the log.
     pub warnings: Vec<String>,
 }
@@ -108,6 +112,8 @@ impl Settings {
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             mcp_servers,
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
+            plugin_options: flags.plugin_option.clone(),
+            detached: flags.detached,
             warnings,
         })
     }

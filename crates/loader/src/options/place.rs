@@ -85,7 +85,7 @@ pub fn unset(options: &mut JsonObject, place: &str) -> Result<bool, NoPlace> {
 /// Such a number within an object or a list, where there is no telling which was meant.
 pub fn typed(text: &str) -> Result<Value, String> {
     match serde_json::from_str::<Value>(text) {
-        Ok(value @ Value::Number(_)) if value.to_string() == text.trim() => Ok(value),
+        Ok(Value::Number(number)) if number.to_string() == text.trim() => Ok(Value::Number(number)),
         Ok(Value::Number(_)) | Err(_) => Ok(Value::String(text.to_owned())),
         Ok(value) => {
             match every_number_is_kept(text, &value) {
