@@ -225,7 +225,7 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Status => verbs::status(&place)?,
         Command::Config => verbs::config(&place)?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
-        Command::Vault(verb) => verbs::vault(&place, verb).await?,
+        Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
         Command::Completion { shell } => completion(shell),
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),
     };

@@ -11,6 +11,7 @@ pub mod exit;
 pub mod log;
 pub mod place;
 mod plugin_options;
+pub mod plugins;
 pub mod process;
 mod progress;
 pub mod record;

@@ -200,15 +200,17 @@ fn plugins(flags: &RunFlags, configured: Vec<PluginEntry>) -> Vec<Entry> {
     if !flags.plugin.is_empty() {
         return flags.plugin.iter().map(|spec| Entry::named(spec)).collect();
     }
-    configured
-        .into_iter()
-        .map(|entry| Entry {
-            name: entry.name,
-            options: entry.options.unwrap_or_default(),
-            enabled: entry.enabled.unwrap_or(true),
-            grants: entry.grants.unwrap_or_default(),
-        })
-        .collect()
+    configured.into_iter().map(entry_of).collect()
+}
+
+/// An entry of the file as it is loaded.
+pub fn entry_of(entry: PluginEntry) -> Entry {
+    Entry {
+        name: entry.name,
+        options: entry.options.unwrap_or_default(),
+        enabled: entry.enabled.unwrap_or(true),
+        grants: entry.grants.unwrap_or_default(),
+    }
 }
 
 /// Leaves out servers that cannot be started, each with a line.

@@ -1,7 +1,9 @@
 //! The configuration: read from files, checked key by key, overridden by flags.
 
+mod edit;
 mod files;
 mod settings;
 
+pub use edit::edit;
 pub use files::{ConfigFiles, Environment, read};
-pub use settings::{Config, DeltaWindow, Keep, PluginEntry, Port, RoutesListener, Unowned};
+pub use settings::{Config, DeltaWindow, HttpApi, Keep, PluginEntry, Port, RoutesListener, Unowned};

@@ -1,12 +1,13 @@
 //! What the command line does besides serving: one file per word.
 
+mod ask;
 mod config;
 mod plugin;
 mod restart;
 mod start;
 mod status;
 mod stop;
-mod vault;
+pub mod vault;
 
 pub use config::config;
 pub use plugin::{PluginVerb, plugin};
@@ -14,4 +15,4 @@ pub use restart::{RestartFlags, restart};
 pub use start::start;
 pub use status::status;
 pub use stop::stop;
-pub use vault::{VaultVerb, vault};
+pub use vault::VaultVerb;

@@ -23,7 +23,7 @@ pub fn is_reference(value: &Value) -> bool {
 }
 
 /// Every reference in options.
-fn found(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
+pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
     rewrite(options, &Nodes::of(schema), &mut |path, node, value| {
@@ -65,7 +65,7 @@ pub async fn resolve(
     vault: Option<&Vault>,
 ) -> Result<Read, Problem> {
     let whole = Value::Object(options.clone());
-    let references = found(&whole, schema);
+    let references = references(&whole, schema);
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     let mut secrets = Vec::new();
     for reference in &references {
