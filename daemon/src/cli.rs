@@ -178,9 +178,9 @@ impl Cli {
     /// # Errors
     /// Flags this host does not serve: exit 2.
     pub fn read(arguments: &[String]) -> Result<Result<Self, clap::Error>, Exit> {
-        let is = |argument: &String, flag: &str| argument == flag || argument.starts_with(&format!("{flag}="));
-        if let Some(flag) =
-            FLAGS_NOT_SERVED.iter().find(|flag| arguments.iter().skip(1).any(|a| is(a, flag)))
+        let is =
+            |argument: &String, flag: &str| argument == flag || argument.starts_with(&format!("{flag}="));
+        if let Some(flag) = FLAGS_NOT_SERVED.iter().find(|flag| arguments.iter().skip(1).any(|a| is(a, flag)))
         {
             return Err(Exit::usage(format!("{flag} is not served by this host yet")));
         }
@@ -203,7 +203,9 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     };
     cli.common.check()?;
     if cli.command.is_some() && cli.run != RunFlags::default() {
-        return Err(Exit::usage("flags of a run go with `ostler start`, behind the word, or without a command"));
+        return Err(Exit::usage(
+            "flags of a run go with `ostler start`, behind the word, or without a command",
+        ));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -221,8 +223,8 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
     let answer = match command {
         Command::Start(flags) => verbs::start(&place, &flags, arguments).await?,
         Command::Stop => verbs::stop(&place).await?,
-        Command::Restart(flags) => verbs::restart(&place, &flags).await?,
-        Command::Status => verbs::status(&place)?,
+        Command::Restart(flags) => verbs::restart::restart(&place, &flags).await?,
+        Command::Status => verbs::status::status(&place)?,
         Command::Config => verbs::config(&place)?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
@@ -247,5 +249,10 @@ fn completion(shell: clap_complete::Shell) -> Answer {
     let mut command = Cli::command();
     clap_complete::generate(shell, &mut command, "ostler", &mut script);
     let text = String::from_utf8_lossy(&script).into_owned();
-    Answer { json: json!({ "script": text }), names: vec![text.trim_end().to_owned()], text, ..Answer::default() }
+    Answer {
+        json: json!({ "script": text }),
+        names: vec![text.trim_end().to_owned()],
+        text,
+        ..Answer::default()
+    }
 }

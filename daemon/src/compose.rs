@@ -101,7 +101,15 @@ pub async fn compose(
         None => format!("vault {}", settings.dir.join("vault.json").display()),
     };
     host.build(loaded.registry).await;
-    Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, vault_plugin, modules: loaded.modules })
+    Ok(Composed {
+        host,
+        plugins: loaded.plugins,
+        skipped,
+        automations,
+        vault,
+        vault_plugin,
+        modules: loaded.modules,
+    })
 }
 
 fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {

@@ -2,10 +2,12 @@
 
 pub mod announce;
 pub mod answer;
+pub mod api;
 pub mod bundled;
 pub mod cli;
 pub mod compose;
 pub mod config;
+pub mod control;
 pub mod demo;
 pub mod exit;
 pub mod log;
@@ -17,6 +19,7 @@ mod progress;
 pub mod record;
 pub mod run;
 pub mod settings;
+mod shown;
 pub mod token;
 mod told;
 pub mod verbs;

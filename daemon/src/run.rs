@@ -13,15 +13,17 @@ use ostler_server::{HostNames, Listener, Server, no_plugin_routes, plugin_routes
 use tokio::sync::watch;
 
 use crate::announce::{self, Listens};
+use crate::api;
 use crate::compose::{Composed, compose};
+use crate::control::Control;
 use crate::exit::Exit;
+use crate::log;
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::record::{Holding, Record};
-use crate::settings::Settings;
+use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
 use crate::told::Told;
-use crate::log;
 
 /// How long closing may take altogether.
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
@@ -54,7 +56,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         process::leave_terminal();
     }
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
-    let (mut told, _teller) = Told::listen(settings.detached)?;
+    let (mut told, teller) = Told::listen(settings.detached)?;
     let working_dir = place.working_dir.clone();
     if settings.stdio {
         return over_stdio(&settings, &working_dir, &log, &hidden, &mut told).await.map(|()| Ended::Done);
@@ -65,6 +67,10 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let routes = match settings.routes {
         Some(address) => Some(bind(address).await?),
         None => None,
+    };
+    let http = match settings.http {
+        Some(Http::At(address)) => Some(bind(address).await?),
+        Some(Http::Here) | None => None,
     };
     let token = settings.token.token()?;
     let composed = tokio::select! {
@@ -82,19 +88,34 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     settings.origins.iter().for_each(|origin| doors.announce(origin));
     let host = composed.host.clone();
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
-    let mount = plugin_routes(registry, names.clone(), log.clone());
+    let control = Control::new(&settings, &place, &composed, teller);
+    let mut mounts = Vec::new();
+    let routes_mount = plugin_routes(registry, names.clone(), log.clone());
     match routes {
         Some(routes) => {
-            tokio::spawn(Server::new(vec![mount]).serve(routes, stopped.clone()));
-            let server =
-                Server::new(vec![no_plugin_routes()]).with_protocol(host.clone(), token, doors.clone());
-            tokio::spawn(server.serve(listener, stopped));
+            tokio::spawn(Server::new(vec![routes_mount]).serve(routes, stopped.clone()));
+            mounts.push(no_plugin_routes());
         }
-        None => {
-            let server = Server::new(vec![mount]).with_protocol(host.clone(), token, doors.clone());
-            tokio::spawn(server.serve(listener, stopped));
+        None => mounts.push(routes_mount),
+    }
+    let mut http_address = None;
+    if let (Some(_), Some(token)) = (settings.http, &token) {
+        match http {
+            Some(http) => {
+                http_address = Some(http.address());
+                let names = HostNames::of(http.address());
+                settings.origins.iter().for_each(|origin| names.announce(origin));
+                let api = api::mount(control.clone(), names, token.clone());
+                tokio::spawn(Server::new(vec![api]).serve(http, stopped.clone()));
+            }
+            None => {
+                http_address = Some(address);
+                mounts.push(api::mount(control.clone(), doors.clone(), token.clone()));
+            }
         }
     }
+    let server = Server::new(mounts).with_protocol(host.clone(), token, doors.clone());
+    tokio::spawn(server.serve(listener, stopped));
     host.listening();
     host.events
         .raise_and_wait(Event::Listening {
@@ -110,10 +131,13 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
             names.announce(url);
         }
     }
-    let block = announce::block(&settings, &composed, Listens::At(address), routes_address, &said);
+    let block =
+        announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
     let _ = std::io::stdout().lock().write_all(block.as_bytes());
     let _ = std::io::stdout().lock().flush();
-    holding.record(&record(&settings, &composed, &place, address, arguments)?)?;
+    let record = record(&settings, &composed, &place, address, arguments)?;
+    holding.record(&record)?;
+    control.up(record);
     let ended = loop {
         match told.next().await {
             Signal::Stop => {
@@ -147,7 +171,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
 }
 
 /// The sessions in which a turn runs.
-fn busy(host: &Host) -> Vec<String> {
+pub fn busy(host: &Host) -> Vec<String> {
     let running = SessionStatus::InProgress.bits();
     let mut busy: Vec<String> = host
         .sessions
@@ -219,7 +243,7 @@ async fn over_stdio(
     let host = composed.host.clone();
     host.listening();
     let said = host.end_announcements();
-    let block = announce::block(settings, &composed, Listens::Stdio, None, &said);
+    let block = announce::block(settings, &composed, Listens::Stdio, None, None, &said);
     let _ = std::io::stderr().lock().write_all(block.as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}

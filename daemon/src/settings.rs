@@ -7,7 +7,7 @@ use ostler_contract::{JsonObject, Secret, Value};
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{ConfigFiles, Keep, PluginEntry, Unowned};
+use crate::config::{ConfigFiles, HttpApi, Keep, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -20,6 +20,8 @@ pub struct Settings {
     pub address: SocketAddr,
     /// A listener of their own for plugin routes.
     pub routes: Option<SocketAddr>,
+    /// The HTTP API, where it is on.
+    pub http: Option<Http>,
     /// URLs this host is reached by from outside.
     pub origins: Vec<String>,
     /// One connection on stdin and stdout instead of a listener.
@@ -54,6 +56,15 @@ pub struct Settings {
     pub detached: bool,
     /// Lines for the log.
     pub warnings: Vec<String>,
+}
+
+/// Where the HTTP API is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http {
+    /// On the daemon's own port.
+    Here,
+    /// On a listener of its own.
+    At(SocketAddr),
 }
 
 impl Settings {
@@ -91,10 +102,29 @@ impl Settings {
                 }
             },
         };
+        let http = match config.http {
+            None => None,
+            Some(_) if flags.stdio => {
+                return Err(Exit::usage("http needs a listener, and --stdio has none"));
+            }
+            Some(_) if matches!(token, TokenSource::Unsaid | TokenSource::Without) => {
+                return Err(Exit::usage(
+                    "http needs a credential: pass --connection-token, --connection-token-file or --users.",
+                ));
+            }
+            Some(HttpApi { port: None, host: Some(_) }) => {
+                return Err(Exit::usage("http.host needs http.port"));
+            }
+            Some(HttpApi { port: None, host: None }) => Some(Http::Here),
+            Some(HttpApi { port: Some(port), host }) => {
+                Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or("127.0.0.1"))?, port.0)))
+            }
+        };
         let mcp_servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
         Ok(Self {
             address: SocketAddr::new(ip, port),
             routes,
+            http,
             origins: config.origins.unwrap_or_default(),
             stdio: flags.stdio,
             paths: paths(flags, config.paths, working_dir)?,

@@ -115,9 +115,7 @@ fn judge(row: &Row, options: &JsonObject, keys: &[&str]) -> Result<(), String> {
         }
     }
     match row.marks.known() {
-        Known::Schema(Some(schema)) => {
-            options::wrong(schema, options, keys).map_or(Ok(()), Err)
-        }
+        Known::Schema(Some(schema)) => options::wrong(schema, options, keys).map_or(Ok(()), Err),
         _ => Ok(()),
     }
 }
@@ -126,5 +124,7 @@ fn unknown(row: &Row, options: &JsonObject, keys: &[&str]) -> Vec<String> {
     let Some(schema) = row.marks.schema() else { return Vec::new() };
     let unknown = options::unknown_keys(schema, options).into_iter().filter(|key| keys.contains(key));
     let id = row.name();
-    unknown.map(|key| format!("plugins.{id}.options.{key} is not an option {id} knows; passed through")).collect()
+    unknown
+        .map(|key| format!("plugins.{id}.options.{key} is not an option {id} knows; passed through"))
+        .collect()
 }

@@ -67,7 +67,9 @@ pub async fn install(
     enable: bool,
 ) -> Result<Installed, Exit> {
     if spec == SDK || spec.starts_with(&format!("{SDK}@")) {
-        return Err(Exit::usage(format!("{SDK} comes with this host; a plugin imports it without an install")));
+        return Err(Exit::usage(format!(
+            "{SDK} comes with this host; a plugin imports it without an install"
+        )));
     }
     let dir = &files.dir;
     let installed = match source(spec, working_dir) {
@@ -109,7 +111,9 @@ async fn admitted(dir: &Path, name: &str, wanted: Option<&str>) -> Result<String
     let versions = npm::view(dir, &format!("{name}@{}", wanted.unwrap_or("latest"))).await?;
     let newest = versions.last().ok_or_else(|| Exit::usage(format!("there is no {name} of that version")))?;
     if newest.get("ostler").is_none() {
-        return Err(Exit::usage(format!("{name} is no plugin of this host: its package.json says nothing of ostler")));
+        return Err(Exit::usage(format!(
+            "{name} is no plugin of this host: its package.json says nothing of ostler"
+        )));
     }
     let all = match (admits(newest), wanted) {
         (true, _) => versions,
@@ -185,18 +189,20 @@ pub async fn update(
             for name in names {
                 let spec = named(rows, name)?.entry.name.clone();
                 if !packages.contains(&spec) {
-                    return Err(Exit::usage(format!("{spec} was not installed as a package; there is nothing to update")));
+                    return Err(Exit::usage(format!(
+                        "{spec} was not installed as a package; there is nothing to update"
+                    )));
                 }
                 wanted.push(spec);
             }
             wanted
         }
     };
-    let versions =
-        |names: &[String]| names.iter().map(|name| npm::installed(dir, name)).collect::<Vec<_>>();
+    let versions = |names: &[String]| names.iter().map(|name| npm::installed(dir, name)).collect::<Vec<_>>();
     let before = versions(&wanted);
     if !wanted.is_empty() && !force {
-        let arguments: Vec<&str> = ["update", "--save"].into_iter().chain(wanted.iter().map(String::as_str)).collect();
+        let arguments: Vec<&str> =
+            ["update", "--save"].into_iter().chain(wanted.iter().map(String::as_str)).collect();
         npm::npm(dir, &arguments).await?;
     } else {
         for name in &wanted {

@@ -179,7 +179,9 @@ fn of_looked(looked: Looked) -> Row {
     let (state, problem) = match (&looked.problem, looked.entry.enabled) {
         (problem, false) => ("disabled", problem.as_ref().map(ToString::to_string)),
         (Some(problem), true) => (state_of(problem), Some(problem.to_string())),
-        (None, true) if !missing.is_empty() => ("unconfigured", Some(format!("needs {}", missing.join(", ")))),
+        (None, true) if !missing.is_empty() => {
+            ("unconfigured", Some(format!("needs {}", missing.join(", "))))
+        }
         (None, true) => ("ready", None),
     };
     Row {
@@ -221,7 +223,9 @@ pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
             let (state, problem) = match plugin {
                 _ if !entry.enabled => ("disabled", None),
                 None => ("unconfigured", Some("it is loaded when the daemon starts again".to_owned())),
-                Some(LoadedPlugin { problem: Some(problem), .. }) => (state_of(problem), Some(problem.to_string())),
+                Some(LoadedPlugin { problem: Some(problem), .. }) => {
+                    (state_of(problem), Some(problem.to_string()))
+                }
                 Some(LoadedPlugin { state: State::Off, .. }) => {
                     ("disabled", Some("it is loaded when the daemon starts again".to_owned()))
                 }

@@ -18,7 +18,9 @@ pub fn config(place: &Place) -> Result<Answer, Exit> {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(file)
             .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
-        rows.push(json!({ "file": shown, "config": serde_json::from_str::<Value>(&text).unwrap_or_default() }));
+        rows.push(
+            json!({ "file": shown, "config": serde_json::from_str::<Value>(&text).unwrap_or_default() }),
+        );
         answer.text.push_str(&text);
         if !text.ends_with('\n') {
             answer.text.push('\n');

@@ -3,16 +3,15 @@
 mod ask;
 mod config;
 mod plugin;
-mod restart;
+pub mod restart;
 mod start;
-mod status;
+pub mod status;
 mod stop;
 pub mod vault;
 
 pub use config::config;
 pub use plugin::{PluginVerb, plugin};
-pub use restart::{RestartFlags, restart};
+pub use restart::RestartFlags;
 pub use start::start;
-pub use status::status;
 pub use stop::stop;
 pub use vault::VaultVerb;

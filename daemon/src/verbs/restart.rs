@@ -42,7 +42,8 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     process::tell(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
     let answered = poll(ANSWERS_WITHIN, || {
         let text = log.text();
-        let refused = text.lines().find_map(|line| line.split_once(RESTART_REFUSED)).map(|(_, why)| why.to_owned());
+        let refused =
+            text.lines().find_map(|line| line.split_once(RESTART_REFUSED)).map(|(_, why)| why.to_owned());
         match refused {
             Some(why) => Some(Err(why)),
             None => text.contains(RESTART_STOPPING).then_some(Ok(())),

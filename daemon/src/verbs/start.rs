@@ -65,9 +65,10 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     match up {
         None => Err(could_not(format!("it started but never said where it was listening. See {shown}"))),
         Some(Err(why)) => Err(could_not(format!("{why}. See {shown}{}", log.last_words()))),
-        Some(Ok(record)) if record.pid != pid => {
-            Err(could_not(format!("another daemon, pid {}, was started in its place while it started", record.pid)))
-        }
+        Some(Ok(record)) if record.pid != pid => Err(could_not(format!(
+            "another daemon, pid {}, was started in its place while it started",
+            record.pid
+        ))),
         Some(Ok(record)) => {
             let warnings = settings.warnings.iter();
             Ok(warnings.fold(started(&record, &log.skipped(pid)), |answer, line| answer.note(line)))
@@ -174,6 +175,9 @@ mod tests {
         let run = |line: &str| of_the_run(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).join(" ");
         assert_eq!(run("ostler start --port 0 --json"), "--port 0");
         assert_eq!(run("ostler --config-file start start --quiet"), "--config-file start");
-        assert_eq!(run("ostler --json --config-file=c start --plugin start"), "--config-file=c --plugin start");
+        assert_eq!(
+            run("ostler --json --config-file=c start --plugin start"),
+            "--config-file=c --plugin start"
+        );
     }
 }

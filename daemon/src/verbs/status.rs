@@ -16,8 +16,10 @@ pub fn status(place: &Place) -> Result<Answer, Exit> {
         return Ok(Answer::none("None running.", "running"));
     };
     let Record { pid, url, paths, started_at, automations, .. } = &record;
-    let mut lines =
-        vec![format!("ostler on {url} (pid {pid}), started {started_at}"), format!("sessions in {}", paths.join(", "))];
+    let mut lines = vec![
+        format!("ostler on {url} (pid {pid}), started {started_at}"),
+        format!("sessions in {}", paths.join(", ")),
+    ];
     lines.extend(automations.clone());
     Ok(Answer::new(lines, status_json(&record)).named([url]))
 }

@@ -24,11 +24,14 @@ pub async fn stop(place: &Place) -> Result<Answer, Exit> {
     let (url, pid) = (&record.url, record.pid);
     process::tell(pid, Signal::Stop)?;
     let progress = Progress::begin(&place.common, "stopping");
-    let ended = process::poll(LIMIT, || (!process::runs(pid) || record::running(&dir).is_none()).then_some(())).await;
+    let ended =
+        process::poll(LIMIT, || (!process::runs(pid) || record::running(&dir).is_none()).then_some(())).await;
     drop(progress);
     if ended.is_none() {
         let limit = LIMIT.as_secs();
-        return Err(Exit::machine(format!("pid {pid} was told to stop and still runs after {limit} seconds")));
+        return Err(Exit::machine(format!(
+            "pid {pid} was told to stop and still runs after {limit} seconds"
+        )));
     }
     Ok(Answer::new(
         [format!("Stopped {url} (pid {pid}).")],

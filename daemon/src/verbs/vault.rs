@@ -71,7 +71,9 @@ pub fn parse(name: &str) -> Result<VaultName, Exit> {
 
 fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
     if let Some(plugin) = record::running(&files.dir).and_then(|record| record.vault) {
-        return Err(Exit::machine(format!("the daemon's secrets are kept by plugin {plugin}; keep them there")));
+        return Err(Exit::machine(format!(
+            "the daemon's secrets are kept by plugin {plugin}; keep them there"
+        )));
     }
     let report = Arc::new(|line: String| {
         let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
@@ -88,7 +90,9 @@ fn without_last_newline(value: &str) -> &str {
 /// Keeps a secret.
 pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer, Exit> {
     if value.is_empty() {
-        return Err(Exit::usage(format!("the value of {name} is empty; ostler vault delete {name} forgets one")));
+        return Err(Exit::usage(format!(
+            "the value of {name} is empty; ostler vault delete {name} forgets one"
+        )));
     }
     let name = name.to_string();
     vault.set.call((name.clone(), value.to_owned())).await.map_err(|why| Exit::machine(why.message))?;
@@ -99,7 +103,8 @@ pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer,
 pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
     let name = name.to_string();
     match vault.delete.call((name.clone(),)).await.map_err(|why| Exit::machine(why.message))? {
-        true => Ok(Answer::new([format!("{name} is deleted.")], json!({ "name": name, "deleted": true })).named([name])),
+        true => Ok(Answer::new([format!("{name} is deleted.")], json!({ "name": name, "deleted": true }))
+            .named([name])),
         false => Err(Exit::machine(problem::no_secret(&name))),
     }
 }
@@ -113,7 +118,9 @@ pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
         let options = Value::Object(entry.options.clone().unwrap_or_default());
         for reference in references(&options, None) {
             // What is no name may be a secret itself.
-            let Some(name) = reference.name.as_str().filter(|name| VaultName::parse(name).is_ok()) else { continue };
+            let Some(name) = reference.name.as_str().filter(|name| VaultName::parse(name).is_ok()) else {
+                continue;
+            };
             let path = format!("plugins[{at}].options{}", path_text(&reference.path));
             match rows.iter_mut().find(|(known, _, _)| known == name) {
                 Some((_, _, paths)) => paths.push(path),
@@ -126,7 +133,8 @@ pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
         let named = if paths.is_empty() { String::new() } else { format!(" ({})", paths.join(", ")) };
         format!("{name} {}{named}", if *set { "set" } else { "not set" })
     };
-    let json = rows.iter().map(|(name, set, paths)| json!({ "name": name, "set": set, "named": paths })).collect();
+    let json =
+        rows.iter().map(|(name, set, paths)| json!({ "name": name, "set": set, "named": paths })).collect();
     let lines: Vec<String> = match rows.is_empty() {
         true => vec!["vault: no secrets".to_owned()],
         false => rows.iter().map(line).collect(),
