@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use ostler_contract::points::Vault;
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::JsonObject;
 use ostler_engine::Host;
-use ostler_loader::LoadedPlugin;
+use ostler_loader::{Hidden, LoadedPlugin};
 use parking_lot::Mutex;
 
 use crate::compose::Composed;
@@ -29,6 +29,8 @@ pub struct Control {
     pub teller: Teller,
     /// Held while a file is written, so that one change is made after the other.
     pub writing: tokio::sync::Mutex<()>,
+    /// What no answer may hold.
+    pub hidden: Hidden,
     loaded: Vec<LoadedPlugin>,
     detached: bool,
     record: OnceLock<Record>,
@@ -37,11 +39,18 @@ pub struct Control {
 
 impl Control {
     /// The control of a host that was put together.
-    pub fn new(settings: &Settings, place: &Place, composed: &Composed, teller: Teller) -> Arc<Self> {
+    pub fn new(
+        settings: &Settings,
+        place: &Place,
+        composed: &Composed,
+        hidden: &Hidden,
+        teller: Teller,
+    ) -> Arc<Self> {
         Arc::new(Self {
             place: place.clone(),
             host: composed.host.clone(),
             teller,
+            hidden: hidden.clone(),
             writing: tokio::sync::Mutex::default(),
             loaded: composed.plugins.clone(),
             detached: settings.detached,
@@ -89,7 +98,7 @@ impl Control {
     }
 
     /// The keys that hold from the next start on.
-    pub fn restart_needed(&self) -> Value {
+    pub fn restart_needed(&self) -> Vec<String> {
         self.restart_needed.lock().iter().cloned().collect()
     }
 

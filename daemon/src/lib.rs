@@ -17,6 +17,7 @@ pub mod plugins;
 pub mod process;
 mod progress;
 pub mod record;
+mod root_settings;
 pub mod run;
 pub mod settings;
 mod shown;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::events::Event;
@@ -9,7 +10,7 @@ use ostler_contract::points::Agent;
 use ostler_engine::{Host, Log};
 use ostler_loader::Hidden;
 use ostler_protocol::wire::state::SessionStatus;
-use ostler_server::{HostNames, Listener, Server, no_plugin_routes, plugin_routes, serve_stdio};
+use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
 
 use crate::announce::{self, Listens};
@@ -21,6 +22,7 @@ use crate::log;
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::record::{Holding, Record};
+use crate::root_settings::RootSettings;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
 use crate::told::Told;
@@ -72,7 +74,9 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         Some(Http::At(address)) => Some(bind(address).await?),
         Some(Http::Here) | None => None,
     };
-    let token = settings.token.token()?;
+    let token = settings.token.text()?;
+    token.iter().for_each(|token| hidden.add(token));
+    let token = token.map(Token::new);
     let composed = tokio::select! {
         composed = compose(&settings, &working_dir, &log, &hidden) => composed?,
         () = told.stop() => return Ok(Ended::Done),
@@ -88,7 +92,8 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     settings.origins.iter().for_each(|origin| doors.announce(origin));
     let host = composed.host.clone();
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
-    let control = Control::new(&settings, &place, &composed, teller);
+    let control = Control::new(&settings, &place, &composed, &hidden, teller);
+    host.set_own_settings(Arc::new(RootSettings(control.clone())));
     let mut mounts = Vec::new();
     let routes_mount = plugin_routes(registry, names.clone(), log.clone());
     match routes {

@@ -1,7 +1,7 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::points::{
@@ -25,6 +25,7 @@ use crate::principal::{Gate, Principal};
 use crate::resources::Watch;
 use crate::root::Root;
 use crate::sessions::Sessions;
+use crate::settings::OwnSettings;
 
 /// How a host is set up.
 #[derive(Debug, Clone)]
@@ -167,6 +168,8 @@ pub struct Host {
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
     tools_server: OnceLock<OpenToolsServer>,
+    pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
+    pub(crate) advanced_tools: AtomicBool,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
@@ -178,6 +181,7 @@ impl Host {
     pub fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml, gate: Gate) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             fanout: Fanout::new(options.replay),
+            advanced_tools: AtomicBool::new(options.advanced_tools),
             options,
             clock,
             log,
@@ -195,6 +199,7 @@ impl Host {
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
             tools_server: OnceLock::new(),
+            own_settings: OnceLock::new(),
             watches: Mutex::default(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),

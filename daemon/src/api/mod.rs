@@ -55,15 +55,28 @@ pub fn mount(control: Arc<Control>, names: HostNames, token: Token) -> Mount {
 async fn answer(control: &Arc<Control>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     match serve(control, &path, request).await {
-        Ok(value) => http::json(StatusCode::OK, &without_userinfo(value)),
-        Err(refused) => refusal(&path, &refused),
+        Ok(value) => http::json(StatusCode::OK, &hide(control, without_userinfo(value))),
+        Err(refused) => refusal(&path, &refused, control),
     }
 }
 
-fn refusal(path: &str, refused: &Refused) -> Response {
+/// An answer without what was handed to a plugin, wherever the plugin put it.
+fn hide(control: &Control, value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(control.hidden.hide(&text).into_owned()),
+        Value::Array(entries) => entries.into_iter().map(|entry| hide(control, entry)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (key, hide(control, value))).collect()
+        }
+        other => other,
+    }
+}
+
+fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
+    let exited = |status, exit: &Exit| http::message(status, control.hidden.hide(&exit.to_string()));
     match refused {
-        Refused::Exit(exit @ Exit::Usage(_)) => http::message(StatusCode::BAD_REQUEST, exit),
-        Refused::Exit(exit @ Exit::Machine(_)) => http::message(StatusCode::CONFLICT, exit),
+        Refused::Exit(exit @ Exit::Usage(_)) => exited(StatusCode::BAD_REQUEST, exit),
+        Refused::Exit(exit @ Exit::Machine(_)) => exited(StatusCode::CONFLICT, exit),
         Refused::Grant(why) => http::message(StatusCode::FORBIDDEN, why),
         Refused::NotThere => refuse(&Reply::NoApi(path.to_owned())),
         Refused::Method(allowed) => {

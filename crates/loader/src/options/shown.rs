@@ -39,7 +39,14 @@ fn option<'a>(known: Known<'a>, key: &str) -> Place<'a> {
 }
 
 fn shown_at(value: &Value, place: &Place<'_>) -> Value {
-    let Place::Known(nodes) = place else { return SET.into() };
+    match place {
+        Place::Known(nodes) => shown_value(value, nodes),
+        Place::Unknown => SET.into(),
+    }
+}
+
+/// A value as it is shown where these nodes describe it.
+pub fn shown_value(value: &Value, nodes: &Nodes<'_>) -> Value {
     rewrite(value, nodes, &mut |_, nodes, value| match nodes.hidden() {
         // The name is no secret, unless it is none: then it may be the value itself.
         true if names_secret(value) => Some(value.clone()),

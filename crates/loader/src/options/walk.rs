@@ -61,6 +61,11 @@ impl<'a> Nodes<'a> {
         self.nodes.first().copied()
     }
 
+    /// Every node that describes the place.
+    pub fn all(&self) -> &[&'a Value] {
+        &self.nodes
+    }
+
     /// Whether a node carries a mark, such as `writeOnly: true`.
     pub fn marked(&self, mark: &str) -> bool {
         self.nodes.iter().any(|node| node.get(mark) == Some(&Value::Bool(true)))
