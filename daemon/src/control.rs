@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use ostler_contract::points::Vault;
 use ostler_contract::JsonObject;
+use ostler_contract::points::Vault;
 use ostler_engine::Host;
 use ostler_loader::{Hidden, LoadedPlugin};
 use parking_lot::Mutex;

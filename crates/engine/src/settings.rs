@@ -127,7 +127,10 @@ impl Connection {
         let sent = rest.clone();
         let others = move |host: &Host, origin: Option<Origin>| {
             let taken = host.root.set_config(&host.fanout, id, origin, rest, replace);
-            if replace && taken.is_ok() && let Some(settings) = host.own_settings.get() {
+            if replace
+                && taken.is_ok()
+                && let Some(settings) = host.own_settings.get()
+            {
                 // Nothing of these is taken back by being left out.
                 host.publish_own_settings(None, &settings.values());
             }
@@ -142,10 +145,10 @@ impl Connection {
         let others_first = others(&host, None);
         tokio::spawn(async move {
             let outcome = match others_first {
-                Ok(()) => settings.change(own).await.unwrap_or_else(|why| OwnChange {
-                    refused: Some(why.message),
-                    ..OwnChange::default()
-                }),
+                Ok(()) => settings
+                    .change(own)
+                    .await
+                    .unwrap_or_else(|why| OwnChange { refused: Some(why.message), ..OwnChange::default() }),
                 Err(why) => OwnChange { refused: Some(why), ..OwnChange::default() },
             };
             match outcome.refused {

@@ -65,9 +65,7 @@ fn hide(control: &Control, value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(control.hidden.hide(&text).into_owned()),
         Value::Array(entries) => entries.into_iter().map(|entry| hide(control, entry)).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(key, value)| (key, hide(control, value))).collect()
-        }
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, hide(control, value))).collect(),
         other => other,
     }
 }
