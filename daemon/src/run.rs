@@ -136,13 +136,13 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
             names.announce(url);
         }
     }
+    let record = record(&settings, &composed, &place, address, arguments)?;
+    control.up(record.clone());
     let block =
         announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
-    let _ = std::io::stdout().lock().write_all(block.as_bytes());
+    let _ = std::io::stdout().lock().write_all(hidden.hide(&block).as_bytes());
     let _ = std::io::stdout().lock().flush();
-    let record = record(&settings, &composed, &place, address, arguments)?;
     holding.record(&record)?;
-    control.up(record);
     let ended = loop {
         match told.next().await {
             Signal::Stop => {
