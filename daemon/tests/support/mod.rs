@@ -233,7 +233,7 @@ pub async fn post(address: &str, path: &str, token: Option<&str>, body: &str) ->
     Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
-async fn exchange(address: &str, bytes: &[u8]) -> String {
+pub async fn exchange(address: &str, bytes: &[u8]) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let Ok(mut stream) = TcpStream::connect(address).await else { return String::new() };
     // A daemon that has answered early may have closed.
