@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ostler_contract::points::{AutomationStore, SessionStore, Vault};
+use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, Yaml};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Yaml};
 use ostler_js::{JsOptions, JsSource};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
@@ -68,19 +69,16 @@ pub async fn compose(
         host_name: host_name(),
         config_dir: settings.dir.to_string_lossy().into_owned(),
     });
-    let host = Host::new(options(settings, &facts), clock(), log.clone(), host_yaml(), Gate::default());
+    let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), Gate::default());
     let door = HostDoor::new(&host);
     let (own, automations) = own(settings, log, &facts, door.clone()).await?;
+    if let Some(port) = own.all::<Port<SessionStore>>().next() {
+        host.set_own_sessions(port.value.clone());
+    }
     let lines = log.clone();
-    let plugin_lines = log.clone();
-    let js = JsOptions {
-        log: Arc::new(move |line| plugin_lines.line(line)),
-        sdk_version: facts.version.clone(),
-        ..JsOptions::default()
-    };
     let loader = Loader {
         bundled: bundled::plugins(),
-        source: Arc::new(JsSource::new(js)),
+        source: Arc::new(JsSource::new(javascript(settings, log, &facts))),
         working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
@@ -112,7 +110,25 @@ pub async fn compose(
     })
 }
 
-fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {
+/// What the operator and the host decide about plugins in JavaScript.
+fn javascript(settings: &Settings, log: &Log, facts: &HostFacts) -> JsOptions {
+    let lines = log.clone();
+    let mut options = JsOptions {
+        log: Arc::new(move |line| lines.line(line)),
+        sdk_version: facts.version.clone(),
+        ..JsOptions::default()
+    };
+    if let Some(limit) = settings.javascript.busy_limit_ms {
+        options.busy_limit = Duration::from_millis(limit.0.into());
+    }
+    if let Some(limit) = settings.javascript.memory_limit_mb {
+        options.memory_limit = usize::try_from(limit.0).ok().map(|megabytes| megabytes << 20);
+    }
+    options
+}
+
+fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
+    let (mcp_servers, log) = (settings.read_mcp_servers(), log.clone());
     HostOptions {
         host_name: facts.host_name.clone(),
         version: facts.version.clone(),
@@ -121,7 +137,7 @@ fn options(settings: &Settings, facts: &HostFacts) -> HostOptions {
         client_tool_timeout_ms: settings.client_tool_timeout_ms,
         unowned_automations: settings.unowned == Unowned::Every,
         advanced_tools: settings.advanced_tools,
-        mcp_servers: settings.mcp_servers.clone(),
+        mcp_servers: McpServers::new(move || mcp_servers(&log)),
         ..HostOptions::default()
     }
 }
@@ -158,7 +174,7 @@ async fn own(
         _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
     };
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
-    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]) }, calls);
+    let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {
         (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
         _ => Arc::new(SqliteSessions::new(StateDb::memory().map_err(failed)?, report.clone())).into_point(),

@@ -36,7 +36,7 @@ const KEYS: &[Key] = &[
     key("host", "Address", "string", false),
     key("http", "HTTP API", "object", false),
     key("advancedTools", "Offer tools that ask for the operator's leave", "boolean", true),
-    key("mcpServers", "MCP servers", "object", false),
+    key("mcpServers", "MCP servers", "object", true),
 ];
 
 const PLUGIN: &str = "plugins.";

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::Agent;
@@ -26,9 +25,6 @@ use crate::root_settings::RootSettings;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
 use crate::told::Told;
-
-/// How long closing may take altogether.
-const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
 /// What the log says when it goes down to come up again; `restart` waits for it.
 pub const RESTART_STOPPING: &str = "restart: stopping";
@@ -161,18 +157,21 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         }
     };
     let closing = async {
-        host.stop_turns();
-        host.events.raise_and_wait(Event::Stopping {}).await;
-        host.close_plugin_connections();
+        host.stop().await;
         stop.send_replace(true);
         host.close().await;
     };
-    tokio::select! {
-        _ = tokio::time::timeout(CLOSE_LIMIT, closing) => {}
-        () = told.stop() => log.line("told to stop a second time; ending at once"),
-    }
+    unless_told_again(closing, &mut told, &log).await;
     drop(holding);
     Ok(ended)
+}
+
+/// Closes; whoever does not want to wait for that says so by telling a second time.
+async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) {
+    tokio::select! {
+        () = closing => {}
+        () = told.stop() => log.line("told to stop a second time; ending at once"),
+    }
 }
 
 /// The sessions in which a turn runs.
@@ -247,6 +246,14 @@ async fn over_stdio(
     require_backend(&composed)?;
     let host = composed.host.clone();
     host.listening();
+    host.events
+        .raise_and_wait(Event::Listening {
+            runtime: "ostler".to_owned(),
+            host: "stdio".to_owned(),
+            port: 0,
+            guarded: false,
+        })
+        .await;
     let said = host.end_announcements();
     let block = announce::block(settings, &composed, Listens::Stdio, None, None, &said);
     let _ = std::io::stderr().lock().write_all(block.as_bytes());
@@ -254,6 +261,6 @@ async fn over_stdio(
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
         () = told.stop() => {}
     }
-    let _ = tokio::time::timeout(CLOSE_LIMIT, host.close()).await;
+    unless_told_again(host.close(), told, log).await;
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Secret, Value};
+use ostler_engine::Log;
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{ConfigFiles, HttpApi, Keep, PluginEntry, Unowned};
+use crate::config::{self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -48,6 +49,8 @@ pub struct Settings {
     pub advanced_tools: bool,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
+    /// What a plugin in JavaScript may take.
+    pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
     /// Options of plugins for this run, as typed.
@@ -141,6 +144,7 @@ impl Settings {
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             mcp_servers,
+            javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
             plugin_options: flags.plugin_option.clone(),
             detached: flags.detached,
@@ -240,6 +244,25 @@ pub fn entry_of(entry: PluginEntry) -> Entry {
         options: entry.options.unwrap_or_default(),
         enabled: entry.enabled.unwrap_or(true),
         grants: entry.grants.unwrap_or_default(),
+    }
+}
+
+impl Settings {
+    /// The MCP servers as the files say them now; where a file does not read, as they were at the start.
+    pub fn read_mcp_servers(&self) -> impl Fn(&Log) -> JsonObject + Send + Sync + use<> {
+        let (files, started, said) = (self.files.clone(), self.mcp_servers.clone(), self.warnings.clone());
+        move |log| match config::read_again(&files) {
+            Ok(config) => {
+                let mut warnings = Vec::new();
+                let servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
+                warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.line(line));
+                servers
+            }
+            Err(why) => {
+                log.line(format_args!("mcpServers stay as they were at the start: {why}"));
+                started.clone()
+            }
+        }
     }
 }
 

@@ -4,19 +4,132 @@
 
 mod support;
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{Client, Daemon, Folder, runs_of};
 
-const ROUNDS: u32 = 6;
+/// The moments it is killed at, and how long all of them together may go on.
+const ROUNDS: u32 = 12;
+const TOGETHER: Duration = Duration::from_secs(12);
+
+/// A plugin whose tool keeps a record of its own, and whose other tool says which are kept.
+const NOTES: &str = "
+export const name = 'notes';
+export function apply(host) {
+  const notes = host.records('notes', { body: 'text' });
+  const tool = (name, run) => host.registerTool({ definition: { name, description: name }, run });
+  tool('keep', async ({ id, text }) => { await notes.put({ id, text }); return 'kept'; });
+  tool('kept', async () => JSON.stringify((await notes.list()).map(({ id, text }) => [id, text])));
+}
+";
 
 /// What a client was told, which therefore has to be there after the next start.
 #[derive(Default)]
 struct Told {
     calls: usize,
     turns: BTreeSet<(String, String)>,
+    records: BTreeSet<String>,
+    automations: BTreeSet<String>,
+}
+
+/// Another number every time, and the same for a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % sides
+    }
+}
+
+/// The actions of a channel up to the first of a type; none where the daemon is gone before.
+async fn until(client: &mut Client, name: &str) -> Option<Value> {
+    loop {
+        let frame = client.next_frame().await?;
+        if frame["params"]["action"]["type"] == name && frame["params"].get("rejectionReason").is_none() {
+            return Some(frame["params"]["action"].clone());
+        }
+    }
+}
+
+/// A session of its own, with its chat subscribed to.
+async fn begun(client: &mut Client, session: &str) -> Option<String> {
+    let chat = ostler_protocol::uri::default_chat(session);
+    let create = json!({ "channel": session, "provider": "echo" });
+    client.try_request("createSession", create).await?.ok()?;
+    client.try_request("subscribe", json!({ "channel": chat })).await?.ok()?;
+    Some(chat)
+}
+
+/// Has records kept until the daemon is gone; those the tool said are kept are noted.
+async fn keep(mut client: Client, round: u32) -> Vec<String> {
+    let mut seen = Vec::new();
+    let Some(chat) = begun(&mut client, &format!("echo:/keeper-{round}")).await else { return seen };
+    for at in 0.. {
+        let id = format!("r{round}-{at}");
+        let text = format!("/tool keep {}", json!({ "id": id, "text": format!("text of {id}\n") }));
+        let turn =
+            json!({ "type": "chat/turnStarted", "turnId": format!("t{at}"), "message": { "text": text } });
+        if !client.try_dispatch(&chat, at, turn).await {
+            break;
+        }
+        let Some(done) = until(&mut client, "chat/toolCallComplete").await else { break };
+        assert_eq!(done["result"]["content"][0]["text"], "kept", "{done}");
+        seen.push(id);
+        if until(&mut client, "chat/turnComplete").await.is_none() {
+            break;
+        }
+    }
+    seen
+}
+
+/// Makes automations, and changes each once, until the daemon is gone; those that were shown are noted.
+async fn automate(mut client: Client, round: u32) -> Vec<String> {
+    let mut seen = Vec::new();
+    let all = "ahp-automations://";
+    if client.try_request("subscribe", json!({ "channel": all })).await.is_none() {
+        return seen;
+    }
+    for at in 0.. {
+        let uri = format!("ahp-automation:/a{round}-{at}");
+        let definition = json!({ "title": "Made", "message": { "text": "x", "origin": { "kind": "automation" } },
+            "session": { "provider": "echo" }, "enabled": true, "triggers": [] });
+        for action in [
+            json!({ "type": "automation/createRequested", "resource": uri, "definition": definition }),
+            json!({ "type": "automation/updateRequested", "resource": uri, "changes": { "enabled": false } }),
+        ] {
+            if !client.try_dispatch(all, at, action).await {
+                return seen;
+            }
+            // Calls and runs show theirs as well.
+            loop {
+                let Some(set) = until(&mut client, "automation/set").await else { return seen };
+                if set["automation"]["resource"] == json!(uri) {
+                    break;
+                }
+            }
+            seen.push(uri.clone());
+        }
+    }
+    seen
+}
+
+/// Edits a file by hand, as an editor that saves in place does, until it is told to stop.
+async fn edit(path: std::path::PathBuf, stop: tokio::sync::watch::Receiver<bool>) {
+    for at in 0.. {
+        if *stop.borrow() {
+            return;
+        }
+        std::fs::write(&path, format!("---\nid: edited\n---\nEdited {at} times.\n")).unwrap();
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
 }
 
 /// Talks to a session, turn after turn, until the daemon is gone; every turn whose end was seen is noted.
@@ -61,33 +174,45 @@ async fn call(address: String) -> usize {
     accepted
 }
 
-async fn round(folder: &Folder, at: u32, told: &mut Told) {
+async fn round(folder: &Folder, at: u32, told: &mut Told, dice: &mut Dice) {
     let daemon = folder.start();
     check(folder, &daemon, told).await;
-    let mut work = Vec::new();
+    let mut talk_all = Vec::new();
     for lane in 0..3 {
         let client = daemon.initialized(&format!("talker-{lane}")).await;
-        work.push(tokio::spawn(talk(client, format!("echo:/{at}-{lane}"))));
+        talk_all.push(tokio::spawn(talk(client, format!("echo:/{at}-{lane}"))));
     }
+    let keeper = tokio::spawn(keep(daemon.initialized("keeper").await, at));
+    let maker = tokio::spawn(automate(daemon.initialized("maker").await, at));
     let caller = tokio::spawn(call(daemon.address().to_owned()));
-    // Another moment every time.
-    tokio::time::sleep(Duration::from_millis(u64::from(40 + 37 * at))).await;
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let editor = tokio::spawn(edit(folder.path().join("notes/edited.md"), stopped));
+    // Another moment every time: while it starts to work, or in the middle of it.
+    tokio::time::sleep(Duration::from_micros(dice.roll(300_000))).await;
     daemon.kill();
-    for lane in work {
+    for lane in talk_all {
         told.turns.extend(lane.await.unwrap());
     }
+    told.records.extend(keeper.await.unwrap());
+    told.automations.extend(maker.await.unwrap());
     told.calls += caller.await.unwrap();
+    stop.send_replace(true);
+    editor.await.unwrap();
 }
 
 async fn check(folder: &Folder, daemon: &Daemon, told: &Told) {
     let mut client = daemon.initialized("checker").await;
     let catalogue = client.subscribe("ahp-automations://").await;
-    let entry = catalogue["entries"]
+    let there: BTreeSet<&str> = catalogue["entries"]
         .as_array()
         .unwrap()
         .iter()
-        .find(|entry| entry["resource"] == "ahp-automation:/note");
-    assert!(entry.is_some(), "{catalogue}");
+        .map(|entry| entry["resource"].as_str().unwrap())
+        .collect();
+    assert!(there.contains("ahp-automation:/note"), "{catalogue}");
+    let gone: Vec<_> = told.automations.iter().filter(|uri| !there.contains(uri.as_str())).collect();
+    assert!(gone.is_empty(), "automations that were shown are gone: {gone:?}");
+    kept_records(&mut client, told).await;
     let kept = all_runs(&mut client).await;
     assert!(kept >= told.calls, "{kept} runs of {} accepted calls", told.calls);
     assert_eq!(runs_of(&catalogue, "note").is_empty(), told.calls == 0);
@@ -106,13 +231,37 @@ async fn check(folder: &Folder, daemon: &Daemon, told: &Told) {
     assert!(!folder.read("log").contains("could not be read"), "{}", folder.read("log"));
 }
 
+/// Asks the plugin which records it has.
+async fn kept_records(client: &mut Client, told: &Told) {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let session = format!("echo:/checker-{}", ASKED.fetch_add(1, Ordering::Relaxed));
+    let chat = begun(client, &session).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "/tool kept {}" } });
+    client.dispatch(&chat, 1, turn).await;
+    let done = until(client, "chat/toolCallComplete").await.unwrap();
+    let text = done["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    until(client, "chat/turnComplete").await.unwrap();
+    let kept: BTreeMap<String, String> = serde_json::from_str::<Vec<(String, String)>>(&text)
+        .unwrap_or_else(|error| panic!("{error}: {done}"))
+        .into_iter()
+        .collect();
+    for id in &told.records {
+        let text = kept.get(id).unwrap_or_else(|| panic!("the record {id} is gone: {:?}", kept.keys()));
+        assert_eq!(text, &format!("text of {id}\n"));
+    }
+    assert_eq!(kept["kept"], "Still here.\n");
+}
+
+fn of_note(entry: &Value) -> bool {
+    entry["resource"] == "ahp-automation:/note"
+}
+
 /// How many runs the automation has had: those of the snapshot, and page after page of those before.
 async fn all_runs(client: &mut Client) -> usize {
     let mut catalogue = client.subscribe("ahp-automations://").await;
     let mut shown = 0;
     loop {
-        let entry =
-            catalogue["entries"].as_array().unwrap().iter().find(|entry| entry["runs"].is_array()).cloned();
+        let entry = catalogue["entries"].as_array().unwrap().iter().find(|entry| of_note(entry)).cloned();
         let Some(entry) = entry else { return 0 };
         let held = entry["runs"].as_array().unwrap().len();
         let Some(cursor) = entry["runsNextCursor"].as_str() else { return held };
@@ -127,14 +276,33 @@ async fn all_runs(client: &mut Client) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_answered_is_lost_when_the_process_is_killed() {
+    let seed = RandomState::new().build_hasher().finish() | 1;
+    println!("seed {seed}");
+    let mut dice = Dice(seed);
     let folder = Folder::with_webhook("hello");
+    folder.write("notes.mjs", NOTES);
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["plugins"].as_array_mut().unwrap().push(json!({ "name": "./notes.mjs" }));
+    folder.write("config.json", &config.to_string());
     folder.write("notes/kept.md", "---\nid: kept\n---\nStill here.\n");
     let mut told = Told::default();
+    let begun = Instant::now();
     for at in 0..ROUNDS {
-        round(&folder, at, &mut told).await;
+        if begun.elapsed() < TOGETHER {
+            round(&folder, at, &mut told, &mut dice).await;
+        }
     }
-    assert!(told.calls > 0 && !told.turns.is_empty(), "{} calls, {} turns", told.calls, told.turns.len());
+    let Told { calls, turns, records, automations } = &told;
+    let figures = format!(
+        "{calls} calls, {} turns, {} records, {} automations",
+        turns.len(),
+        records.len(),
+        automations.len()
+    );
+    println!("{figures}");
+    assert!(*calls > 0 && !turns.is_empty() && !records.is_empty() && !automations.is_empty(), "{figures}");
     let daemon = folder.start();
     check(&folder, &daemon, &told).await;
     assert_eq!(folder.read("notes/kept.md"), "---\nid: kept\n---\nStill here.\n");
+    assert!(folder.read("notes/edited.md").starts_with("---\nid: edited\n---\nEdited "));
 }

@@ -283,11 +283,7 @@ async fn other_settings_are_edited_on_the_root_channel() {
     assert_eq!(refused["rejectionReason"], "no plugin is called nobody; configured are echo");
     let refused = send(5, json!({ "connectionToken": "x" })).await;
     assert_eq!(refused["rejectionReason"], "connectionToken is not a setting of this host");
-    assert_eq!(
-        get(&daemon, "config").await["restartNeeded"],
-        json!(["mcpServers"]),
-        "advancedTools holds at once"
-    );
+    assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "both hold at once");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 
 use serde_json::{Value, json};
-use support::{Client, Folder, LIMIT, runs_of};
+use support::{Client, Folder, runs_of};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 const ROOT: &str = "ahp-root://";
@@ -91,17 +91,7 @@ async fn webhook_calls_are_answered_by_the_table() {
 async fn endpoints_are_added_edited_and_removed_while_the_host_runs() {
     let folder = Folder::with_webhook("x");
     let daemon = folder.start();
-    let status = async |path: &str, expected: u16| {
-        let end = std::time::Instant::now() + LIMIT;
-        loop {
-            let (seen, _) = daemon.post(path, Some("right"), "{}").await;
-            if seen == expected {
-                return;
-            }
-            assert!(std::time::Instant::now() < end, "{path} answers {seen}, not {expected}");
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
+    let status = async |path, expected| folder.wait_for_status(&daemon, path, expected).await;
     status("/plugins/webhook/later", 404).await;
     folder.write("webhooks/later.md", "---\nid: later\nautomation: true\nsecret: host:in\n---\n");
     status("/plugins/webhook/later", 202).await;

@@ -19,7 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-loader", &["ostler-contract"]),
     ("ostler-net", &[]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
-    ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
+    ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("xtask", &["ostler-contract", "ostler-js", "ostler-protocol"]),
 ];
 

@@ -12,7 +12,11 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
     for entry in &mut item.items {
         let TraitItem::Fn(method) = entry else { continue };
         let inner = method.attrs.iter().any(|attribute| attribute.path().is_ident("inner"));
-        method.attrs.retain(|attribute| !attribute.path().is_ident("inner"));
+        let checked = method.attrs.iter().find(|attribute| attribute.path().is_ident("checked"));
+        let checked = checked.map(|attribute| attribute.parse_args::<syn::Ident>()).transpose()?;
+        method
+            .attrs
+            .retain(|attribute| !attribute.path().is_ident("inner") && !attribute.path().is_ident("checked"));
         let signature = &method.sig;
         let ident = &signature.ident;
         let mut arguments = Vec::new();
@@ -27,9 +31,12 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
         let output = &signature.output;
         let attributes: Vec<_> = method.attrs.iter().filter(|a| a.path().is_ident("doc")).collect();
         let (idents, types): (Vec<_>, Vec<_>) = arguments.iter().cloned().unzip();
+        // What the plugin's own side can refuse is refused before the host is asked.
+        let check = checked.map(|check| quote! { self.#check(#(&#idents),*)?; });
         forwards.push(quote! {
             #(#attributes)*
             pub fn #ident(&self, #(#idents: #types),*) #output {
+                #check
                 self.calls().#ident(self.caller(), #(#idents),*)
             }
         });

@@ -191,18 +191,18 @@ events! {
         /// Its working directory.
         cwd: String,
     }
-    /// The host accepts connections. Never raised over stdio.
+    /// The host accepts connections.
     "listening" Listening {
         /// What runs the host.
         runtime: String,
-        /// The address it listens on.
+        /// The address it listens on; `stdio` where that is its only connection.
         host: String,
-        /// The port it got.
+        /// The port it got; 0 over stdio.
         port: u16,
         /// Whether a connection needs a token or a sign-in.
         guarded: bool,
     }
-    /// The host is about to close. Never raised over stdio.
+    /// The host is about to close.
     "stopping" Stopping {}
     /// A line went to the log.
     "log" Log {

@@ -14,7 +14,7 @@ use crate::cross::Cross;
 use crate::id::{PluginId, Slug};
 use crate::live::{Live, Pending};
 use crate::points::{
-    ChannelReader, Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry,
+    ChannelReader, Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry, Vault,
 };
 use crate::recorder::Recorder;
 use crate::shape::Shape;
@@ -40,6 +40,9 @@ pub struct Caller {
     pub plugin: PluginId,
     /// The grants of its configuration entry.
     pub grants: Arc<[Grant]>,
+    /// The vault as it stood when the plugin was applied: what its secrets are read from until the host is
+    /// built.
+    pub vault: Option<Vault>,
 }
 
 impl Caller {
@@ -161,7 +164,8 @@ pub trait HostCalls: Send + Sync {
 
     /// Says that an event of a trigger type this plugin registered has happened. Every enabled automation
     /// whose trigger matches `data` starts a run; the call does not wait for them. `data` is stored with the
-    /// run and must carry nothing secret.
+    /// run and must carry nothing secret. One fired before the host is built starts its runs once it is.
+    #[checked(may_fire)]
     fn fire_trigger(
         &self,
         caller: &Caller,
@@ -267,6 +271,20 @@ impl PluginHost {
 
     pub(crate) fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.0.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the plugin registered the type and it offers the event.
+    fn may_fire(&self, r#type: &str, event: &str, _data: &JsonObject) -> Result<(), Thrown> {
+        let needs =
+            |what: String| Thrown::new(format_args!("plugin {}: fireTrigger needs {what}", self.id()));
+        let recorder = self.recorder();
+        let Some(own) = recorder.trigger_types().find(|own| *own.r#type == *r#type) else {
+            return Err(needs(format!("type to be a type this plugin registered, not {type}")));
+        };
+        if !own.events.iter().any(|offered| *offered.id == *event) {
+            return Err(needs(format!("event to be an event {type} offers, not {event}")));
+        }
+        Ok(())
     }
 
     /// Takes what was registered. Nothing may be registered from now on.

@@ -48,6 +48,7 @@ pub mod recorder;
 pub mod registry;
 pub mod reserved;
 pub mod secret;
+pub mod settings;
 pub mod shape;
 pub mod thrown;
 pub mod vault_name;

@@ -13,27 +13,58 @@ use crate::thrown::Thrown;
 
 type Apply = dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync;
 
-/// The options `apply` is handed: the plugin's own copy, of its schema's types. A reference to a secret that
-/// the plugin reads itself stands as it was written and is frozen on the JavaScript side.
+/// The options `apply` is handed: the plugin's own copy, of its schema's types. A node marked `secretAtUse`
+/// stands as it was written and is frozen on the JavaScript side.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Options(pub JsonObject);
+pub struct Options {
+    values: JsonObject,
+    frozen: Vec<String>,
+}
+
+impl From<JsonObject> for Options {
+    fn from(values: JsonObject) -> Self {
+        Self { values, frozen: Vec::new() }
+    }
+}
 
 impl Options {
+    /// Freezes the nodes at these JSON pointers.
+    #[must_use]
+    pub fn frozen(mut self, at: Vec<String>) -> Self {
+        self.frozen = at;
+        self
+    }
+
     /// For JavaScript.
     pub fn into_live(self) -> Live {
-        fn live(value: Value) -> Live {
+        fn live(value: Value, at: &str, frozen: &[String]) -> Live {
+            if frozen.iter().any(|node| node == at) {
+                return Live::Frozen(Box::new(Live::Data(value)));
+            }
+            let below = format!("{at}/");
+            if !frozen.iter().any(|node| node.starts_with(&below)) {
+                return Live::Data(value);
+            }
             match value {
-                Value::Object(fields) if fields.len() == 1 && fields.contains_key("$secret") => {
-                    Live::Frozen(Box::new(Live::Data(Value::Object(fields))))
-                }
                 Value::Object(fields) => {
-                    Live::Object(fields.into_iter().map(|(key, value)| (key.into(), live(value))).collect())
+                    let fields = fields.into_iter().map(|(key, value)| {
+                        let at = format!("{below}{}", key.replace('~', "~0").replace('/', "~1"));
+                        (key.into(), live(value, &at, frozen))
+                    });
+                    Live::Object(fields.collect())
                 }
-                Value::Array(entries) => Live::List(entries.into_iter().map(live).collect()),
+                Value::Array(entries) => {
+                    let entries = entries.into_iter().enumerate();
+                    Live::List(
+                        entries
+                            .map(|(index, value)| live(value, &format!("{below}{index}"), frozen))
+                            .collect(),
+                    )
+                }
                 other => Live::Data(other),
             }
         }
-        live(Value::Object(self.0))
+        live(Value::Object(self.values), "", &self.frozen)
     }
 }
 
@@ -41,7 +72,7 @@ impl std::ops::Deref for Options {
     type Target = JsonObject;
 
     fn deref(&self) -> &JsonObject {
-        &self.0
+        &self.values
     }
 }
 

@@ -171,8 +171,8 @@ pub enum Problem {
         /// The word.
         grant: String,
     },
-    /// A line a plugin said with `problem(line)`.
-    #[error("plugin {id}: {line}")]
+    /// A line a plugin said with `problem(line)`: printed as it was said.
+    #[error("{line}")]
     Said {
         /// The plugin.
         id: String,

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::id::PluginId;
-use crate::points::{Point, PointDeclaration, Slot};
+use crate::points::{Point, PointDeclaration, Slot, TriggerType};
 use crate::problem;
 use crate::thrown::Thrown;
 
@@ -13,6 +13,8 @@ use crate::thrown::Thrown;
 pub struct Recorder {
     plugin: PluginId,
     entries: Vec<Entry>,
+    /// The trigger types among what was taken: what the plugin may fire.
+    taken: Vec<Arc<TriggerType>>,
     sealed: bool,
 }
 
@@ -59,7 +61,7 @@ pub enum Space {
 impl Recorder {
     /// An empty one.
     pub fn new(plugin: PluginId) -> Self {
-        Self { plugin, entries: Vec::new(), sealed: false }
+        Self { plugin, entries: Vec::new(), taken: Vec::new(), sealed: false }
     }
 
     /// Whose contributions these are.
@@ -99,10 +101,12 @@ impl Recorder {
         value.check_values().map_err(needs)?;
         value.refuse().map_err(needs)?;
         let key = value.key();
+        // A name two methods share, as a harness's and a scheme's, costs the later item where recorders are merged.
         if let Some(key) = &key
             && self
                 .entries
                 .iter()
+                .filter(|entry| entry.point.method == P::METHOD)
                 .filter_map(|entry| entry.key.as_ref())
                 .any(|other| other.space == key.space && other.name.eq_ignore_ascii_case(&key.name))
         {
@@ -114,10 +118,18 @@ impl Recorder {
         Ok(value)
     }
 
+    /// Every trigger type the plugin registered, taken or not.
+    pub(crate) fn trigger_types(&self) -> impl Iterator<Item = &TriggerType> {
+        self.all::<TriggerType>().chain(self.taken.iter().map(|taken| &**taken))
+    }
+
     pub(crate) fn seal(&mut self) -> Recorder {
+        let types = self.entries.iter().filter_map(|entry| entry.value.clone().downcast().ok());
+        self.taken.extend(types);
         let sealed = Recorder {
             plugin: self.plugin.clone(),
             entries: std::mem::take(&mut self.entries),
+            taken: Vec::new(),
             sealed: true,
         };
         self.sealed = true;

@@ -78,7 +78,7 @@ impl HostCalls for Nobody {
 }
 
 fn host(id: &str) -> PluginHost {
-    let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]) };
+    let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]), vault: None };
     PluginHost::new(Arc::default(), caller, Arc::new(Nobody))
 }
 
@@ -132,7 +132,7 @@ fn a_missing_member_is_named() {
 #[test]
 fn a_native_value_is_held_to_the_same() {
     let refused = host("notes").register_vault(Vault::default(), None).unwrap_err();
-    assert_eq!(refused.message, "plugin notes: registerVault needs get to be a function");
+    assert_eq!(refused.message, "plugin notes: registerVault needs vault.get to be a function");
     let refused = host("notes").register_agent(Agent::default()).unwrap_err();
     assert_eq!(refused.message, "plugin notes: registerAgent needs provider to be a non-empty string");
 }
@@ -182,6 +182,7 @@ fn vault(name: &'static str) -> Vault {
         set: Call::now(|_| Ok(())),
         delete: Call::now(|_| Ok(false)),
         list: Call::now(|()| Ok(vec![])),
+        ..Vault::default()
     }
 }
 
@@ -208,7 +209,7 @@ fn the_fold_keeps_order_and_names_both_sides_of_a_clash() {
         "registerResourceProvider",
         vec![Live::Data("ECHO".into()), object(vec![("read", function())])],
     )
-    .unwrap_err();
+    .unwrap();
     let mut fold = Fold::default();
     fold.host(daemon.seal());
     for host in [a, b] {
@@ -221,11 +222,65 @@ fn the_fold_keeps_order_and_names_both_sides_of_a_clash() {
     plugin a sets vault, which the daemon already set; pass 'replace' to take it over
     agent provider clash: plugin b registers agent echo, which plugin a already registered
     plugin b registers trigger type build, which plugin a already registered
+    plugin b registers scheme ECHO, which plugin a already registered
     ");
     assert_eq!(registry.all::<Agent>().len(), 1);
     assert_eq!(registry.all::<Route>().len(), 2);
     let held = registry.port::<Vault>().unwrap().get.call(("host:x".into(),));
     assert_eq!(block_on(held), Ok(Some("b".to_owned())));
+}
+
+#[test]
+fn a_harness_and_a_scheme_of_one_plugin_cannot_share_a_name() {
+    let scheme = |host: &PluginHost, name: &str| {
+        register(
+            host,
+            "registerResourceProvider",
+            vec![Live::Data(name.into()), object(vec![("read", function())])],
+        )
+        .unwrap();
+    };
+    let (a, b) = (host("a"), host("b"));
+    register(&a, "registerAgent", vec![agent("notes")]).unwrap();
+    scheme(&a, "Notes");
+    scheme(&b, "files");
+    register(&b, "registerAgent", vec![agent("files")]).unwrap();
+    let mut fold = Fold::default();
+    for host in [a, b] {
+        let recorder = host.seal();
+        fold.plugin(host, recorder);
+    }
+    let (registry, problems) = fold.finish();
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    plugin a registers scheme Notes, which plugin a already registered
+    agent provider clash: plugin b registers agent files, which plugin b already registered
+    ");
+    assert_eq!(
+        (registry.all::<Agent>().len(), registry.all::<SchemeProvider>().len()),
+        (1, 1),
+        "the first stays"
+    );
+}
+
+#[test]
+fn points_come_together_as_the_specs_table_says() {
+    let words: Vec<String> =
+        POINTS.iter().map(|point| format!("{}: {}", point.method, point.slot.word())).collect();
+    for said in [
+        "registerAgent: append",
+        "registerTool: append",
+        "registerResourceProvider: register, open key",
+        "registerAutomations: set",
+        "registerSessions: set",
+        "registerVault: set",
+        "registerRecords: set",
+        "registerRoute: register, open key",
+        "registerTriggerType: register, open key",
+        "registerClose: register, open key",
+    ] {
+        assert!(words.iter().any(|word| word == said), "{said}: {words:?}");
+    }
 }
 
 #[test]

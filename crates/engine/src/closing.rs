@@ -1,14 +1,26 @@
-//! The end: new work is refused, sessions end, then what plugins want to do, in order.
+//! The end: new work is refused, plugins are told, sessions end, then what plugins want to do, then the stores.
+//! Each part has its own time, so that one that hangs costs the others nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::Close;
+use ostler_contract::events::Event;
+use ostler_contract::points::{AutomationStore, Close, Port, PortValue, RecordStore, SessionStore, Vault};
+use ostler_contract::{Call, Registry, Thrown};
 use tokio::sync::oneshot;
 
 use crate::host::{Host, Stage};
 use crate::principal::Principal;
 use crate::sessions::ToSession;
+
+/// How long all listeners to `stopping` may take.
+const STOPPING_LIMIT: Duration = Duration::from_secs(5);
+/// How long all sessions may take to end.
+const SESSIONS_LIMIT: Duration = Duration::from_secs(5);
+/// How long each function a plugin registered may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// How long each store may take.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Host {
     /// Whether the host ends.
@@ -21,18 +33,28 @@ impl Host {
         self.announcements.lock().take().unwrap_or_default()
     }
 
-    /// Refuses new sessions and turns from now on.
-    pub fn stop_turns(&self) {
-        self.reach(Stage::Stopping);
-    }
-
     /// Whether new sessions and turns are refused.
     pub fn is_stopping(&self) -> bool {
         self.stage() >= Stage::Stopping
     }
 
-    /// Ends the connections plugins opened.
-    pub fn close_plugin_connections(&self) {
+    /// Refuses new sessions and turns from now on, tells the plugins, and closes their connections.
+    pub async fn stop(&self) {
+        if !self.reach(Stage::Stopping) {
+            return;
+        }
+        let told = self.events.raise_and_wait(Event::Stopping {});
+        if tokio::time::timeout(STOPPING_LIMIT, told).await.is_err() {
+            let whom = self.events.calling().unwrap_or_else(|| "a plugin".to_owned());
+            let seconds = STOPPING_LIMIT.as_secs();
+            self.log.line(format_args!(
+                "{whom} did not answer within {seconds} seconds; the host stops without it"
+            ));
+        }
+        self.close_plugin_connections();
+    }
+
+    fn close_plugin_connections(&self) {
         for connection in self.open_connections() {
             if matches!(connection.principal(), Principal::Plugin { .. }) {
                 connection.close();
@@ -40,31 +62,58 @@ impl Host {
         }
     }
 
-    /// Ends everything: sessions first, then what plugins want to do, in order.
+    /// Ends everything: sessions first, then what plugins want to do, in order, then the stores.
     pub async fn close(self: &Arc<Self>) {
+        self.stop().await;
         if !self.reach(Stage::Closing) {
             return;
         }
-        let waits: Vec<_> = self
-            .sessions
-            .all()
-            .into_iter()
-            .filter(|entry| entry.is_awake())
+        self.close_sessions().await;
+        let Some(registry) = self.registry() else { return };
+        for close in registry.all::<Close>() {
+            self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;
+        }
+        self.close_store::<AutomationStore>(registry, |store| &store.close).await;
+        self.close_store::<SessionStore>(registry, |store| &store.close).await;
+        if let Some(close) = self.own_sessions().and_then(|own| own.close.as_ref()) {
+            self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
+        }
+        self.close_store::<RecordStore>(registry, |store| &store.close).await;
+        self.close_store::<Vault>(registry, |store| &store.close).await;
+    }
+
+    async fn close_sessions(self: &Arc<Self>) {
+        let awake = self.sessions.all().into_iter().filter(|entry| entry.is_awake());
+        let waits: Vec<_> = awake
             .map(|entry| {
                 let (done, wait) = oneshot::channel();
                 self.tell(&entry, ToSession::Close { done });
                 wait
             })
             .collect();
-        let sessions = futures::future::join_all(waits);
-        if tokio::time::timeout(Duration::from_secs(10), sessions).await.is_err() {
-            self.log.line("some sessions did not end within 10 seconds");
+        if tokio::time::timeout(SESSIONS_LIMIT, futures::future::join_all(waits)).await.is_err() {
+            let seconds = SESSIONS_LIMIT.as_secs();
+            self.log.line(format_args!("some sessions did not end within {seconds} seconds"));
         }
-        let Some(registry) = self.registry() else { return };
-        for close in registry.all::<Close>() {
-            if let Err(why) = close.close.call(()).await {
-                self.log.line(format_args!("{}: its close failed: {}", close.owner, why.for_log()));
+    }
+
+    async fn close_store<V: PortValue>(&self, registry: &Registry, of: fn(&V) -> &Option<Call<fn()>>) {
+        for held in registry.all::<Port<V>>() {
+            if let Some(close) = of(&held.value.value) {
+                let what = format!("{}: the close of its {} store", held.owner, V::NAME);
+                self.limited(STORE_LIMIT, close, what).await;
             }
+        }
+    }
+
+    /// Calls something that is to end in time; what goes wrong is a line.
+    async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
+        let outcome = match tokio::time::timeout(limit, close.call(())).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Thrown::new(format_args!("it did not answer within {} seconds", limit.as_secs()))),
+        };
+        if let Err(why) = outcome {
+            self.log.line(format_args!("{what} failed: {}", why.for_log()));
         }
     }
 }

@@ -185,6 +185,9 @@ impl Connection {
     /// Takes one message. Messages of a connection are taken one after the other; what takes long is finished
     /// elsewhere, so that later ones need not wait.
     pub async fn receive(self: &Arc<Self>, message: Message) {
+        if self.state.lock().closed {
+            return;
+        }
         match message {
             Message::Request { id, method, params } => {
                 let responder = Responder::new(id, self.outbox.clone());

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{
     Agent, AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
 };
@@ -44,8 +45,8 @@ pub struct HostOptions {
     pub unowned_automations: bool,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
-    /// The `mcpServers` entries by name.
-    pub mcp_servers: JsonObject,
+    /// The `mcpServers` entries.
+    pub mcp_servers: McpServers,
     /// How much of the past is kept for reconnecting clients, in bytes.
     pub replay: usize,
     /// How much may wait for one client, in bytes.
@@ -62,10 +63,32 @@ impl Default for HostOptions {
             client_tool_timeout_ms: 600_000,
             unowned_automations: true,
             advanced_tools: false,
-            mcp_servers: JsonObject::new(),
+            mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
         }
+    }
+}
+
+/// The `mcpServers` entries by name, read anew at each session's start.
+#[derive(Clone, Default)]
+pub struct McpServers(Option<Arc<dyn Fn() -> JsonObject + Send + Sync>>);
+
+impl McpServers {
+    /// From a function that answers them as they are now.
+    pub fn new(read: impl Fn() -> JsonObject + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(read)))
+    }
+
+    /// The entries as they are now; nothing where there are none.
+    fn read(&self) -> Option<JsonObject> {
+        self.0.as_ref().map(|read| read()).filter(|servers| !servers.is_empty())
+    }
+}
+
+impl std::fmt::Debug for McpServers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("McpServers")
     }
 }
 
@@ -145,8 +168,10 @@ pub struct Host {
     pub options: HostOptions,
     /// What time it is.
     pub clock: Clock,
-    /// Where lines go.
+    /// Where lines go; listeners hear them.
     pub log: Log,
+    /// The same, unheard: for what a listener to lines says of itself.
+    pub(crate) written: Log,
     /// The one sequence.
     pub fanout: Fanout,
     /// The root channel.
@@ -170,6 +195,7 @@ pub struct Host {
     tools_server: OnceLock<OpenToolsServer>,
     pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
     pub(crate) advanced_tools: AtomicBool,
+    own_sessions: OnceLock<SessionStore>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
@@ -184,7 +210,8 @@ impl Host {
             advanced_tools: AtomicBool::new(options.advanced_tools),
             options,
             clock,
-            log,
+            log: heard(log.clone(), me.clone()),
+            written: log,
             root: Root::new(),
             sessions: Sessions::default(),
             automations: Automations::default(),
@@ -200,6 +227,7 @@ impl Host {
             next_connection: AtomicU64::new(1),
             tools_server: OnceLock::new(),
             own_settings: OnceLock::new(),
+            own_sessions: OnceLock::new(),
             watches: Mutex::default(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),
@@ -208,7 +236,7 @@ impl Host {
 
     /// Takes the registry, once, and everything the stores hold.
     pub async fn build(&self, registry: Registry) {
-        let log = self.log.clone();
+        let log = self.written.clone();
         if self.registry.set(registry).is_err() {
             return;
         }
@@ -222,6 +250,7 @@ impl Host {
         self.reach(Stage::Built);
         if let Some(me) = self.me.upgrade() {
             me.clone().load_automations().await;
+            self.automations.loaded.send_replace(true);
             tokio::spawn(me.probe_agents());
         }
     }
@@ -274,6 +303,22 @@ impl Host {
         self.registry()?.port::<SessionStore>()
     }
 
+    /// Gives the host a store of its own, for the turns of a session store that keeps none.
+    pub fn set_own_sessions(&self, store: SessionStore) {
+        let _ = self.own_sessions.set(store);
+    }
+
+    /// The host's own store, where the session store keeps no turns.
+    pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
+        let keeps = self.session_store().is_some_and(SessionStore::keeps_turns);
+        self.own_sessions.get().filter(|_| !keeps)
+    }
+
+    /// The store turns are kept in.
+    pub(crate) fn turn_store(&self) -> Option<&SessionStore> {
+        self.own_sessions().or_else(|| self.session_store())
+    }
+
     /// The automation store.
     pub fn automation_store(&self) -> Option<&AutomationStore> {
         self.registry()?.port::<AutomationStore>()
@@ -290,7 +335,7 @@ impl Host {
     }
 
     pub(crate) fn mcp_servers(&self) -> Option<JsonObject> {
-        (!self.options.mcp_servers.is_empty()).then(|| self.options.mcp_servers.clone())
+        self.options.mcp_servers.read()
     }
 
     /// A new id nobody has.
@@ -343,6 +388,18 @@ impl Host {
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
         self.gate.guarded.then(|| principal.owner(&self.options.host_name)).flatten()
     }
+}
+
+/// A log whose lines listeners hear.
+fn heard(log: Log, host: Weak<Host>) -> Log {
+    Log::new(move |line| {
+        log.line(line);
+        if let Some(host) = host.upgrade()
+            && host.events.listened(EventName::Log)
+        {
+            host.events.raise(Event::Log { line: line.to_owned() });
+        }
+    })
 }
 
 /// A message of the host's own making.

@@ -11,7 +11,9 @@ use ostler_contract::points::{
 use ostler_contract::{
     Call, Caller, Func, HostCalls, JsonObject, Pending, RpcError, Slug, Thrown, Value, VaultName, problem,
 };
+use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::host::{Host, Stage, file_uri};
@@ -39,7 +41,10 @@ fn needs(caller: &Caller, what: &str) -> Thrown {
 
 impl HostCalls for HostDoor {
     fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
-        self.host()?.log.line(format_args!("plugin {}: {line}", caller.plugin));
+        let host = self.host()?;
+        // What a listener to lines writes would be told to it again without end.
+        let log = if host.events.hears_lines(&caller.plugin) { &host.written } else { &host.log };
+        log.line(format_args!("plugin {}: {line}", caller.plugin));
         Ok(())
     }
 
@@ -91,6 +96,7 @@ impl HostCalls for HostDoor {
                 let what = "startSession needs owner to be user:<id>, team:<id>, project:<team>:<project>, root:<host> or plugin:<id>";
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, what).message)));
             }
+            host.require_of(&request.owner, &Grant::of("session", "create"))?;
             let new = NewSession {
                 id: host.new_id(),
                 provider: request.provider,
@@ -140,8 +146,12 @@ impl HostCalls for HostDoor {
             let host = host?;
             let parsed = VaultName::parse(&name)?;
             in_scope(&parsed, scope.as_ref()).map_err(|why| needs(&caller, &why))?;
-            host.built().await;
-            let Some(vault) = host.vault() else { return Err(Thrown::new(problem::no_vault(&name))) };
+            let vault = match host.registry() {
+                Some(_) => host.vault().cloned(),
+                // Plugins are being applied: the vault is the one their options are read from.
+                None => caller.vault,
+            };
+            let Some(vault) = vault else { return Err(Thrown::new(problem::no_vault(&name))) };
             vault.get.call((name.clone(),)).await?.ok_or_else(|| Thrown::new(problem::no_secret(&name)))
         })
     }
@@ -176,12 +186,7 @@ impl HostCalls for HostDoor {
         event: String,
         data: JsonObject,
     ) -> Result<Fired, Thrown> {
-        let host = self.host()?;
-        if host.registry().is_none() {
-            // There is nobody to hear it yet.
-            return Ok(Fired { kept: Call::now(|()| Ok(Vec::new())) });
-        }
-        host.fire(caller, &r#type, &event, data)
+        self.host()?.fire(caller, &r#type, &event, data)
     }
 
     fn publish(
@@ -233,14 +238,20 @@ fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String>
 
 /// A collection whose store is known once every plugin has applied; calls made before wait for it.
 fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Collection {
-    let opened = Arc::new(Opened { host: Arc::downgrade(host), name, options, cell: OnceCell::new() });
+    let opened = Arc::new(Opened {
+        host: Arc::downgrade(host),
+        name,
+        options,
+        cell: OnceCell::new(),
+        attaching: Mutex::default(),
+    });
     /// One call of the collection behind.
     macro_rules! through {
         ($member:ident) => {{
             let opened = opened.clone();
             Call::new(move |arguments| {
-                let opened = opened.clone();
-                async move { opened.stored().await?.$member.call(arguments).await }
+                let (opened, watches) = (opened.clone(), opened.attaching());
+                async move { opened.stored_after(watches).await?.$member.call(arguments).await }
             })
         }};
     }
@@ -252,7 +263,7 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
         put: {
             let opened = opened.clone();
             Call::new(move |(record,): (JsonObject,)| {
-                let opened = opened.clone();
+                let (opened, watches) = (opened.clone(), opened.attaching());
                 async move {
                     let id = record.get("id").and_then(Value::as_str);
                     if id.and_then(Slug::parse).is_none() {
@@ -262,7 +273,7 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
                             opened.name
                         )));
                     }
-                    opened.stored().await?.put.call((record,)).await
+                    opened.stored_after(watches).await?.put.call((record,)).await
                 }
             })
         },
@@ -273,14 +284,34 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
     }
 }
 
+/// `true` once a watch watches; ended where it cannot.
+type Attaching = tokio::sync::watch::Receiver<bool>;
+
 struct Opened {
     host: Weak<Host>,
     name: String,
     options: CollectionOptions,
     cell: OnceCell<StoredCollection>,
+    /// Watches that were asked for and do not watch yet.
+    attaching: Mutex<Vec<Attaching>>,
 }
 
 impl Opened {
+    /// The watches asked for before now that do not watch yet.
+    fn attaching(&self) -> Vec<Attaching> {
+        let mut attaching = self.attaching.lock();
+        attaching.retain(|watch| !*watch.borrow() && watch.has_changed().is_ok());
+        attaching.clone()
+    }
+
+    /// The collection, once every watch asked for before hears of what is done to it.
+    async fn stored_after(&self, watches: Vec<Attaching>) -> Result<StoredCollection, Thrown> {
+        for mut watch in watches {
+            let _ = watch.wait_for(|watches| *watches).await;
+        }
+        self.stored().await
+    }
+
     async fn stored(&self) -> Result<StoredCollection, Thrown> {
         let opened = self.cell.get_or_try_init(|| async {
             let host = self.host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))?;
@@ -296,6 +327,8 @@ impl Opened {
 /// Watches as soon as the store is there; answers the function that stops it.
 fn watch(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (attached, attaching) = tokio::sync::watch::channel(false);
+    opened.attaching.lock().push(attaching);
     let opened = opened.clone();
     let mut ended = stopped.clone();
     let heard = Call::new(move |(change,): (RecordChange,)| {
@@ -312,10 +345,12 @@ fn watch(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Fun
             Ok(stored) => stored.watch.call((heard,)).await,
             Err(why) => Err(why),
         };
+        attached.send_replace(true);
         match watched {
             Ok(stop) => {
-                let _ = ended.wait_for(|ended| *ended).await;
-                if let Some(stop) = stop {
+                // A plugin that let go of the function that stops it watches on.
+                let asked = ended.wait_for(|ended| *ended).await.is_ok();
+                if let Some(stop) = stop.filter(|_| asked) {
                     let _ = stop.call(()).await;
                 }
             }

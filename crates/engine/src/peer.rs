@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ostler_contract::host::Peer;
 use ostler_contract::{Call, Func, JsonObject, Thrown, Value};
@@ -30,21 +30,29 @@ struct Shared {
 pub(crate) fn open(host: &Arc<Host>, principal: Principal) -> Peer {
     let connection = Connection::open(host, principal);
     let shared = Arc::new(Shared::default());
-    let (inbound, mut inbox) = mpsc::unbounded_channel::<Message>();
+    // Nothing instead of a message is the plugin's end: what it sent before is still taken.
+    let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();
     let outbox = connection.outbox.clone();
-    tokio::spawn(deliver(outbox.clone(), shared.clone()));
+    let delivering = tokio::spawn(deliver(outbox.clone(), shared.clone()));
     tokio::spawn(async move {
-        while let Some(message) = inbox.recv().await {
-            connection.receive(message).await;
+        let receiving = async {
+            while let Some(Some(message)) = inbox.recv().await {
+                connection.receive(message).await;
+            }
+        };
+        // The plugin lets go of its end, or either side closes.
+        tokio::select! {
+            () = receiving => {}
+            _ = delivering => {}
         }
         connection.close();
     });
-    let (requests, notifications) = (inbound.clone(), inbound);
+    let line = Line { inbound, outbox, closed: Arc::default() };
+    let (requests, notifications) = (line.clone(), line.clone());
     let (for_request, for_listener) = (shared.clone(), shared);
-    let closed = outbox.clone();
     Peer {
         request: Call::new(move |(method, params): (String, Option<JsonObject>)| {
-            let sent = request(&requests, &for_request, &outbox, method, params);
+            let sent = request(&requests, &for_request, method, params);
             async move {
                 match sent?.await {
                     Ok(outcome) => outcome.map_err(Thrown::from),
@@ -54,16 +62,40 @@ pub(crate) fn open(host: &Arc<Host>, principal: Principal) -> Peer {
         }),
         notify: Func::new(move |(method, params): (String, Option<JsonObject>)| {
             let params = params_of(params)?;
-            notifications.send(Message::Notification { method, params }).map_err(|_| closed_peer())
+            notifications.send(Message::Notification { method, params })
         }),
         on_message: Func::new(move |(listener,): (Listener,)| {
             *for_listener.listener.lock() = Some(listener);
             Ok(())
         }),
         close: Func::new(move |()| {
-            closed.close(crate::outbox::Closed::Done);
+            line.close();
             Ok(())
         }),
+    }
+}
+
+/// The plugin's end of a connection.
+#[derive(Clone)]
+struct Line {
+    inbound: mpsc::UnboundedSender<Option<Message>>,
+    outbox: Arc<Outbox>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Line {
+    /// Sends a message; refused once either end has closed.
+    fn send(&self, message: Message) -> Result<(), Thrown> {
+        if self.closed.load(Ordering::Acquire) || self.outbox.is_closed() {
+            return Err(closed_peer());
+        }
+        self.inbound.send(Some(message)).map_err(|_| closed_peer())
+    }
+
+    fn close(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            let _ = self.inbound.send(None);
+        }
     }
 }
 
@@ -76,20 +108,19 @@ fn params_of(params: Option<JsonObject>) -> Result<Params, Thrown> {
 }
 
 fn request(
-    requests: &mpsc::UnboundedSender<Message>,
+    line: &Line,
     shared: &Shared,
-    outbox: &Outbox,
     method: String,
     params: Option<JsonObject>,
 ) -> Result<oneshot::Receiver<Result<Value, RpcError>>, Thrown> {
-    if outbox.is_closed() {
-        return Err(closed_peer());
-    }
     let id = shared.next.fetch_add(1, Ordering::Relaxed);
     let (answer, wait) = oneshot::channel();
-    shared.pending.lock().insert(id, answer);
     let message = Message::Request { id: id.into(), method, params: params_of(params)? };
-    requests.send(message).map_err(|_| closed_peer())?;
+    shared.pending.lock().insert(id, answer);
+    if let Err(closed) = line.send(message) {
+        shared.pending.lock().remove(&id);
+        return Err(closed);
+    }
     Ok(wait)
 }
 

@@ -6,6 +6,8 @@ use ostler_contract::points::Reader;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
+use crate::host::Host;
+
 /// Who a connection is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Principal {
@@ -83,6 +85,48 @@ impl Principal {
             Self::Plugin { id, .. } => format!("plugin:{id}"),
             Self::Person(person) => person.id.clone(),
         }
+    }
+}
+
+impl Host {
+    /// Whether the owner of some work may do what is asked. On a host with no users directory everybody may.
+    pub fn may(&self, owner: &str, asked: &Grant) -> bool {
+        self.grants_of(owner).is_none_or(|held| held.iter().any(|held| held.covers(asked)))
+    }
+
+    /// Refuses work its owner may not do.
+    pub(crate) fn require_of(&self, owner: &str, asked: &Grant) -> Result<(), RpcError> {
+        match self.may(owner, asked) {
+            true => Ok(()),
+            false => Err(RpcError::permission_denied(format!("{owner} may not {asked} here"))),
+        }
+    }
+
+    /// What an owner holds; `None` where nothing is asked. People, teams and projects hold nothing until the
+    /// host knows them.
+    fn grants_of(&self, owner: &str) -> Option<Arc<[Grant]>> {
+        if !self.gate.guarded {
+            return None;
+        }
+        match owner.split_once(':') {
+            Some(("root", _)) => None,
+            Some(("plugin", id)) => {
+                let plugins = self.registry().map(|registry| registry.plugins()).unwrap_or_default();
+                let plugin = plugins.iter().find(|plugin| **plugin.id() == *id);
+                Some(plugin.map(|plugin| plugin.caller().grants.clone()).unwrap_or_default())
+            }
+            _ => Some(Arc::default()),
+        }
+    }
+
+    /// What a plugin is told of an owner it serves; the host itself and nobody are told of as nobody.
+    pub(crate) fn reader_for(&self, owner: &str) -> Option<Reader> {
+        let grants = self.grants_of(owner)?;
+        Some(Reader {
+            id: owner.to_owned(),
+            grants: grants.iter().map(ToString::to_string).collect(),
+            ..Reader::default()
+        })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Resources: which provider a URI goes to, and what may be done there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{
     Encoding, ResourceChanged, ResourceProvider, ResourceTransfer, ResourceWrite, ResourceWriter,
-    SchemeProvider, WriteMode,
+    SchemeDescription, SchemeProvider, WriteMode,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Call, JsonObject, Pending, Thrown, Value, json};
@@ -18,6 +19,9 @@ use crate::connection::Connection;
 use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
+
+/// How long a provider may take to describe its scheme before the host starts without that.
+const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A watch some connection opened.
 #[derive(Debug)]
@@ -212,10 +216,22 @@ impl Host {
         Ok(provider)
     }
 
-    /// Reads what a URI names for a host tool.
-    pub(crate) async fn read_as_session(&self, _session: &str, uri: &str) -> Result<String, Thrown> {
+    /// Reads what a URI names for a host tool: what the owner of its session may read.
+    pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
         let provider = self.provider(uri)?;
-        Ok(provider.provider.read.call((uri.to_owned(), None)).await?.data)
+        let owner = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
+        let owner = owner.unwrap_or_else(|| "nobody".to_owned());
+        let reader = self.reader_for(&owner);
+        if let Err(refusal) = self.require_of(&owner, &Grant::on(&provider.scheme, "get")) {
+            let admitted = match (&provider.provider.authorize, &reader) {
+                (Some(authorize), Some(reader)) => authorize.call((uri.to_owned(), reader.clone())).await?,
+                _ => false,
+            };
+            if !admitted {
+                return Err(refusal.into());
+            }
+        }
+        Ok(provider.provider.read.call((uri.to_owned(), reader)).await?.data)
     }
 
     async fn open_watch(
@@ -255,6 +271,24 @@ impl Host {
         }
     }
 
+    /// What a provider says of its scheme. One that does not answer, or throws, is described by its scheme alone.
+    async fn described(&self, held: &Owned<SchemeProvider>) -> SchemeDescription {
+        let Some(describe) = &held.provider.describe else { return SchemeDescription::default() };
+        let described = match tokio::time::timeout(DESCRIBE_LIMIT, describe.call(())).await {
+            Ok(described) => described,
+            Err(_) => {
+                let seconds = DESCRIBE_LIMIT.as_secs();
+                Err(Thrown::new(format_args!("it did not answer within {seconds} seconds")))
+            }
+        };
+        described.unwrap_or_else(|why| {
+            let (owner, scheme) = (&held.owner, &held.scheme);
+            self.log
+                .line(format_args!("{owner}: the describe of its scheme {scheme} failed: {}", why.for_log()));
+            SchemeDescription::default()
+        })
+    }
+
     /// What the host says of itself in `_meta`: the schemes plugins serve and the vocabulary of grants.
     pub(crate) async fn advertised(&self) -> JsonObject {
         if let Some(meta) = self.meta.get() {
@@ -268,11 +302,9 @@ impl Host {
                 grant_row(subject.title, subject.description, subject.read, subject.write),
             );
         }
-        for held in self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default() {
-            let described = match &held.provider.describe {
-                Some(describe) => describe.call(()).await.unwrap_or_default(),
-                None => Default::default(),
-            };
+        let held = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
+        let described = futures::future::join_all(held.iter().map(|held| self.described(held))).await;
+        for (held, described) in held.iter().zip(described) {
             let scheme = held.scheme.to_ascii_lowercase();
             let operations = operations(&held.provider);
             let own: Vec<&str> = operations.iter().map(String::as_str).collect();

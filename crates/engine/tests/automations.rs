@@ -362,3 +362,115 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
     .await;
     assert!(text.starts_with("Ada pushed to push"), "{text}");
 }
+
+#[tokio::test]
+async fn a_call_wakes_only_what_names_its_endpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("automations");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (id, config) in [
+        ("none", "{}"),
+        ("other", "{ branch: main }"),
+        ("empty", "{ endpoint: null }"),
+        ("named", "{ endpoint: push }"),
+    ] {
+        let text = format!(
+            "---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: p, kind: event, type: webhook, \
+             title: P, events: [{{ id: call }}], config: {config} }}\n---\nHello.\n"
+        );
+        std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+    }
+    let host = builder(dir.path())
+        .await
+        .plugin(ostler_plugin_webhook::plugin(), json!({}))
+        .records(memory_records())
+        .start()
+        .await;
+    let data = object(json!({ "endpoint": "push", "branch": "main" }));
+    let fired = host.plugin("webhook").fire_trigger("webhook".into(), "call".into(), data).unwrap();
+    assert_eq!(fired.kept.call(()).await.unwrap().len(), 1);
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for entry in entries(&mut client).await {
+        let woken = !entry["runs"].as_array().unwrap().is_empty();
+        assert_eq!(woken, entry["resource"] == "ahp-automation:/named", "{entry}");
+    }
+    for id in ["none", "other", "empty"] {
+        let line = format!(
+            "automation {id}: its trigger p of type webhook names no endpoint, so no event wakes it; \
+             write config: {{ endpoint: <endpoint> }}"
+        );
+        assert_eq!(host.log.all().iter().filter(|said| **said == line).count(), 1, "{:#?}", host.log.all());
+    }
+    assert!(!host.log.has("automation named"));
+}
+
+/// A plugin that fires in `apply`, and keeps what was fired.
+fn eager(spec: &'static str, fired: &Arc<std::sync::Mutex<Vec<ostler_contract::host::Fired>>>) -> Plugin {
+    let kept = fired.clone();
+    Plugin::new(spec, move |host, _| {
+        let kept = kept.clone();
+        Box::pin(async move {
+            host.register_trigger_type(TriggerType {
+                r#type: "early".into(),
+                title: "Early".into(),
+                events: vec![TriggerEvent { id: "done".into(), title: "Done".into(), description: None }],
+                ..TriggerType::default()
+            })?;
+            let fired = host.fire_trigger("early".into(), "done".into(), object(json!({ "from": spec })))?;
+            kept.lock().unwrap().push(fired);
+            Ok(())
+        })
+    })
+}
+
+#[tokio::test]
+async fn an_event_fired_in_apply_is_heard_once_the_automations_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", "{}", "From {{event.from}}.");
+    let file = dir.path().join("automations/a.md");
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace("type: build", "type: early"))
+        .unwrap();
+    let fired = Arc::default();
+    let host = builder(dir.path())
+        .await
+        .plugin(eager("@test/one", &fired), json!({}))
+        .plugin(eager("@test/two", &fired), json!({}))
+        .start()
+        .await;
+    let fired = fired.lock().unwrap().clone();
+    assert_eq!(fired[0].kept.call(()).await.unwrap().len(), 1);
+    // The second lost the name to the first.
+    let lost = "plugin two: fireTrigger needs type to be a type this plugin registered, not early";
+    assert_eq!(fired[1].kept.call(()).await.unwrap_err().message, lost);
+    assert!(host.log.has(lost));
+    let thrown = host.plugin("two").fire_trigger("early".into(), "done".into(), object(json!({})));
+    assert_eq!(thrown.unwrap_err().message, lost);
+    assert_eq!(
+        host.problems,
+        ["plugin two registers trigger type early, which plugin one already registered"]
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_starts_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", "{}", "Hello.");
+    let listens = Plugin::new("@test/listens", |host, _| {
+        Box::pin(async move {
+            let log = host.clone();
+            host.on(
+                ostler_contract::events::EventName::AutomationFire,
+                ostler_contract::Call::now(move |(event, _)| {
+                    let event: ostler_contract::Frozen<ostler_contract::events::Event> = event;
+                    log.log(serde_json::to_string(&event.0).unwrap())
+                }),
+            )
+        })
+    });
+    let host = builder(dir.path()).await.plugin(listens, json!({})).start().await;
+    let fired = host.plugin("builds").fire_trigger("build".into(), "done".into(), object(json!({}))).unwrap();
+    let run = fired.kept.call(()).await.unwrap().remove(0);
+    let told = json!({ "type": "automation_fire", "automation": "ahp-automation:/a", "run": run });
+    host.log.wait_for(&format!("plugin listens: {told}")).await;
+}

@@ -439,3 +439,25 @@ async fn websocket_is_a_client() {
         ])
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_requests_url_is_whole_and_names_the_host_it_came_to() {
+    let (_plugin, handler) = route("(request) => new Response(new URL(request.url).href)").await;
+    let asked = async |uri: &str, host: Option<&str>| {
+        let mut request = post(uri, "text/plain", Body::Empty);
+        if let Some(host) = host {
+            request.headers_mut().insert("host", host.parse().unwrap());
+        }
+        text(call(&handler, request).await.unwrap()).await
+    };
+    assert_eq!(
+        asked("/plugins/p/a?b=c%20d", Some("127.0.0.1:9187")).await,
+        "http://127.0.0.1:9187/plugins/p/a?b=c%20d"
+    );
+    assert_eq!(asked("/plugins/p//x/y", Some("[::1]:9187")).await, "http://[::1]:9187/plugins/p//x/y");
+    assert_eq!(
+        asked("https://evil.example/plugins/p", Some("localhost:9187")).await,
+        "http://localhost:9187/plugins/p"
+    );
+    assert_eq!(asked("http://h/plugins/p", None).await, "http://h/plugins/p");
+}

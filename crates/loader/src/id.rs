@@ -7,7 +7,7 @@ use ostler_contract::{Module, Slug, Value};
 
 use crate::manifest::Manifest;
 
-/// The id of a module: its own name, else its manifest's, its file's, or the spec as written.
+/// The id of a module: the name it exports; without one its manifest's, its file's, or the spec as written.
 ///
 /// # Errors
 /// The line for an id that is no slug.
@@ -18,8 +18,10 @@ pub(crate) fn id_of(
     spec: &str,
 ) -> Result<Slug, Problem> {
     let own = match &module.name {
+        None | Some(Value::Null) => None,
         Some(Value::String(name)) if !name.trim().is_empty() => Some(name.clone()),
-        _ => None,
+        // Nothing a line could name it by.
+        Some(_) => return Err(Problem::NotASlug { name: spec.to_owned() }),
     };
     let name = own
         .or_else(|| manifest.name.as_deref().map(unscoped))
@@ -72,8 +74,14 @@ mod tests {
                 .map_err(|problem| problem.to_string())
         };
         assert_eq!(id(&module(json!("mine")), &named, None, "x").unwrap(), "mine");
-        assert_eq!(id(&module(json!(" ")), &named, Some("/p/file.js"), "x").unwrap(), "inn-horse");
-        assert_eq!(id(&module(json!(5)), &none, Some("/p/file.js"), "x").unwrap(), "file");
+        assert_eq!(id(&module(Value::Null), &named, Some("/p/file.js"), "x").unwrap(), "inn-horse");
+        assert_eq!(id(&module(Value::Null), &none, Some("/p/file.js"), "x").unwrap(), "file");
+        for no_slug in [json!(" "), json!(""), json!(5), json!({})] {
+            assert_eq!(
+                id(&module(no_slug), &named, Some("/p/file.js"), "./file.js").unwrap_err(),
+                "plugin ./file.js skipped: its name is not a slug"
+            );
+        }
         assert_eq!(id(&module(Value::Null), &none, Some("/p/folder/index.js"), "x").unwrap(), "folder");
         assert_eq!(id(&module(Value::Null), &none, None, "spec").unwrap(), "spec");
         assert_eq!(

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,7 +12,7 @@ use ostler_contract::problem::Problem;
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::{Fold, Registry};
 use ostler_contract::{
-    Caller, Grant, HostCalls, HostFacts, JsonObject, Module, Options, Plugin, PluginHost, PluginId,
+    Call, Caller, Grant, HostCalls, HostFacts, JsonObject, Module, Options, Plugin, PluginHost, PluginId,
     PluginSource, Thrown, Value,
 };
 use tokio::time::Instant;
@@ -148,6 +149,7 @@ impl Loader {
         let mut fold = Fold::default();
         let mut vault = own.all::<Port<Vault>>().next().map(|port| port.value.clone());
         let mut first_secret: Option<PluginId> = None;
+        let mut readers: Vec<(PluginId, Arc<AtomicBool>)> = Vec::new();
         fold.host(own);
         for looked in looked {
             let mut row = LoadedPlugin {
@@ -164,19 +166,16 @@ impl Loader {
             match (&looked.id, &looked.module, &looked.problem) {
                 (Some(id), Some(module), None) if looked.entry.enabled => {
                     match self.apply(id, &looked, module, vault.as_ref(), &mut problems).await {
-                        Ok(Applied { host, mut recorder, named_secret, took }) => {
+                        Ok(Applied { host, mut recorder, named_secret, asked, took }) => {
                             row.took += took;
                             row.state = State::Applied;
-                            self.take_vault(
-                                id,
-                                &mut recorder,
-                                &mut vault,
-                                first_secret.as_ref(),
-                                &mut problems,
-                            );
+                            let reader = readers.iter().find(|(_, asked)| asked.load(Ordering::Acquire));
+                            let earlier = first_secret.as_ref().or(reader.map(|(id, _)| id));
+                            self.take_vault(id, &mut recorder, &mut vault, earlier, &mut problems);
                             if named_secret {
                                 first_secret.get_or_insert(id.clone());
                             }
+                            readers.push((id.clone(), asked));
                             problems.extend(
                                 recorder.all::<ProblemLine>().map(|said| Problem::Said {
                                     id: id.to_string(),
@@ -241,10 +240,15 @@ impl Loader {
                 self.say(Problem::UnknownOption { id: id.to_string(), key: key.to_owned() }.to_string());
             }
         }
-        let caller = Caller { plugin: id.clone(), grants: grants(id, &looked.entry.grants, problems) };
+        let asked = Arc::new(AtomicBool::new(false));
+        let caller = Caller {
+            plugin: id.clone(),
+            grants: grants(id, &looked.entry.grants, problems),
+            vault: vault.map(|vault| noticed(vault, &asked)),
+        };
         let host = PluginHost::new(self.facts.clone(), caller, self.calls.clone());
         let begun = Instant::now();
-        let (handed, options) = (host.clone(), Options(read.handed));
+        let (handed, options) = (host.clone(), Options::from(read.handed).frozen(read.frozen));
         let applying = async { module.apply(handed, options).await };
         let outcome = match tokio::time::timeout(LIMIT, AssertUnwindSafe(applying).catch_unwind()).await {
             Ok(Ok(outcome)) => outcome,
@@ -265,7 +269,7 @@ impl Loader {
         if read.named && recorder.has::<Port<Vault>>() {
             return Err(Problem::VaultNamesSecret { id: id.to_string() });
         }
-        Ok(Applied { host, recorder, named_secret: read.named, took })
+        Ok(Applied { host, recorder, named_secret: read.named, asked, took })
     }
 
     /// Makes a plugin's vault the one later plugins' secrets are read from, unless some were read already.
@@ -296,7 +300,19 @@ struct Applied {
     host: PluginHost,
     recorder: Recorder,
     named_secret: bool,
+    /// Whether it asked the vault by itself.
+    asked: Arc<AtomicBool>,
     took: Duration,
+}
+
+/// A vault that notices when it is asked for a secret.
+fn noticed(vault: &Vault, asked: &Arc<AtomicBool>) -> Vault {
+    let (get, asked) = (vault.get.clone(), asked.clone());
+    let get = Call::new(move |(name,): (String,)| {
+        asked.store(true, Ordering::Release);
+        get.call((name,))
+    });
+    Vault { get, ..vault.clone() }
 }
 
 /// The grants of an entry; words that are none are dropped, each with a line.

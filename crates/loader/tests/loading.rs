@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use ostler_contract::live::Pending;
+use ostler_contract::live::{Live, Pending};
 use ostler_contract::points::{Port, TriggerEvent, TriggerType, Vault, When};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::{
@@ -83,7 +83,11 @@ impl Bench {
             log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
             hidden: Default::default(),
         };
-        let caller = ostler_contract::Caller { plugin: Slug::parse("host").unwrap(), grants: Arc::new([]) };
+        let caller = ostler_contract::Caller {
+            plugin: Slug::parse("host").unwrap(),
+            grants: Arc::new([]),
+            vault: None,
+        };
         let own = PluginHost::new(Arc::default(), caller, door);
         own.register_vault(vault_of(self.vault.clone()), None).unwrap();
         loader.load(&self.entries, own.seal()).await
@@ -107,6 +111,7 @@ fn vault_of(held: HashMap<String, String>) -> Vault {
         set: Call::now(|_| Ok(())),
         delete: Call::now(|_| Ok(false)),
         list: Call::now(|()| Ok(vec![])),
+        ..Vault::default()
     }
 }
 
@@ -150,7 +155,7 @@ async fn options_are_merged_read_and_checked_before_apply() {
     let mut notes = module(
         "notes",
         apply(move |_, options| {
-            took.lock().unwrap().push(options.0.clone());
+            took.lock().unwrap().push((*options).clone());
             Ok(())
         }),
     );
@@ -204,8 +209,8 @@ async fn options_that_do_not_fit_cost_the_plugin_and_nothing_else() {
     plugin a skipped: plugins.a.options.key must be text
     plugin b skipped: plugins.b.options.key names host:gone: the vault holds no host:gone
     plugin c skipped: plugins.c.options.map.x[0] names team:t/k: team:t/k belongs to a team or a person, and a plugin is loaded for neither; only host: names are read here
-    plugin d skipped: plugins.d.options.key names something that is no name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
-    plugin e skipped: plugins.e.options.key names something that is no name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
+    plugin d skipped: plugins.d.options.key names my-real-key: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
+    plugin e skipped: plugins.e.options.key names 5: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
     plugin f skipped: its optionsSchema is not an object
     ");
     assert_eq!(bench.load().await.plugins.last().unwrap().state, State::Applied);
@@ -270,7 +275,7 @@ async fn a_plugin_that_fails_leaves_nothing_behind() {
     plugin c failed in N ms: its apply panicked
     plugin d failed in N ms: its apply did not return within 60 seconds
     plugin e: grants: nonsense is not <subject>:<operation>; dropped
-    plugin e: one record is broken
+    one record is broken
     ");
     let loaded = bench.load().await;
     assert!(loaded.registry.all::<TriggerType>().is_empty());
@@ -280,6 +285,109 @@ async fn a_plugin_that_fails_leaves_nothing_behind() {
         host.register_trigger_type(build()).unwrap_err().message,
         "e: nothing may be registered after apply returned"
     );
+}
+
+type ApplyLater = fn(PluginHost) -> futures::future::BoxFuture<'static, Result<(), Thrown>>;
+
+/// A plugin whose `apply` awaits something.
+fn later(id: &str, run: ApplyLater) -> Module {
+    module(id, Some(Arc::new(move |host, _| run(host))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_is_answered_while_plugins_are_applied() {
+    let mut bench = Bench::new();
+    bench.vault.insert("host:key".into(), "s3cret".into());
+    bench.add("early.js", replaces("early"));
+    bench.add(
+        "a.js",
+        later("a", |host| {
+            Box::pin(async move {
+                assert_eq!(host.secret("host:key".into(), None).await?, "from the plugin");
+                let refused = host.secret("host:gone".into(), None).await.unwrap_err();
+                host.problem(refused.message)?;
+                let refused = host.secret("gone".into(), None).await.unwrap_err();
+                host.problem(refused.message)?;
+                let refused = host.secret("team:t/k".into(), None).await.unwrap_err();
+                host.problem(refused.message)
+            })
+        }),
+    );
+    bench.add("late.js", replaces("late"));
+    let begun = tokio::time::Instant::now();
+    insta::assert_snapshot!(bench.lines().await, @r"
+    the vault holds no host:gone
+    a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
+    plugin a: secret team:t/k is for work of team t; name it as { team: 't' }
+    plugin late sets vault, but plugin a already named a secret; list late first in the configuration
+    ");
+    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+}
+
+#[tokio::test]
+async fn an_event_is_fired_only_where_its_type_was_registered() {
+    let mut bench = Bench::new();
+    bench.add(
+        "a.js",
+        module(
+            "a",
+            apply(|host, _| {
+                let fire = |kind: &str, event: &str| {
+                    host.fire_trigger(kind.into(), event.into(), JsonObject::new()).map(drop)
+                };
+                host.problem(fire("build", "done").unwrap_err().message)?;
+                host.register_trigger_type(build())?;
+                host.problem(fire("build", "begun").unwrap_err().message)?;
+                host.problem(fire("other", "done").unwrap_err().message)
+            }),
+        ),
+    );
+    insta::assert_snapshot!(bench.lines().await, @r"
+    plugin a: fireTrigger needs type to be a type this plugin registered, not build
+    plugin a: fireTrigger needs event to be an event build offers, not begun
+    plugin a: fireTrigger needs type to be a type this plugin registered, not other
+    ");
+    let loaded = bench.load().await;
+    let host = &loaded.registry.plugins()[0];
+    assert!(host.fire_trigger("build".into(), "gone".into(), JsonObject::new()).is_err(), "nor later");
+}
+
+#[tokio::test]
+async fn what_is_read_at_use_is_frozen_and_nothing_else() {
+    let live: Arc<Mutex<Option<Live>>> = Arc::default();
+    let took = live.clone();
+    let mut notes = module(
+        "notes",
+        apply(move |_, options| {
+            *took.lock().unwrap() = Some(options.into_live());
+            Ok(())
+        }),
+    );
+    let at_use = json!({ "secretAtUse": true });
+    notes.options_schema = Some(json!({
+        "properties": {
+            "map": { "type": "object", "secretAtUse": true }, "plain": at_use, "reference": at_use,
+            "inner": { "properties": { "a/b": at_use } }, "list": { "items": at_use }, "free": {}
+        }
+    }));
+    let mut bench = Bench::new();
+    bench.add("notes.js", notes).options = json!({
+        "map": { "a": { "$secret": "host:a" }, "b": "plain" }, "plain": { "x": 1 }, "reference": { "$secret": "host:a" },
+        "inner": { "a/b": { "y": 1 }, "c": {} }, "list": [{ "z": 1 }], "free": { "f": {} }
+    })
+    .as_object()
+    .unwrap()
+    .clone();
+    assert_eq!(bench.lines().await, "");
+    let Some(Live::Object(fields)) = live.lock().unwrap().take() else { panic!("no options") };
+    let node = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, node)| node).unwrap();
+    let is_frozen = |node: &Live| matches!(node, Live::Frozen(_));
+    assert!(is_frozen(node("map")) && is_frozen(node("plain")) && is_frozen(node("reference")));
+    assert!(!is_frozen(node("free")) && !is_frozen(node("inner")) && !is_frozen(node("list")));
+    let Live::Object(inner) = node("inner") else { panic!("no object") };
+    assert!(is_frozen(&inner[0].1) && !is_frozen(&inner[1].1));
+    let Live::List(entries) = node("list") else { panic!("no list") };
+    assert!(is_frozen(&entries[0]));
 }
 
 fn replaces(id: &str) -> Module {

@@ -31,6 +31,10 @@ impl Runs {
         Self { db, report }
     }
 
+    pub(crate) fn close(&self) -> Pending<()> {
+        self.db.checkpoint()
+    }
+
     pub(crate) fn keep(&self, run: &AutomationRunState) -> Pending<()> {
         let text = match encode(run) {
             Ok(text) => text,

@@ -90,6 +90,7 @@ impl SqliteSessions {
             turns: Some(member!(self, Self::turns)),
             set_turn: Some(member!(self, Self::set_turn)),
             drop_turns: Some(member!(self, Self::drop_turns)),
+            close: Some(member!(self, |store: &Self, ()| store.db.checkpoint())),
         }
     }
 

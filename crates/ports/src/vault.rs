@@ -91,6 +91,7 @@ impl FileVault {
                 })
             }),
             list: Call::new(move |()| list.file.ask(|file| file.list())),
+            close: None,
         }
     }
 

@@ -47,6 +47,20 @@ async fn memory_does_what_a_session_store_does() {
 }
 
 #[tokio::test]
+async fn what_was_written_is_in_the_file_itself_once_the_store_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    let log = folder.path().join("state.db-wal");
+    assert!(fs::metadata(&log).unwrap().len() > 0);
+    store.close.clone().unwrap().call(()).await.unwrap();
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(folder.path().join("state.db"), copy.path().join("state.db")).unwrap();
+    assert_eq!(sessions(copy.path()).sessions.call(()).await.unwrap(), ["s"]);
+}
+
+#[tokio::test]
 async fn what_is_kept_is_there_when_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = sessions(folder.path());

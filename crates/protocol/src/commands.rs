@@ -240,9 +240,8 @@ fn decode_on<T: for<'a> Deserialize<'a>>(method: &str, params: &Params, on: On) 
             if let Value::Object(fields) = &mut value {
                 fields.insert("channel".to_owned(), wanted.into());
             }
-            return serde_json::from_value(value).map_err(|error| {
-                RpcError::invalid_params(format!("{method}: {}", crate::message::tidy(&error)))
-            });
+            let filled = Params::from_value(&value).map_err(|error| RpcError::internal(error.to_string()))?;
+            return filled.decode(method);
         }
     }
     params.decode(method)

@@ -76,8 +76,14 @@ impl Params {
 
     /// Decodes into a command's parameters. The message names the field that does not fit.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self, method: &str) -> Result<T, RpcError> {
-        serde_json::from_str(self.text())
-            .map_err(|error| RpcError::invalid_params(format!("{method}: {}", tidy(&error))))
+        serde_json::from_str(self.text()).map_err(|error| {
+            // Only what does not fit is read again, to find where.
+            let mut reader = serde_json::Deserializer::from_str(self.text());
+            let read: Result<T, _> = serde_path_to_error::deserialize(&mut reader);
+            let place = read.err().map(|error| error.path().to_string()).filter(|path| path != ".");
+            let place = place.map(|path| format!("{path}: ")).unwrap_or_default();
+            RpcError::invalid_params(format!("{method}: {place}{}", tidy(&error)))
+        })
     }
 }
 
@@ -91,6 +97,7 @@ pub fn tidy(error: &serde_json::Error) -> String {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Envelope {
     jsonrpc: Option<Value>,
     #[serde(default, deserialize_with = "present")]

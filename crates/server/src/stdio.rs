@@ -18,13 +18,19 @@ pub async fn serve_stdio(
     let principal = if host.gate.guarded { Principal::Root } else { Principal::Anyone };
     let connection = Connection::open(host, principal);
     let outbox = connection.outbox.clone();
-    let writing = tokio::spawn(write(outbox.clone(), output));
+    let mut writing = tokio::spawn(write(outbox.clone(), output));
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
         line.clear();
         let mut limited = (&mut input).take(MAX_FRAME as u64 + 1);
-        match limited.read_until(b'\n', &mut line).await {
+        let read = tokio::select! {
+            biased;
+            // The host has ended the connection, or nobody reads what it says.
+            _ = &mut writing => return connection.close(),
+            read = limited.read_until(b'\n', &mut line) => read,
+        };
+        match read {
             Ok(0) | Err(_) => break,
             Ok(read) if read > MAX_FRAME => {
                 let error = RpcError::invalid_request(format!("a message is at most {MAX_FRAME} bytes"));

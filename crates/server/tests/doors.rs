@@ -166,6 +166,24 @@ async fn a_body_too_long_or_cut_short_is_said_to_be() {
     assert_eq!(running.get("/plugins/routes/again").await.0, 200);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_slower_than_the_limit_is_said_to_be() {
+    let running = start(None).await;
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let head = format!(
+        "POST /plugins/routes/x HTTP/1.1\r\nHost: {}\r\nContent-Length: 10\r\n\r\nabc",
+        running.address
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The sender stays, and says nothing more.
+    let mut said = [0; 1024];
+    let read = stream.read(&mut said).await.unwrap();
+    let said = String::from_utf8_lossy(&said[..read]);
+    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    assert!(said.ends_with(r#"{"message":"the body did not arrive within 30 seconds"}"#), "{said}");
+    assert_eq!(running.get("/plugins/routes/again").await.0, 200);
+}
+
 #[tokio::test]
 async fn what_is_no_handshake_is_told_so() {
     let running = start(None).await;

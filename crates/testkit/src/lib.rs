@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod cases;
 mod memory_host;
 mod raw;
+mod stage;
 mod transport;
+pub mod wire;
 
 pub use memory_host::{Builder, Lines, MemoryHost};
 pub use raw::RawClient;
+pub use stage::{Stage, action};
 pub use transport::MemoryTransport;

@@ -1,12 +1,17 @@
-//! A host with no sockets and no files: plugins are applied to it as the loader would.
+//! A host with no sockets and no files: plugins are loaded into it by the loader itself.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ahp::{Client, ClientConfig};
+use ostler_contract::live::ready;
 use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault};
-use ostler_contract::registry::Fold;
-use ostler_contract::{Caller, Grant, HostFacts, JsonObject, Options, Plugin, PluginHost, Slug, Value};
+use ostler_contract::{
+    Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
+};
 use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, Principal, Yaml};
+use ostler_loader::{Entry, LoadedPlugin, Loader, State};
 use parking_lot::Mutex;
 
 use crate::{MemoryTransport, RawClient};
@@ -25,6 +30,26 @@ impl Lines {
     pub fn has(&self, text: &str) -> bool {
         self.0.lock().iter().any(|line| line.contains(text))
     }
+
+    /// Adds a line.
+    pub fn write(&self, line: &str) {
+        self.0.lock().push(line.to_owned());
+    }
+
+    /// The first line that holds a text, once there is one.
+    ///
+    /// # Panics
+    /// When none comes for a long time.
+    pub async fn wait_for(&self, text: &str) -> String {
+        let end = std::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(line) = self.0.lock().iter().find(|line| line.contains(text)) {
+                return line.clone();
+            }
+            assert!(std::time::Instant::now() < end, "no line holds {text:?}: {:#?}", self.all());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
 }
 
 /// A host in memory.
@@ -34,38 +59,97 @@ pub struct MemoryHost {
     pub host: Arc<Host>,
     /// What it logged.
     pub log: Lines,
-    /// The problem lines of the fold.
+    /// The lines a start prints as `skipped: <line>`.
     pub problems: Vec<String>,
-    plugins: Vec<PluginHost>,
+    /// Every plugin named and how far it came.
+    pub loaded: Vec<LoadedPlugin>,
+    /// Keeps what runs the plugins.
+    _modules: Vec<Module>,
 }
 
 /// Puts a host together.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Builder {
     options: HostOptions,
     guarded: bool,
-    plugins: Vec<(Plugin, Value, Vec<Grant>)>,
+    bundled: Vec<Plugin>,
+    entries: Vec<Entry>,
+    source: Option<Arc<dyn PluginSource>>,
+    folder: PathBuf,
+    yaml: Yaml,
+    log: Lines,
+    may_fail: bool,
     sessions: Option<SessionStore>,
     automations: Option<AutomationStore>,
     records: Option<RecordStore>,
     vault: Option<Vault>,
 }
 
+/// Where there is nothing to import with.
+struct NoSource;
+
+impl PluginSource for NoSource {
+    fn import(&self, _: &Path, _: &str) -> Pending<Module> {
+        ready(Err(Thrown::new("this host imports no files")))
+    }
+}
+
 impl Builder {
-    /// Names one more plugin, with its options.
+    /// Names one more native plugin, with its options.
     #[must_use]
     pub fn plugin(mut self, plugin: Plugin, options: Value) -> Self {
-        self.plugins.push((plugin, options, Vec::new()));
+        let options = options.as_object().cloned().unwrap_or_default();
+        let entry = Entry { options, ..Entry::named(plugin.spec) };
+        self.bundled.push(plugin);
+        self.entry(entry)
+    }
+
+    /// Names one more plugin as a configuration does.
+    #[must_use]
+    pub fn entry(mut self, entry: Entry) -> Self {
+        self.entries.push(entry);
         self
     }
 
     /// Gives the plugin named last grants.
     #[must_use]
     pub fn grants(mut self, grants: &[&str]) -> Self {
-        let grants = grants.iter().map(|grant| Grant::parse(grant).expect("a grant")).collect();
-        if let Some(last) = self.plugins.last_mut() {
-            last.2 = grants;
+        if let Some(last) = self.entries.last_mut() {
+            last.grants = grants.iter().map(|grant| (*grant).to_owned()).collect();
         }
+        self
+    }
+
+    /// What imports the plugins that are files.
+    #[must_use]
+    pub fn source(mut self, source: Arc<dyn PluginSource>) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// Where relative specs are looked for, and what plugins are told is the configuration folder.
+    #[must_use]
+    pub fn folder(mut self, folder: &Path) -> Self {
+        folder.clone_into(&mut self.folder);
+        self
+    }
+
+    /// Reads and writes YAML with these.
+    #[must_use]
+    pub fn yaml(mut self, yaml: Yaml) -> Self {
+        self.yaml = yaml;
+        self
+    }
+
+    /// The log, before there is a host: for what imports plugins.
+    pub fn log(&self) -> Lines {
+        self.log.clone()
+    }
+
+    /// Starts even where a plugin does not load.
+    #[must_use]
+    pub fn may_fail(mut self) -> Self {
+        self.may_fail = true;
         self
     }
 
@@ -111,29 +195,34 @@ impl Builder {
         self
     }
 
-    /// Applies the plugins and starts the host.
+    /// Loads the plugins, as the daemon does, and starts the host.
     ///
     /// # Panics
-    /// When a plugin does not apply.
+    /// When a plugin does not load, unless it may.
     pub async fn start(self) -> MemoryHost {
-        let log = Lines::default();
+        let log = self.log;
         let written = log.clone();
         let clock = Clock::following_tokio("2026-01-01T00:00:00Z".parse().expect("a timestamp"));
         let host = Host::new(
             self.options,
             clock,
-            Log::new(move |line| written.0.lock().push(line.to_owned())),
-            Yaml::default(),
+            Log::new(move |line| written.write(line)),
+            self.yaml,
             Gate { guarded: self.guarded },
         );
         let door = HostDoor::new(&host);
-        let facts = Arc::new(HostFacts { host_name: host.options.host_name.clone(), ..HostFacts::default() });
-        let plugin_host = |id: &str, grants: Vec<Grant>| {
-            let caller = Caller { plugin: Slug::parse(id).expect("a slug"), grants: grants.into() };
-            PluginHost::new(facts.clone(), caller, door.clone())
+        let facts = Arc::new(HostFacts {
+            paths: host.options.paths.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host_name: host.options.host_name.clone(),
+            config_dir: self.folder.to_string_lossy().into_owned(),
+        });
+        let caller = Caller {
+            plugin: Slug::parse("host").expect("a slug"),
+            grants: Arc::new([]),
+            vault: self.vault.clone(),
         };
-        let mut fold = Fold::default();
-        let own = plugin_host("host", Vec::new());
+        let own = PluginHost::new(facts.clone(), caller, door.clone());
         if let Some(store) = self.sessions {
             own.register_sessions(store, None).expect("a session store");
         }
@@ -146,23 +235,24 @@ impl Builder {
         if let Some(vault) = self.vault {
             own.register_vault(vault, None).expect("a vault");
         }
-        fold.host(own.seal());
-        let mut plugins = Vec::new();
-        for (plugin, options, grants) in self.plugins {
-            let id = plugin.module.name.as_ref().and_then(Value::as_str).expect("an id").to_owned();
-            let mut merged: JsonObject =
-                plugin.module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-            merged.extend(options.as_object().cloned().unwrap_or_default());
-            let handed = plugin_host(&id, grants);
-            plugin.module.apply(handed.clone(), Options(merged)).await.expect("the plugin applies");
-            let recorder = handed.seal();
-            fold.plugin(handed.clone(), recorder);
-            plugins.push(handed);
-        }
-        let (registry, problems) = fold.finish();
-        host.build(registry).await;
+        let lines = log.clone();
+        let loader = Loader {
+            bundled: self.bundled,
+            source: self.source.unwrap_or_else(|| Arc::new(NoSource)),
+            working_dir: self.folder.clone(),
+            config_dir: self.folder,
+            facts,
+            calls: door,
+            log: Arc::new(move |line| lines.write(line)),
+            hidden: Default::default(),
+        };
+        let loaded = loader.load(&self.entries, own.seal()).await;
+        let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+        let all_there = loaded.plugins.iter().all(|plugin| plugin.state != State::Skipped);
+        assert!(self.may_fail || all_there, "{problems:#?}");
+        host.build(loaded.registry).await;
         host.listening();
-        MemoryHost { host, log, problems: problems.iter().map(ToString::to_string).collect(), plugins }
+        MemoryHost { host, log, problems, loaded: loaded.plugins, _modules: loaded.modules }
     }
 }
 
@@ -177,7 +267,16 @@ impl MemoryHost {
     /// # Panics
     /// When no such plugin is loaded.
     pub fn plugin(&self, id: &str) -> &PluginHost {
-        self.plugins.iter().find(|plugin| &**plugin.id() == id).expect("a plugin of that id")
+        let id = Slug::parse(id).expect("a slug");
+        self.registry().plugin(&id).expect("a plugin of that id")
+    }
+
+    /// Everything plugins and the host itself contributed.
+    ///
+    /// # Panics
+    /// Never: the host is built.
+    pub fn registry(&self) -> &Registry {
+        self.host.registry().expect("the host is built")
     }
 
     /// The official client, connected and introduced under a name.

@@ -87,6 +87,19 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
     Ok(read)
 }
 
+/// Reads files that were read before, as they are now.
+///
+/// # Errors
+/// A file that does not read, or holds a wrong value.
+pub fn read_again(files: &[PathBuf]) -> Result<Config, Exit> {
+    let mut read = ConfigFiles::default();
+    let mut merged = JsonObject::new();
+    for file in files {
+        read.add(file, &mut merged)?;
+    }
+    typed(&merged).map_err(|what| Exit::usage(what.to_string()))
+}
+
 pub(super) fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mismatch> {
     data_from_live(Live::Data(Value::Object(fields.clone())), &Config::shape())
 }

@@ -5,5 +5,7 @@ mod files;
 mod settings;
 
 pub use edit::edit;
-pub use files::{ConfigFiles, Environment, read};
-pub use settings::{Config, DeltaWindow, HttpApi, Keep, PluginEntry, Port, RoutesListener, Unowned};
+pub use files::{ConfigFiles, Environment, read, read_again};
+pub use settings::{
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, PluginEntry, Port, RoutesListener, Unowned,
+};

@@ -47,8 +47,23 @@ pub struct Config {
     /// The HTTP API: `true` serves it on the daemon's own port, `{ port, host }` on one of its own. It needs a
     /// connection token.
     pub http: Option<HttpApi>,
+    /// What a plugin in JavaScript may take.
+    pub javascript: Option<JavaScriptLimits>,
     /// The plugins to load, in order.
     pub plugins: Option<Vec<PluginEntry>>,
+}
+
+/// What each plugin in JavaScript may take. What goes beyond is interrupted and costs that plugin alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct JavaScriptLimits {
+    /// How long it may run without a pause, in milliseconds. 10000 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_limit_ms: Option<BusyLimit>,
+    /// How much memory its values may take, in MB. 512 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_mb: Option<MemoryLimit>,
 }
 
 /// One entry of `plugins`.
@@ -145,6 +160,10 @@ integers! {
     Port(u16): 0 to 65535;
     /// Milliseconds.
     DeltaWindow(u16): 0 to 1000;
+    /// Milliseconds.
+    BusyLimit(u32): 10 to 3_600_000;
+    /// MB.
+    MemoryLimit(u32): 8 to 65_536;
 }
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.

@@ -112,6 +112,19 @@ impl Folder {
         Daemon { child, out, block, url }
     }
 
+    /// Waits until a call with the endpoint's token is answered with this status.
+    pub async fn wait_for_status(&self, daemon: &Daemon, path: &str, expected: u16) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let (seen, _) = daemon.post(path, Some("right"), "{}").await;
+            if seen == expected {
+                return;
+            }
+            assert!(Instant::now() < end, "{path} answers {seen}, not {expected}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Waits until the log says this.
     pub fn wait_for_log(&self, what: &str) -> String {
         wait_for(|| self.read("log").lines().find(|line| line.contains(what)).map(str::to_owned))
@@ -212,6 +225,18 @@ impl Daemon {
     /// Posts to a path of this daemon; answers status and body.
     pub async fn post(&self, path: &str, token: Option<&str>, body: &str) -> (u16, String) {
         post(self.address(), path, token, body).await.expect("an answer")
+    }
+
+    /// Sends bytes, no more after them, and reads until the daemon closes.
+    pub async fn exchange_half(&self, bytes: &[u8]) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = TcpStream::connect(self.address()).await.unwrap();
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.shutdown().await;
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        let _ = tokio::time::timeout(LIMIT, read).await.expect("an answer in time");
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     /// Sends bytes and reads until the daemon closes.

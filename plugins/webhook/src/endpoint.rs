@@ -72,10 +72,11 @@ impl Endpoint {
             Some(Value::Bool(fires)) => Some(*fires),
             Some(_) => return Err("automation has to be true or false".to_owned()),
         };
+        let answers = Answers::read(record)?;
         let target = match (bot, automation) {
             (Some(_), Some(true)) => return Err("an endpoint names bot or automation, not both".to_owned()),
             (None, Some(true)) => Target::Automation,
-            (Some(bot), _) => Target::Bot(bot_target(record, bot)?),
+            (Some(bot), _) => Target::Bot(bot_target(bot, answers)?),
             (None, _) => return Err("an endpoint names a bot, or has automation: true".to_owned()),
         };
         let warnings = record
@@ -87,40 +88,51 @@ impl Endpoint {
     }
 }
 
-fn bot_target(record: &JsonObject, bot: &str) -> Result<BotTarget, String> {
+/// The fields that say how a call is answered: checked whatever the endpoint talks to.
+struct Answers {
+    reply: ReplyMode,
+    callback_prefix: Option<Url>,
+    sync_timeout: Option<Duration>,
+}
+
+impl Answers {
+    fn read(record: &JsonObject) -> Result<Self, String> {
+        let reply = match text(record, "reply")? {
+            None | Some("callback") => ReplyMode::Callback,
+            Some("sync") => ReplyMode::Sync,
+            Some("none") => ReplyMode::None,
+            Some(_) => return Err("reply has to be callback, sync or none".to_owned()),
+        };
+        let callback_prefix = text(record, "callbackPrefix")?.map(prefix).transpose()?;
+        let sync_timeout = match record.get("syncTimeoutSeconds") {
+            None | Some(Value::Null) => None,
+            Some(seconds) => Some(
+                seconds
+                    .as_f64()
+                    .filter(|seconds| *seconds > 0.0)
+                    .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                    .ok_or("syncTimeoutSeconds has to be a number of seconds above 0")?,
+            ),
+        };
+        Ok(Self { reply, callback_prefix, sync_timeout })
+    }
+}
+
+fn bot_target(bot: &str, answers: Answers) -> Result<BotTarget, String> {
+    let Answers { reply, callback_prefix, sync_timeout } = answers;
     if bot.strip_prefix("bot://").and_then(Slug::parse).is_none() {
         return Err("bot has to be bot://<slug>".to_owned());
     }
-    let reply = match text(record, "reply")? {
-        None | Some("callback") => ReplyMode::Callback,
-        Some("sync") => ReplyMode::Sync,
-        Some("none") => ReplyMode::None,
-        Some(_) => return Err("reply has to be callback, sync or none".to_owned()),
-    };
-    let callback_prefix = text(record, "callbackPrefix")?.map(prefix).transpose()?;
     if reply == ReplyMode::Callback && callback_prefix.is_none() {
         return Err("an endpoint that replies by callback needs a callbackPrefix".to_owned());
     }
-    let sync_timeout = match record.get("syncTimeoutSeconds") {
-        None | Some(Value::Null) => None,
-        Some(seconds) => Some(
-            seconds
-                .as_f64()
-                .filter(|seconds| *seconds > 0.0)
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .ok_or("syncTimeoutSeconds has to be a number of seconds above 0")?,
-        ),
-    };
     Ok(BotTarget { bot: bot.to_owned(), reply, callback_prefix, sync_timeout })
 }
 
 fn prefix(text: &str) -> Result<Url, String> {
     let wrong = || "callbackPrefix has to be an http or https URL whose path ends in /".to_owned();
     let url = Url::parse(text).map_err(|_| wrong())?;
-    let good = matches!(url.scheme(), "http" | "https")
-        && url.path().ends_with('/')
-        && url.query().is_none()
-        && url.fragment().is_none();
+    let good = matches!(url.scheme(), "http" | "https") && url.path().ends_with('/');
     if good { Ok(url) } else { Err(wrong()) }
 }
 
@@ -154,6 +166,9 @@ mod tests {
         assert_eq!((target.reply, target.sync_timeout), (ReplyMode::Sync, Some(Duration::from_millis(1500))));
         let prefixed = json!({ "id": "ask", "bot": "bot://helper", "secret": "host:k", "callbackPrefix": "https://a.example/in/" });
         assert!(read(prefixed).is_ok());
+        let asked = json!({ "id": "ask", "bot": "bot://helper", "secret": "host:k", "callbackPrefix": "https://a.example/in/?to=#x" });
+        let Target::Bot(target) = read(asked).unwrap().0.target else { panic!("no bot") };
+        assert_eq!(target.callback_prefix.unwrap().as_str(), "https://a.example/in/?to=#x");
     }
 
     #[test]
@@ -187,6 +202,15 @@ mod tests {
                 "syncTimeoutSeconds has to be a number of seconds above 0",
             ),
             (json!({ "automation": true, "secret": 5 }), "secret has to be text"),
+            (json!({ "automation": true, "reply": "later" }), "reply has to be callback, sync or none"),
+            (
+                json!({ "automation": true, "callbackPrefix": "https://x/a" }),
+                "callbackPrefix has to be an http or https URL whose path ends in /",
+            ),
+            (
+                json!({ "automation": true, "syncTimeoutSeconds": "60" }),
+                "syncTimeoutSeconds has to be a number of seconds above 0",
+            ),
             (
                 json!({ "automation": true, "secret": null }),
                 "secret has to be the vault name of the endpoint's secret, as host:<name>",

@@ -473,12 +473,7 @@ impl TurnFrom {
 impl Agent {
     /// The settings of its sessions, as the protocol carries them. A schema that does not read is empty.
     pub fn read_schema(schema: Value) -> Option<SessionConfigSchema> {
-        let mut schema = schema;
-        if let Value::Object(fields) = &mut schema {
-            fields.entry("type").or_insert_with(|| "object".into());
-            fields.entry("properties").or_insert_with(|| Value::Object(JsonObject::new()));
-        }
-        serde_json::from_value(schema).ok()
+        serde_json::from_value(crate::settings::drawn(schema)).ok()
     }
 }
 

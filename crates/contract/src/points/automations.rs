@@ -38,6 +38,8 @@ pub struct AutomationStore {
     pub unfinished: Option<Call<fn() -> Vec<AutomationRunState>>>,
     /// Where definitions are kept, for the announcement.
     pub place: Option<String>,
+    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    pub close: Option<Call<fn()>>,
 }
 
 impl PortValue for AutomationStore {

@@ -15,7 +15,7 @@ pub struct Close {
 }
 
 impl Contribution for Close {
-    const SLOT: Slot = Slot::Append;
+    const SLOT: Slot = Slot::Keyed;
 }
 
 impl Checked for Close {

@@ -199,7 +199,11 @@ macro_rules! points {
                 }
 
                 fn check_values(&self) -> Result<(), Mismatch> {
-                    Checked::holds(self)
+                    // A port holds what its first parameter was, and is spoken of by that name.
+                    Checked::holds(self).map_err(|wrong| match <$point as Contribution>::SLOT {
+                        Slot::Port => wrong.within([$($param_name),+][0]),
+                        Slot::Append | Slot::Keyed => wrong,
+                    })
                 }
             }
         )+

@@ -12,6 +12,8 @@ use crate::call::{Call, Func};
 pub struct RecordStore {
     /// Opens a collection.
     pub collection: Call<fn(name: String, options: CollectionOptions) -> StoredCollection>,
+    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    pub close: Option<Call<fn()>>,
 }
 
 impl PortValue for RecordStore {

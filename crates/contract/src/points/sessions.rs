@@ -42,12 +42,21 @@ pub struct SessionStore {
     pub forget: Call<fn(id: String)>,
     /// Every session with its marks, at once; the host asks one by one where it is left out.
     pub all: Option<Call<fn() -> Vec<StoredSession>>>,
-    /// The turns of a chat, oldest first. Where these three are left out the host keeps turns itself.
+    /// The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself.
     pub turns: Option<Call<fn(id: String, chat: String) -> Vec<Turn>>>,
     /// Keeps a turn at its place, replacing what the place held.
     pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
     /// Forgets the turns of a chat from a place on.
     pub drop_turns: Option<Call<fn(id: String, chat: String, from: u64)>>,
+    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    pub close: Option<Call<fn()>>,
+}
+
+impl SessionStore {
+    /// Whether it keeps turns.
+    pub fn keeps_turns(&self) -> bool {
+        self.turns.is_some() && self.set_turn.is_some() && self.drop_turns.is_some()
+    }
 }
 
 impl PortValue for SessionStore {

@@ -16,6 +16,7 @@ use crate::call::Call;
 ///     set: Call::new(|(_name, _value)| async { Err("this vault is read-only".into()) }),
 ///     delete: Call::new(|(_name,)| async { Ok(false) }),
 ///     list: Call::new(|()| async { Ok(vec![]) }),
+///     ..Vault::default()
 /// };
 /// # assert!(ostler_contract::Cross::check(&empty).is_ok());
 /// ```
@@ -29,6 +30,8 @@ pub struct Vault {
     pub delete: Call<fn(name: String) -> bool>,
     /// The names, never the values.
     pub list: Call<fn() -> Vec<String>>,
+    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    pub close: Option<Call<fn()>>,
 }
 
 impl PortValue for Vault {

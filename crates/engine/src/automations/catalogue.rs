@@ -47,14 +47,20 @@ impl Automations {
     }
 
     /// Puts one automation in place and tells whoever watches, unless nothing changed.
-    fn set(&self, fanout: &Fanout, id: &str, entry: Entry, origin: Option<Origin>) {
+    fn set(&self, host: &Host, id: &str, entry: Entry, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
-        if catalogue.entries.get(id).is_some_and(|held| held.wire == entry.wire) {
+        let held = catalogue.entries.get(id).map(|held| &held.wire);
+        if held == Some(&entry.wire) {
             return;
         }
-        self.index.write().set(id, &entry.wire.definition);
+        let definition = &entry.wire.definition;
+        let lacking = super::triggers::lacking(host, definition);
+        if held.is_none_or(|held| held.definition != *definition) {
+            lacking.iter().for_each(|lacking| host.log.line(lacking.line(id)));
+        }
+        self.index.write().set(id, definition, &lacking);
         catalogue.entries.insert(id.to_owned(), entry.clone());
-        publish_set(fanout, entry.wire, origin);
+        publish_set(&host.fanout, entry.wire, origin);
     }
 
     fn remove(&self, fanout: &Fanout, id: &str, origin: Option<Origin>) {
@@ -129,12 +135,7 @@ impl Host {
                     let id = automation.id.clone();
                     let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
                     let runs = page.runs.iter().map(super::run::summary_of).collect();
-                    self.automations.set(
-                        &self.fanout,
-                        &id,
-                        wire_of(automation, runs, page.next_cursor),
-                        None,
-                    );
+                    self.automations.set(&self, &id, wire_of(automation, runs, page.next_cursor), None);
                 }
             }
             Err(why) => self.log.line(format_args!("the automations could not be read: {why}")),
@@ -176,7 +177,7 @@ impl Host {
             Some(held) => (held.wire.runs, held.wire.runs_next_cursor),
             None => (Vec::new(), None),
         };
-        self.automations.set(&self.fanout, &id, wire_of(kept, runs, cursor), origin);
+        self.automations.set(self, &id, wire_of(kept, runs, cursor), origin);
     }
 
     /// What a client dispatched on the catalogue or on a run.
@@ -255,7 +256,7 @@ impl Host {
             }
         }
         entry.wire.runs_next_cursor = page.next_cursor;
-        self.automations.set(&self.fanout, id, entry, None);
+        self.automations.set(self, id, entry, None);
         Ok(())
     }
 }

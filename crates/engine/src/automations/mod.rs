@@ -8,6 +8,7 @@ mod triggers;
 use std::collections::HashMap;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 use catalogue::Catalogue;
 use run::Runs;
@@ -19,6 +20,8 @@ pub struct Automations {
     catalogue: Mutex<Catalogue>,
     index: RwLock<Index>,
     runs: Mutex<Runs>,
+    /// Whether the automations of the store were read.
+    pub(crate) loaded: watch::Sender<bool>,
     /// The run a hand-made request already started, by automation and request id.
     requests: Mutex<HashMap<(String, String), String>>,
 }

@@ -97,6 +97,7 @@ impl Automations {
             vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled).collect(),
         );
         if let Some(state) = state {
+            self.show(&host.fanout, &state);
             host.keep_run(state).await;
         }
     }
@@ -117,23 +118,49 @@ impl Host {
         data: JsonObject,
     ) -> Result<Fired, Thrown> {
         self.check_fire(caller, r#type, event)?;
-        let waits: Vec<oneshot::Receiver<String>> = self
-            .automations
-            .matching(r#type, event, &data)
-            .into_iter()
-            .filter_map(|waiting| self.wake(waiting, event, &data))
-            .collect();
-        let waits = Arc::new(parking_lot::Mutex::new(Some(waits)));
+        let (answer, wait) = oneshot::channel();
+        if *self.automations.loaded.borrow() {
+            let _ = answer.send(Ok(self.wake_all(r#type, event, &data)));
+        } else {
+            let (host, mut loaded) = (Arc::downgrade(self), self.automations.loaded.subscribe());
+            let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
+            tokio::spawn(async move {
+                let _ = loaded.wait_for(|loaded| *loaded).await;
+                let Some(host) = host.upgrade() else { return };
+                // Only now is it known whether the plugin applied and kept the name.
+                let woken = host.check_fire(&caller, &r#type, &event);
+                if let Err(why) = &woken {
+                    host.log.line(why);
+                }
+                let _ = answer.send(woken.map(|()| host.wake_all(&r#type, &event, &data)));
+            });
+        }
+        let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
         Ok(Fired {
             kept: Call::new(move |()| {
-                let waits = waits.lock().take().unwrap_or_default();
+                let wait = wait.lock().take();
                 async move {
+                    let Some(wait) = wait else { return Ok(Vec::new()) };
+                    let waits = wait
+                        .await
+                        .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
                     let runs = futures::future::join_all(waits).await;
                     let lost = |_| Thrown::new("a run this event started could not be kept");
                     runs.into_iter().map(|run| run.map_err(lost)).collect()
                 }
             }),
         })
+    }
+
+    /// Starts the runs of the automations an event matches.
+    fn wake_all(
+        self: &Arc<Self>,
+        r#type: &str,
+        event: &str,
+        data: &JsonObject,
+    ) -> Vec<oneshot::Receiver<String>> {
+        let matching = self.automations.matching(r#type, event, data);
+        matching.into_iter().filter_map(|waiting| self.wake(waiting, event, data)).collect()
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
@@ -208,6 +235,9 @@ impl Host {
         request: &str,
         _by: Option<String>,
     ) -> Result<String, RpcError> {
+        if self.automation_store().is_none() {
+            return Err(RpcError::method_not_found("this host keeps no automations"));
+        }
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         let entry = self.automations.entry(id).ok_or_else(unknown)?;

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ostler_contract::points::TriggerType;
+use ostler_contract::settings::drawn;
 use ostler_contract::{JsonObject, Value};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationTrigger, AutomationTriggerDefinition, AutomationTriggerEventDefinition,
@@ -21,6 +22,51 @@ pub(super) struct Waiting {
     /// What the trigger is called.
     pub title: String,
     config: JsonObject,
+}
+
+/// A trigger whose config lacks what its type asks for: no event wakes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lacking {
+    /// The trigger.
+    pub trigger: String,
+    /// Its type.
+    pub r#type: String,
+    /// The key its type's `configSchema` requires.
+    pub key: String,
+}
+
+impl Lacking {
+    /// The line that says what to write.
+    pub fn line(&self, automation: &str) -> String {
+        let Self { trigger, r#type, key } = self;
+        format!(
+            "automation {automation}: its trigger {trigger} of type {type} names no {key}, so no event wakes it; \
+             write config: {{ {key}: <{key}> }}"
+        )
+    }
+}
+
+/// The triggers of an automation that lack what their types ask for.
+pub(super) fn lacking(host: &Host, definition: &AutomationDefinition) -> Vec<Lacking> {
+    let types = host.registry().map(|registry| registry.all::<TriggerType>()).unwrap_or_default();
+    let mut lacking = Vec::new();
+    for trigger in &definition.triggers {
+        let AutomationTrigger::Event(trigger) = trigger else { continue };
+        let Some(kind) = types.iter().find(|held| *held.r#type == *trigger.r#type) else { continue };
+        let required = kind.config_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
+        let missing = |key: &&str| {
+            let value = trigger.config.as_ref().and_then(|config| config.get(*key));
+            value.is_none_or(Value::is_null)
+        };
+        if let Some(key) = required.into_iter().flatten().filter_map(Value::as_str).find(missing) {
+            lacking.push(Lacking {
+                trigger: trigger.id.clone(),
+                r#type: trigger.r#type.clone(),
+                key: key.to_owned(),
+            });
+        }
+    }
+    lacking
 }
 
 /// The triggers that wait for one event.
@@ -43,14 +89,17 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Puts an automation's triggers in place of what it had.
-    pub fn set(&mut self, id: &str, definition: &AutomationDefinition) {
+    /// Puts an automation's triggers in place of what it had, but for those that nothing wakes.
+    pub fn set(&mut self, id: &str, definition: &AutomationDefinition, lacking: &[Lacking]) {
         self.remove(id);
         if !definition.enabled {
             return;
         }
         for trigger in &definition.triggers {
             let AutomationTrigger::Event(trigger) = trigger else { continue };
+            if lacking.iter().any(|lacking| lacking.trigger == trigger.id) {
+                continue;
+            }
             let waiting = Waiting {
                 automation: id.to_owned(),
                 trigger: trigger.id.clone(),
@@ -185,7 +234,7 @@ pub(super) fn registered(host: &Host) -> Vec<AutomationTriggerDefinition> {
         config_schema: definition
             .config_schema
             .clone()
-            .and_then(|schema| serde_json::from_value(Value::Object(schema)).ok()),
+            .and_then(|schema| serde_json::from_value(drawn(Value::Object(schema))).ok()),
     };
     registry.all::<TriggerType>().iter().map(|definition| wire(definition)).collect()
 }
@@ -221,11 +270,11 @@ mod tests {
     #[test]
     fn shared_keys_have_to_be_equal_and_nothing_else() {
         let mut index = Index::default();
-        index.set("all", &definition(true, json!({})));
-        index.set("deploy", &definition(true, json!({ "endpoint": "deploy" })));
-        index.set("main", &definition(true, json!({ "endpoint": "deploy", "ref": "main" })));
-        index.set("number", &definition(true, json!({ "n": 1 })));
-        index.set("off", &definition(false, json!({})));
+        index.set("all", &definition(true, json!({})), &[]);
+        index.set("deploy", &definition(true, json!({ "endpoint": "deploy" })), &[]);
+        index.set("main", &definition(true, json!({ "endpoint": "deploy", "ref": "main" })), &[]);
+        index.set("number", &definition(true, json!({ "n": 1 })), &[]);
+        index.set("off", &definition(false, json!({})), &[]);
         assert_eq!(
             woken(&index, json!({ "endpoint": "deploy", "ref": "main", "n": 1.0 })),
             ["all", "deploy", "main", "number"]
@@ -238,7 +287,7 @@ mod tests {
             "a key the data lacks never blocks"
         );
         index.remove("all");
-        index.set("deploy", &definition(false, json!({})));
+        index.set("deploy", &definition(false, json!({})), &[]);
         assert_eq!(woken(&index, json!({ "endpoint": "deploy", "n": 0 })), ["main"]);
         assert!(index.matching("webhook", "other", &JsonObject::new()).is_empty());
     }
@@ -253,7 +302,7 @@ mod tests {
             let data = object(json!(data));
             let mut index = Index::default();
             for (at, config) in configs.iter().enumerate() {
-                index.set(&format!("a{at:02}"), &definition(true, json!(config)));
+                index.set(&format!("a{at:02}"), &definition(true, json!(config)), &[]);
             }
             let expected: Vec<String> = configs
                 .iter()

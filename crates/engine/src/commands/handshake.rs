@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::events::Event;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
@@ -127,6 +128,10 @@ impl Connection {
             )));
         }
         self.keep_credential(&params.resource, &params.token);
+        self.host().events.raise(Event::Authenticated {
+            client: self.client_id().unwrap_or_default(),
+            resource: params.resource.clone(),
+        });
         Ok(json!({}))
     }
 }

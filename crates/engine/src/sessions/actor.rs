@@ -340,7 +340,8 @@ impl Actor {
     fn may_sleep(&self) -> bool {
         self.is_idle()
             && self.busy_at + SLEEP_AFTER <= Instant::now()
-            && self.host.session_store().is_some_and(|store| store.turns.is_some())
+            && self.host.session_store().is_some()
+            && self.host.turn_store().is_some_and(|store| store.turns.is_some())
     }
 
     /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.

@@ -10,6 +10,7 @@ use ostler_protocol::wire::state::{
     ToolResultContent, ToolResultSubagentContent,
 };
 
+use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::{Chat, Streamed, is_streamed};
@@ -165,8 +166,9 @@ impl Actor {
         let outcome = self.worker(parent, &call, &uri, &request);
         if let Ok((number, _, turn)) = &outcome
             && let Some(at) = self.chat_numbered(*number)
-            && let Some(prompt) = &request.prompt
+            && self.chats[at].running().is_none()
         {
+            let prompt = request.prompt.as_deref().unwrap_or_default();
             let started = worker_turn(turn, prompt, &self.host.clock.iso());
             self.apply_chat(at, StateAction::ChatTurnStarted(started), None);
         }
@@ -184,21 +186,27 @@ impl Actor {
             return Err(Thrown::new("the chat of this call is closed"));
         };
         if let Some(open) = self.chats.iter().find(|chat| chat.uri == uri) {
-            let turn = open.running().unwrap_or(call).to_owned();
+            let turn = open.running().map_or_else(|| self.host.new_id(), str::to_owned);
             return Ok((open.number, uri.to_owned(), turn));
         }
         if !self.host.sessions.claim_chat(uri, &self.entry.id) {
             return Err(Thrown::new(format_args!("{uri} already exists")));
         }
-        let parent_uri = match &request.parent_tool_call_id {
-            Some(parent_call) => worker_uri(&self.entry.uri, parent_call),
-            None => self.chats[lead].uri.clone(),
+        // A worker's own worker was spawned by a call in that worker's chat.
+        let spawned_in = match &request.parent_tool_call_id {
+            Some(parent_call) => {
+                self.chat_at(&Place::Chat(worker_uri(&self.entry.uri, parent_call))).ok_or_else(|| {
+                    Thrown::new(format_args!("no worker was opened for the call {parent_call}"))
+                })?
+            }
+            None => lead,
         };
+        let parent_uri = self.chats[spawned_in].uri.clone();
         let number = self.next_chat;
         self.next_chat += 1;
         let audience = self.host.fanout.audience(uri);
         let mut chat = Chat::new(number, uri.to_owned(), &request.title, self.host.clock.iso(), audience);
-        chat.worker = true;
+        chat.lead = Some(parent);
         chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         chat.state.origin = Some(ChatOrigin::Tool { chat: parent_uri, tool_call_id: call.to_owned() });
         chat.published = chat.summary();
@@ -211,7 +219,7 @@ impl Actor {
             agent_name: request.agent_name.clone(),
             description: request.description.clone(),
         });
-        self.link_call(lead, call, link);
+        self.link_call(spawned_in, call, link);
         Ok((number, uri.to_owned(), self.host.new_id()))
     }
 
@@ -235,14 +243,11 @@ impl Actor {
 
     /// Stops a worker: its backend's own way, or the turn that spawned it.
     pub(super) fn stop_worker(&mut self, at: usize) {
-        let Some(ChatOrigin::Tool { chat: lead, tool_call_id }) = self.chats[at].state.origin.clone() else {
+        let Some(ChatOrigin::Tool { tool_call_id, .. }) = self.chats[at].state.origin.clone() else {
             return;
         };
-        let Some(lead) = self.chats.iter().find(|chat| chat.uri == lead || !chat.worker) else { return };
-        if let Some(backend) = &lead.backend {
-            backend
-                .tell(Tell::StopWorker { call: tool_call_id, lead_turn: lead.running().map(str::to_owned) });
-        }
+        let lead_turn = self.chats[self.lead_of(at)].running().map(str::to_owned);
+        self.tell_if_awake(at, Tell::StopWorker { call: tool_call_id, lead_turn });
     }
 }
 

@@ -42,8 +42,8 @@ pub(super) struct Chat {
     pub audience: Arc<Audience>,
     /// Streamed text not yet published.
     pub gathered: Option<Gathered>,
-    /// Whether turns and the chat itself are kept: a worker's are not.
-    pub worker: bool,
+    /// For a worker's chat, which is not kept, the number of the chat whose backend runs it.
+    pub lead: Option<u64>,
     /// Whether its backend is to take up from what is left of the turns.
     pub rewind: bool,
 }
@@ -131,7 +131,7 @@ impl Chat {
             unkept: false,
             audience,
             gathered: None,
-            worker: false,
+            lead: None,
             rewind: false,
         }
     }
@@ -173,6 +173,11 @@ impl Chat {
     /// The id of the running turn.
     pub fn running(&self) -> Option<&str> {
         self.state.active_turn.as_ref().map(|turn| turn.id.as_str())
+    }
+
+    /// Whether it is a worker's.
+    pub fn is_worker(&self) -> bool {
+        self.lead.is_some()
     }
 
     /// Whether a person may talk here.

@@ -30,7 +30,7 @@ impl Actor {
                     return refuse("no such turn is running in this chat");
                 }
                 let turn = cancelled.turn_id.clone();
-                if self.chats[at].worker {
+                if self.chats[at].is_worker() {
                     self.stop_worker(at);
                 } else {
                     self.tell_if_awake(at, Tell::Cancel { turn });
@@ -89,7 +89,8 @@ impl Actor {
             }
             StateAction::ChatTurnResume(resume) => {
                 let turn = resume.turn_id.clone();
-                if self.chats[at].worker || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
+                if self.chats[at].is_worker()
+                    || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
                 {
                     return refuse(
                         "only the latest turn can go on, and only where it failed and says it can",

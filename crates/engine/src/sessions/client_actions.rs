@@ -111,9 +111,7 @@ impl Actor {
                 if !self.apply_session(StateAction::SessionCustomizationToggled(toggled), origin) {
                     return refuse(format!("there is no customization {id}"));
                 }
-                for at in 0..self.chats.len() {
-                    self.tell_if_awake(at, Tell::Customization { id: id.clone(), on });
-                }
+                self.tell_all(|| Tell::Customization { id: id.clone(), on });
                 Ok(())
             }
             StateAction::SessionMcpServerStartRequested(request) => {
@@ -142,9 +140,7 @@ impl Actor {
         if !self.apply_session(action, origin) {
             return refuse(format!("there is no MCP server {id}"));
         }
-        for at in 0..self.chats.len() {
-            self.tell_if_awake(at, Tell::McpServer { id: id.clone(), start });
-        }
+        self.tell_all(|| Tell::McpServer { id: id.clone(), start });
         Ok(())
     }
 

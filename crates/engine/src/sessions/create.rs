@@ -385,7 +385,7 @@ async fn stored_chats(host: &Host, entry: &Entry) -> Vec<KeptChat> {
 }
 
 async fn stored_turns(host: &Host, entry: &Entry, chat: &str) -> Vec<Turn> {
-    let Some(turns) = host.session_store().and_then(|store| store.turns.as_ref()) else { return Vec::new() };
+    let Some(turns) = host.turn_store().and_then(|store| store.turns.as_ref()) else { return Vec::new() };
     match turns.call((entry.id.clone(), chat.to_owned())).await {
         Ok(turns) => turns,
         Err(why) => {

@@ -51,7 +51,7 @@ impl Actor {
         let chats = self
             .chats
             .iter()
-            .filter(|chat| !chat.worker)
+            .filter(|chat| !chat.is_worker())
             .map(|chat| chat.kept(Some(&*chat.uri) == default))
             .collect();
         kept(&self.host.log, &self.entry.uri, store.set_chats.call((self.entry.id.clone(), chats))).await;
@@ -59,8 +59,8 @@ impl Actor {
 
     /// Keeps the turn at `place` of a chat.
     async fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) {
-        let Some(set_turn) = self.store().and_then(|store| store.set_turn.as_ref()) else { return };
-        if chat.worker {
+        let Some(set_turn) = self.host.turn_store().and_then(|store| store.set_turn.as_ref()) else { return };
+        if chat.is_worker() {
             return;
         }
         let turn = KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
@@ -89,7 +89,9 @@ impl Actor {
 
     /// Forgets the turns of a chat from `place` on.
     pub(super) async fn drop_turns(&self, chat: usize, place: usize) {
-        let Some(drop_turns) = self.store().and_then(|store| store.drop_turns.as_ref()) else { return };
+        let Some(drop_turns) = self.host.turn_store().and_then(|store| store.drop_turns.as_ref()) else {
+            return;
+        };
         let uri = self.chats[chat].uri.clone();
         let write = drop_turns.call((self.entry.id.clone(), uri.clone(), place as u64));
         kept(&self.host.log, &uri, write).await;

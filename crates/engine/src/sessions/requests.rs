@@ -63,10 +63,10 @@ impl Host {
                 }
             }
         }
-        if let Some(store) = self.session_store()
-            && let Err(why) = store.forget.call((entry.id.clone(),)).await
-        {
-            self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
+        for store in self.session_store().into_iter().chain(self.own_sessions()) {
+            if let Err(why) = store.forget.call((entry.id.clone(),)).await {
+                self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
+            }
         }
         self.sessions.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });

@@ -80,8 +80,8 @@ impl Actor {
                 let why = format!("{client} left before it had run this tool");
                 self.client_tool_result(at, call, client, failed(&why));
             }
-            self.tell_if_awake(at, Tell::ClientGone { client: client.to_owned() });
         }
+        self.tell_all(|| Tell::ClientGone { client: client.to_owned() });
     }
 
     fn running_calls_of(&self, at: usize, client: &str) -> Vec<String> {

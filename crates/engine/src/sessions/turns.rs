@@ -89,7 +89,7 @@ impl Actor {
 
     /// Tells a chat's backend something, waking it where it sleeps.
     pub(super) fn tell_backend(&mut self, at: usize, tell: Tell) {
-        if self.chats[at].worker {
+        if self.chats[at].is_worker() {
             return;
         }
         if self.chats[at].backend.is_none() {
@@ -100,11 +100,21 @@ impl Actor {
         }
     }
 
-    /// Tells a chat's backend something it only cares for while it runs.
+    /// Tells a chat's backend something it only cares for while it runs. A worker's is its lead's.
     pub(super) fn tell_if_awake(&self, at: usize, tell: Tell) {
-        if let Some(backend) = &self.chats[at].backend {
+        if let Some(backend) = &self.chats[self.lead_of(at)].backend {
             backend.tell(tell);
         }
+    }
+
+    /// Tells every backend that runs something.
+    pub(super) fn tell_all(&self, tell: impl Fn() -> Tell) {
+        self.chats.iter().filter_map(|chat| chat.backend.as_ref()).for_each(|backend| backend.tell(tell()));
+    }
+
+    /// The chat whose backend runs this one.
+    pub(super) fn lead_of(&self, at: usize) -> usize {
+        self.chats[at].lead.and_then(|lead| self.chat_numbered(lead)).unwrap_or(at)
     }
 
     /// A turn the host starts by itself.
@@ -158,7 +168,7 @@ impl Actor {
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
-        if self.chats[at].worker {
+        if self.chats[at].is_worker() {
             return;
         }
         // The row is what a run looks at when it hears of the end.

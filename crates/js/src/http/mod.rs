@@ -35,14 +35,15 @@ pub(crate) fn request_to_js<'js>(ctx: &Ctx<'js>, request: Request) -> Result<Val
     module(ctx)?.get::<_, Function>("requestFrom")?.call((parts,))
 }
 
-/// A `Request` has a whole URL; one that names no host has it in a header.
+/// A `Request` has a whole URL. The `Host` header says whose, as it is what was checked on the way in: a request
+/// line may name another host.
 fn absolute(uri: &Uri, headers: &HeaderMap) -> String {
-    if uri.scheme().is_some() {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    if host.is_none() && uri.scheme().is_some() {
         return uri.to_string();
     }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    format!("http://{host}{path}")
+    format!("http://{}{path}", host.unwrap_or("localhost"))
 }
 
 /// A response of the host's, as a `Response`.

@@ -37,7 +37,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "timers" "url" "watch" "webcrypto" "websocket"
 );
 
-const SDK_FILES: &[(&str, &str)] = scripts!("sdk": "index" "rpc-error");
+const SDK_FILES: &[(&str, &str)] = scripts!("sdk": "index" "memory-records" "rpc-error");
 
 const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("child", crate::native::child::native),

@@ -209,7 +209,7 @@ impl Loader {
 
     pub async fn apply(&self, module: Module, id: &str, options: Value) -> Result<Applied, Thrown> {
         let host = self.plugin_host(id);
-        let options = Options(options.as_object().cloned().unwrap_or_default());
+        let options = Options::from(options.as_object().cloned().unwrap_or_default());
         tokio::time::timeout(LONG, module.apply(host.clone(), options))
             .await
             .expect("apply takes too long")?;
@@ -224,7 +224,7 @@ impl Loader {
             host_name: "inn".to_owned(),
             config_dir: "/etc/ostler".to_owned(),
         };
-        let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]) };
+        let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]), vault: None };
         PluginHost::new(Arc::new(facts), caller, self.host.clone())
     }
 

@@ -24,6 +24,11 @@ pub fn is_reference(value: &Value) -> bool {
 
 /// Every reference in options.
 pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
+    found(options, schema).0
+}
+
+/// Every reference in options, and the nodes marked `secretAtUse`.
+fn found(options: &Value, schema: Option<&Value>) -> (Vec<NamedSecret>, Vec<Vec<Step>>) {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
     rewrite(options, &Nodes::of(schema), &mut |path, node, value| {
@@ -38,7 +43,16 @@ pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
         found.push(NamedSecret { path: path.to_vec(), name: value["$secret"].clone(), at_use });
         Some(Value::Null)
     });
-    found
+    (found, marks)
+}
+
+/// A place in a value as a JSON pointer.
+fn pointer(path: &[Step]) -> String {
+    let part = |step: &Step| match step {
+        Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Step::Index(index) => format!("/{index}"),
+    };
+    path.iter().map(part).collect()
 }
 
 /// Options with their secrets read: what the schema is checked against, and what `apply` is handed.
@@ -52,6 +66,8 @@ pub struct Read {
     pub named: bool,
     /// The values that were read.
     pub secrets: Vec<String>,
+    /// The nodes marked `secretAtUse`, as JSON pointers: a plugin may not write to them.
+    pub frozen: Vec<String>,
 }
 
 /// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
@@ -65,17 +81,14 @@ pub async fn resolve(
     vault: Option<&Vault>,
 ) -> Result<Read, Problem> {
     let whole = Value::Object(options.clone());
-    let references = references(&whole, schema);
+    let (references, marks) = found(&whole, schema);
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     let mut secrets = Vec::new();
     for reference in &references {
         let refuse = |reason: String| Problem::Secret {
             id: id.to_owned(),
             path: path_text(&reference.path),
-            name: reference
-                .name
-                .as_str()
-                .map_or_else(|| "something that is no name".to_owned(), str::to_owned),
+            name: reference.name.as_str().map_or_else(|| reference.name.to_string(), str::to_owned),
             reason,
         };
         let written = ostler_contract::json!({ "$secret": reference.name });
@@ -84,13 +97,7 @@ pub async fn resolve(
                 "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>".to_owned(),
             ));
         };
-        let name = VaultName::parse(text).map_err(|why| Problem::Secret {
-            id: id.to_owned(),
-            path: path_text(&reference.path),
-            // What stands where a name should may be the secret itself.
-            name: "something that is no name".to_owned(),
-            reason: why.to_string(),
-        })?;
+        let name = VaultName::parse(text).map_err(|why| refuse(why.to_string()))?;
         if reference.at_use {
             read.push((reference.path.clone(), Value::from(text), written));
             continue;
@@ -122,5 +129,6 @@ pub async fn resolve(
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),
         secrets,
+        frozen: marks.iter().map(|mark| pointer(mark)).collect(),
     })
 }

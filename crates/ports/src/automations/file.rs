@@ -79,6 +79,7 @@ impl FileAutomations {
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             place: Some(self.folder.path().display().to_string()),
+            close: Some(member!(self, |store: &Self, ()| store.runs.close())),
         }
     }
 

@@ -51,6 +51,7 @@ impl MemoryAutomations {
             watch: None,
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             place: None,
+            close: None,
         }
     }
 

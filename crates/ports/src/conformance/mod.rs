@@ -17,7 +17,7 @@ use ostler_contract::{Call, Cross};
 use tokio::sync::Notify;
 
 pub use automations::automations_conformance;
-pub use records::records_conformance;
+pub use records::{Numbers, records_conformance};
 pub use sessions::sessions_conformance;
 pub use vault::vault_conformance;
 

@@ -3,8 +3,17 @@ use ostler_contract::{Call, JsonObject, Value, json};
 
 use super::Heard;
 
+/// Which numbers a store can keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// Every one JSON can write.
+    Exact,
+    /// Those JavaScript has: whole ones beyond 2^53 are rounded.
+    Doubles,
+}
+
 /// A record store, empty at the start.
-pub async fn records_conformance(store: RecordStore) {
+pub async fn records_conformance(store: RecordStore, numbers: Numbers) {
     let open = |name: &'static str, body: Option<&'static str>| {
         let options = CollectionOptions { body: body.map(str::to_owned) };
         let opened = store.collection.call((name.into(), options));
@@ -14,7 +23,7 @@ pub async fn records_conformance(store: RecordStore) {
     finds(&open("conform-find", None).await).await;
     refuses_ids(&open("conform-ids", None).await).await;
     keeps_a_body(&open("conform-body", Some("text")).await).await;
-    keeps_any_value(&open("conform-values", None).await).await;
+    keeps_any_value(&open("conform-values", None).await, numbers).await;
     tells_watchers(&open("conform-watch", None).await).await;
     keeps_order(&open("conform-order", None).await).await;
 
@@ -130,12 +139,16 @@ async fn keeps_a_body(collection: &StoredCollection) {
     assert_eq!(ids(found), ["a"]);
 }
 
-async fn keeps_any_value(collection: &StoredCollection) {
-    let value = json!({
+async fn keeps_any_value(collection: &StoredCollection, numbers: Numbers) {
+    let mut value = json!({
         "id": "a", "text": "null", "yes": "yes", "when": "2026-01-01", "space": " x ", "lines": "a\nb\n", "odd": "\u{0}\u{85}😀",
         "int": -9_223_372_036_854_775_807_i64, "large": 18_446_744_073_709_551_615_u64, "float": 0.1, "small": 5e-324,
         "nothing": null, "no": false, "list": [[], {}, [null]], "map": { "": "", "a: b": { "<<": [1] } }, "true": 1,
     });
+    if numbers == Numbers::Doubles {
+        value["int"] = json!(-9_007_199_254_740_991_i64);
+        value["large"] = json!(9_007_199_254_740_991_u64);
+    }
     put(collection, value.clone()).await;
     assert_eq!(get(collection, "a").await, Some(value));
 }

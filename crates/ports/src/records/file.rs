@@ -53,6 +53,8 @@ impl FileRecords {
                 let store = self.clone();
                 async move { store.collection(name, options).await }
             }),
+            // Every change is in its file once it is answered.
+            close: None,
         }
     }
 

@@ -28,6 +28,7 @@ pub fn memory_records() -> RecordStore {
                 Ok(collection.into_point())
             }
         }),
+        close: None,
     }
 }
 

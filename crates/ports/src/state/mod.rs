@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::atomic;
 use crate::worker::stopped;
-use writer::{Job, Write, write_all};
+use writer::{Asked, Job, write_all};
 
 /// How many threads read.
 const READERS: usize = 2;
@@ -28,7 +28,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The database, open.
 pub struct StateDb {
     place: Arc<str>,
-    writes: mpsc::Sender<Box<dyn Write>>,
+    writes: mpsc::Sender<Asked>,
     /// Nothing where the writer's connection is the only one.
     reads: Option<mpsc::Sender<Read>>,
 }
@@ -106,7 +106,13 @@ impl StateDb {
     ) -> Pending<T> {
         let (answer, answered) = oneshot::channel();
         let write = Job { job: Some(job), done: None, answer, place: self.place.clone() };
-        later(self.writes.send(Box::new(write)).is_ok(), answered)
+        later(self.writes.send(Asked::Write(Box::new(write))).is_ok(), answered)
+    }
+
+    /// Brings what was committed into the database's own file, so that a copy of that file alone is whole.
+    pub(crate) fn checkpoint(&self) -> Pending<()> {
+        let (answer, answered) = oneshot::channel();
+        later(self.writes.send(Asked::Checkpoint(answer)).is_ok(), answered)
     }
 
     /// Reads what was committed last.

@@ -21,6 +21,14 @@ pub(super) trait Write: Send {
     fn answer(self: Box<Self>, committed: Result<(), Thrown>);
 }
 
+/// What the writer is asked for.
+pub(super) enum Asked {
+    /// To write.
+    Write(Box<dyn Write>),
+    /// To bring what was committed into the database's own file.
+    Checkpoint(oneshot::Sender<Result<(), Thrown>>),
+}
+
 /// A write with what came of it.
 pub(super) struct Job<F, T> {
     pub(super) job: Option<F>,
@@ -48,17 +56,29 @@ where
 }
 
 /// Serves writes until nobody can ask for any.
-pub(super) fn write_all(connection: &Connection, place: &str, asked: &Receiver<Box<dyn Write>>) {
+pub(super) fn write_all(connection: &Connection, place: &str, asked: &Receiver<Asked>) {
     while let Ok(first) = asked.recv() {
-        let mut batch = vec![first];
-        batch.extend(asked.try_iter().take(BATCH - 1));
-        let committed = commit(connection, &mut batch).map_err(|error| {
-            // Whatever was begun is taken back; where nothing was, there is nothing to take back.
-            let _ = connection.execute_batch("ROLLBACK");
-            Thrown::new(sentence(place, &error))
-        });
-        for write in batch {
-            write.answer(committed.clone());
+        let (mut batch, mut checkpoints) = (Vec::new(), Vec::new());
+        for next in std::iter::once(first).chain(asked.try_iter().take(BATCH - 1)) {
+            match next {
+                Asked::Write(write) => batch.push(write),
+                Asked::Checkpoint(answer) => checkpoints.push(answer),
+            }
+        }
+        let failed = |error| Thrown::new(sentence(place, &error));
+        if !batch.is_empty() {
+            let committed = commit(connection, &mut batch).map_err(|error| {
+                // Whatever was begun is taken back; where nothing was, there is nothing to take back.
+                let _ = connection.execute_batch("ROLLBACK");
+                failed(error)
+            });
+            for write in batch {
+                write.answer(committed.clone());
+            }
+        }
+        for answer in checkpoints {
+            let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            let _ = answer.send(done.map_err(failed));
         }
     }
 }

@@ -1,0 +1,264 @@
+//! What a backend is handed and what it is told: worker chats, approvals, MCP servers, the tools endpoint.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ostler_contract::points::{Emit, ToolsServer, Worker, WorkerRequest};
+use ostler_contract::{Func, JsonObject, Value, json};
+use ostler_engine::McpServers;
+use ostler_engine::host::OpenToolsServer;
+use ostler_testkit::{Builder, MemoryHost, RawClient, Stage, action};
+
+const SESSION: &str = "stage:/1";
+
+fn chat() -> String {
+    ostler_protocol::uri::default_chat(SESSION)
+}
+
+fn builder(stage: &Stage) -> Builder {
+    MemoryHost::builder().plugin(stage.plugin(), json!({})).options(|options| options.delta_window_ms = 0)
+}
+
+/// A session in which turn `t` runs, watched.
+async fn running(host: &MemoryHost, stage: &Stage) -> RawClient {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for channel in [SESSION.to_owned(), chat()] {
+        client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    }
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    client.dispatch(&chat(), 1, turn).await;
+    stage.wait_told("begin").await;
+    client
+}
+
+/// Makes a tool call that runs.
+fn call(stage: &Stage, id: &str) {
+    for action in running_call("t", id) {
+        stage.emit(0, Emit::Chat, action);
+    }
+}
+
+fn running_call(turn: &str, id: &str) -> [Value; 2] {
+    [
+        json!({ "type": "chat/toolCallStart", "turnId": turn, "toolCallId": id, "toolName": "task", "displayName": "Task" }),
+        json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": id, "invocationMessage": "Working",
+            "confirmed": "not-needed" }),
+    ]
+}
+
+async fn worker(stage: &Stage, id: &str, request: Value) -> Worker {
+    let request: WorkerRequest = serde_json::from_value(request).unwrap();
+    stage.start(0).subagent.unwrap().call((id.to_owned(), request)).await.unwrap()
+}
+
+async fn state(client: &mut RawClient, channel: &str) -> Value {
+    let subscribed = client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    subscribed["snapshot"]["state"].clone()
+}
+
+/// A tool call of a worker that waits for an approval, and a question.
+fn ask(worker: &Worker) {
+    for asked in [
+        json!({ "type": "chat/toolCallStart", "turnId": worker.turn_id, "toolCallId": "rm", "toolName": "rm", "displayName": "Remove" }),
+        json!({ "type": "chat/toolCallReady", "turnId": worker.turn_id, "toolCallId": "rm", "invocationMessage": "Remove it",
+            "options": [{ "id": "once", "label": "Once", "kind": "approve", "group": 0 },
+                        { "id": "always", "label": "Always", "kind": "approve", "group": 0 }] }),
+        json!({ "type": "chat/responsePart", "turnId": worker.turn_id,
+            "part": { "kind": "inputRequest", "request": { "id": "q", "message": "Which?" } } }),
+    ] {
+        worker.emit.call((action(asked),)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_worker_has_a_chat_of_its_own_whose_answers_reach_its_leads_backend() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    call(&stage, "w1");
+    let opened =
+        worker(&stage, "w1", json!({ "title": "Digger", "agentName": "mole", "prompt": "Dig." })).await;
+    assert_eq!(opened.uri, ostler_protocol::uri::worker_chat(SESSION, "w1"));
+    assert!(opened.uri.starts_with("ahp-chat://subagent/"), "{}", opened.uri);
+    let session = state(&mut client, SESSION).await;
+    let row = session["chats"].as_array().unwrap().iter().find(|row| row["resource"] == *opened.uri).unwrap();
+    assert_eq!((&row["interactivity"], &row["title"]), (&json!("read-only"), &json!("Digger")));
+    assert_eq!(row["origin"]["toolCallId"], "w1");
+    let seen = state(&mut client, &opened.uri).await;
+    assert_eq!(
+        (&seen["activeTurn"]["id"], &seen["activeTurn"]["message"]["text"]),
+        (&json!(opened.turn_id), &json!("Dig."))
+    );
+    let lead = state(&mut client, &chat()).await;
+    let link = &lead["activeTurn"]["responseParts"][0]["toolCall"]["content"][0];
+    assert_eq!((&link["type"], &link["resource"]), (&json!("subagent"), &json!(opened.uri)), "{lead}");
+
+    ask(&opened);
+    client.actions_until("chat/responsePart").await;
+    let confirmed = json!({ "type": "chat/toolCallConfirmed", "turnId": opened.turn_id, "toolCallId": "rm",
+        "approved": true, "selectedOptionId": "always" });
+    client.dispatch(&opened.uri, 2, confirmed).await;
+    assert_eq!(stage.wait_told("confirm").await, json!(["rm", true, "always"]));
+    let answered = json!({ "type": "chat/inputCompleted", "requestId": "q", "response": "accept" });
+    client.dispatch(&opened.uri, 3, answered).await;
+    assert_eq!(stage.wait_told("answer").await, json!(["q", true, {}]));
+
+    opened.end.call((ostler_contract::events::TurnStatus::Complete, None)).unwrap();
+    client.actions_until("chat/turnComplete").await;
+    assert_eq!(state(&mut client, &opened.uri).await["turns"][0]["state"], "complete");
+}
+
+#[tokio::test]
+async fn a_worker_without_a_prompt_has_a_turn_all_the_same() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    call(&stage, "w1");
+    let opened = worker(&stage, "w1", json!({ "title": "Digger" })).await;
+    let seen = state(&mut client, &opened.uri).await;
+    assert_eq!(
+        (&seen["activeTurn"]["id"], &seen["activeTurn"]["message"]["text"]),
+        (&json!(opened.turn_id), &json!(""))
+    );
+    let again = worker(&stage, "w1", json!({ "title": "Digger", "prompt": "Again." })).await;
+    assert_eq!(again.turn_id, opened.turn_id, "one chat and one turn per call");
+}
+
+#[tokio::test]
+async fn a_workers_own_worker_is_linked_where_it_was_spawned() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    call(&stage, "w1");
+    let outer = worker(&stage, "w1", json!({ "title": "Outer" })).await;
+    for emitted in running_call(&outer.turn_id, "w2") {
+        outer.emit.call((action(emitted),)).unwrap();
+    }
+    let inner = worker(&stage, "w2", json!({ "title": "Inner", "parentToolCallId": "w1" })).await;
+    let seen = state(&mut client, &outer.uri).await;
+    assert_eq!(
+        seen["activeTurn"]["responseParts"][0]["toolCall"]["content"][0]["resource"],
+        json!(inner.uri),
+        "{seen}"
+    );
+    assert_eq!(state(&mut client, &inner.uri).await["origin"]["chat"], json!(outer.uri));
+    ask(&inner);
+    client.actions_until("chat/responsePart").await;
+    let refused = json!({ "type": "chat/toolCallConfirmed", "turnId": inner.turn_id, "toolCallId": "rm",
+        "approved": false, "reason": "denied" });
+    client.dispatch(&inner.uri, 2, refused).await;
+    assert_eq!(stage.wait_told("confirm").await, json!(["rm", false, null]));
+}
+
+#[tokio::test]
+async fn stopping_a_worker_is_its_leads_backends_to_do() {
+    for stage in [Stage::default(), Stage::default().without_stop_worker()] {
+        let host = builder(&stage).start().await;
+        let mut client = running(&host, &stage).await;
+        call(&stage, "w1");
+        let opened = worker(&stage, "w1", json!({ "title": "Digger" })).await;
+        client.request("subscribe", json!({ "channel": opened.uri })).await.unwrap();
+        let stop = json!({ "type": "chat/turnCancelled", "turnId": opened.turn_id, "duration": 0 });
+        client.dispatch(&opened.uri, 2, stop).await;
+        client.actions_until("chat/turnCancelled").await;
+        let told = stage.wait_told(if stage.stops_workers() { "stopWorker" } else { "cancel" }).await;
+        assert_eq!(told, json!(if stage.stops_workers() { "w1" } else { "t" }));
+    }
+}
+
+#[tokio::test]
+async fn an_approval_carries_the_option_chosen_or_none() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    let ready = |id: &str| {
+        [
+            json!({ "type": "chat/toolCallStart", "turnId": "t", "toolCallId": id, "toolName": "rm", "displayName": "Remove" }),
+            json!({ "type": "chat/toolCallReady", "turnId": "t", "toolCallId": id, "invocationMessage": "Remove it",
+                "options": [{ "id": "once", "label": "Once", "kind": "approve", "group": 0 },
+                            { "id": "never", "label": "Never", "kind": "deny", "group": 1 }] }),
+        ]
+    };
+    for (id, answer, told) in [
+        ("a", json!({ "approved": true, "selectedOptionId": "once" }), json!(["a", true, "once"])),
+        (
+            "b",
+            json!({ "approved": false, "reason": "denied", "selectedOptionId": "never" }),
+            json!(["b", false, "never"]),
+        ),
+        ("c", json!({ "approved": true }), json!(["c", true, null])),
+        ("d", json!({ "approved": false, "reason": "denied" }), json!(["d", false, null])),
+    ] {
+        ready(id).into_iter().for_each(|action| stage.emit(0, Emit::Chat, action));
+        let actions = client.actions_until("chat/toolCallReady").await;
+        assert_eq!(actions.last().unwrap()["action"]["options"][1]["kind"], "deny");
+        let mut action = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": id });
+        action.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+        client.dispatch(&chat(), 2, action).await;
+        client.actions_until("chat/toolCallConfirmed").await;
+        stage.wait_told("confirm").await;
+        assert!(stage.told().contains(&json!({ "confirm": told })), "{told}: {:?}", stage.told());
+    }
+}
+
+#[tokio::test]
+async fn mcp_servers_are_read_at_each_sessions_start() {
+    let (stage, asked) = (Stage::default(), Arc::new(AtomicU64::new(0)));
+    let counted = asked.clone();
+    let servers = McpServers::new(move || match counted.fetch_add(1, Ordering::Relaxed) {
+        0 => JsonObject::new(),
+        n => json!({ "notes": { "type": "http", "url": format!("https://a.example/{n}") } })
+            .as_object()
+            .unwrap()
+            .clone(),
+    });
+    let host = builder(&stage).options(|options| options.mcp_servers = servers).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for number in 1..=3 {
+        client.request("createSession", json!({ "channel": format!("stage:/{number}") })).await.unwrap();
+    }
+    assert_eq!(stage.start(0).mcp_servers, None, "absent, not empty");
+    for number in [1, 2] {
+        let servers = stage.start(number).mcp_servers.unwrap();
+        assert_eq!(servers["notes"]["url"], json!(format!("https://a.example/{number}")));
+    }
+    let without = Stage::default();
+    let host = builder(&without).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    assert_eq!(without.start(0).mcp_servers, None);
+}
+
+#[tokio::test]
+async fn the_tools_endpoint_is_there_only_where_the_host_has_tool_servers() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    assert!(stage.start(0).tools_server.is_none());
+
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    host.host.set_tools_server(OpenToolsServer::new(|session, _| {
+        let close = Func::new(|()| Ok(()));
+        let open =
+            ToolsServer { url: format!("http://127.0.0.1/ahp-mcp/{session}"), token: "k".into(), close };
+        Box::pin(async move { Ok((session == SESSION).then_some(open)) })
+    }));
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for session in [SESSION, "stage:/none"] {
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+    }
+    let open = async |number| stage.start(number).tools_server.unwrap().call((None,)).await.unwrap();
+    let opened = open(0).await.unwrap();
+    assert_eq!((opened.url.as_str(), opened.token.as_str()), ("http://127.0.0.1/ahp-mcp/stage:/1", "k"));
+    assert!(open(1).await.is_none(), "nothing where none can be opened");
+}

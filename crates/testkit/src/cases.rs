@@ -1,0 +1,298 @@
+//! What a plugin may count on, whatever it is written in. Each case wants a host to be put together that names
+//! its subject: a plugin that does what the case's doc says. A case that fails panics.
+
+use std::time::Duration;
+
+use ostler_contract::events::{Event, TurnStatus};
+use ostler_contract::points::{
+    AutomationStore, Emit, RecordStore, ResourceContent, ResourceProvider, SessionStore, Tool, ToolSpec,
+    Vault,
+};
+use ostler_contract::{Call, Plugin, Value, json};
+
+use crate::{Builder, Lines, Stage};
+
+/// Every kind of event a host in memory raises, beside those of automations.
+pub const EVENTS: &[&str] = &[
+    "session_start",
+    "session_end",
+    "session_opened",
+    "turn_start",
+    "turn_end",
+    "message",
+    "tool_call",
+    "input_needed_set",
+    "input_needed_removed",
+    "client_connect",
+    "client_disconnect",
+    "authenticated",
+    "resource_write",
+    "listening",
+    "stopping",
+    "log",
+];
+
+/// What a plugin logged, as it said it.
+fn said(log: &Lines, plugin: &str) -> Vec<String> {
+    let head = format!("plugin {plugin}: ");
+    log.all().iter().filter_map(|line| line.strip_prefix(&head)).map(str::to_owned).collect()
+}
+
+/// A scheme `desk` that takes writes, and the tools `good` and `bad`.
+fn furniture() -> Plugin {
+    Plugin::new("@test/furniture", |host, _| {
+        Box::pin(async move {
+            host.register_resource_provider(
+                "desk".into(),
+                ResourceProvider {
+                    read: Call::now(|_| Ok(ResourceContent::text("A desk."))),
+                    write: Some(Call::now(|_| Ok(()))),
+                    ..ResourceProvider::default()
+                },
+            )?;
+            for name in ["good", "bad"] {
+                host.register_tool(Tool {
+                    definition: ToolSpec {
+                        name: name.into(),
+                        description: Some("A tool.".into()),
+                        input_schema: json!({ "type": "object" }).as_object().cloned(),
+                        ..ToolSpec::default()
+                    },
+                    run: Call::now(move |(input, _)| match name {
+                        "good" => Ok(input),
+                        _ => Err("it broke".into()),
+                    }),
+                    ..Tool::default()
+                })?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// The subject, `subject`, listens to each kind of [`EVENTS`] and logs, with the context it is handed, the
+/// event as JSON.
+pub async fn events_are_told_with_their_fields(builder: Builder) {
+    let resource = "https://api.example/";
+    let stage = Stage::default().asking_for(resource);
+    let host = builder
+        .plugin(stage.plugin(), json!({}))
+        .plugin(furniture(), json!({}))
+        .options(|options| options.delta_window_ms = 0)
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let session = "stage:/1";
+    let chat = ostler_protocol::uri::default_chat(session);
+    client.request("createSession", json!({ "channel": session, "provider": "stage" })).await.expect("made");
+    client.request("subscribe", json!({ "channel": session })).await.expect("watched");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hello." } });
+    client.dispatch(&chat, 1, turn).await;
+    stage.wait_told("begin").await;
+    let tools = stage.start(0).tools.unwrap_or_default();
+    for tool in tools {
+        let _ = tool.run.expect("it runs here").call((json!({}), None)).await;
+    }
+    let question = json!({ "kind": "chatInput", "id": "q", "chat": chat, "request": { "id": "q", "message": "Which?" } });
+    stage.emit(0, Emit::Session, json!({ "type": "session/inputNeededSet", "request": question }));
+    stage.emit(0, Emit::Session, json!({ "type": "session/inputNeededRemoved", "id": "q" }));
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    host.log.wait_for("\"turn_end\"").await;
+    client
+        .request("resourceWrite", json!({ "uri": "desk://a", "data": "x", "encoding": "utf-8" }))
+        .await
+        .expect("written");
+    client.request("authenticate", json!({ "resource": resource, "token": "k" })).await.expect("kept");
+    host.host.log.line("A line.");
+    client.request("disposeSession", json!({ "channel": session })).await.expect("gone");
+    client.connection.close();
+    let listening =
+        Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 7, guarded: false };
+    host.host.events.raise_and_wait(listening).await;
+    host.host.stop().await;
+    let events: Vec<Value> = said(&host.log, "subject")
+        .iter()
+        .map(|line| serde_json::from_str(line).expect("an event as JSON"))
+        .collect();
+    let expected = json!([
+        { "type": "client_connect", "client": "c" },
+        { "type": "session_start", "session": session, "provider": "stage", "client": "c" },
+        { "type": "session_opened", "session": session, "client": "c" },
+        { "type": "turn_start", "session": session, "chat": chat, "turn": "t" },
+        { "type": "message", "session": session, "chat": chat, "turn": "t", "text": "Hello." },
+        { "type": "tool_call", "session": session, "chat": chat, "tool": "good", "ok": true },
+        { "type": "tool_call", "session": session, "chat": chat, "tool": "bad", "ok": false, "error": "it broke" },
+        { "type": "input_needed_set", "session": session, "chat": chat, "id": "q", "kind": "chatInput" },
+        { "type": "input_needed_removed", "session": session, "id": "q" },
+        { "type": "turn_end", "session": session, "chat": chat, "turn": "t", "status": "complete" },
+        { "type": "resource_write", "uri": "desk://a" },
+        { "type": "authenticated", "client": "c", "resource": resource },
+        { "type": "log", "line": "A line." },
+        { "type": "session_end", "session": session, "reason": "disposed" },
+        { "type": "client_disconnect", "client": "c" },
+        { "type": "listening", "runtime": "test", "host": "127.0.0.1", "port": 7, "guarded": false },
+        { "type": "stopping" },
+    ]);
+    pretty(&events, &expected);
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    assert!(EVENTS.iter().all(|kind| kinds.contains(kind)));
+}
+
+fn pretty(events: &[Value], expected: &Value) {
+    let lines = |values: &[Value]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert_eq!(lines(events), lines(expected.as_array().expect("a list")));
+}
+
+/// The subject, `subject`, listens to `turn_end` three times. The first logs `first begun`, does not end for a
+/// moment, logs `first ended` and throws `boom`; the second logs `second` and answers `false`; the third logs
+/// `third`.
+pub async fn listeners_run_in_order_and_a_throw_stops_nothing(builder: Builder) {
+    let host = builder.start().await;
+    let ended = Event::TurnEnd {
+        session: "stage:/1".into(),
+        chat: "ahp-chat:/1".into(),
+        turn: "t".into(),
+        status: TurnStatus::Complete,
+        sender: None,
+    };
+    host.host.events.raise_and_wait(ended).await;
+    assert_eq!(
+        said(&host.log, "subject"),
+        ["first begun", "first ended", "its turn_end listener failed: boom", "second", "third"]
+    );
+}
+
+/// The subject, `subject`, says `early` in `apply` and `while` when it hears `listening`.
+pub async fn what_is_said_is_announced_until_listening_was_heard(builder: Builder) {
+    let host = builder.start().await;
+    let listening =
+        Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 7, guarded: false };
+    host.host.events.raise_and_wait(listening).await;
+    assert_eq!(host.host.end_announcements(), ["early", "while"]);
+    host.plugin("subject").say("late".to_owned()).expect("it is only dropped");
+    assert!(host.host.end_announcements().is_empty());
+}
+
+/// The subject, `subject`, logs what `connect` throws at it in `apply`.
+pub async fn connect_is_refused_while_plugins_are_applied(builder: Builder) {
+    let host = builder.start().await;
+    assert_eq!(
+        said(&host.log, "subject"),
+        [
+            "plugin subject: connect needs a connection to be asked for once a host is built over this plugin; \
+          connect from `listening` or later"
+        ]
+    );
+}
+
+/// The subject, `subject`, opens the collection `notes` in `apply` and there, awaiting nothing, watches it with
+/// a log of `<type> <id>`, puts `{ id: 'a', n: 1 }`, and once that is done logs `put` and the JSON of
+/// `get('a')`. A plugin `later`, named after it, logs `applied` in its `apply`.
+pub async fn records_asked_for_in_apply_wait_for_every_plugin(builder: Builder) {
+    let host = builder.start().await;
+    host.log.wait_for("\"n\":1").await;
+    host.log.wait_for("added a").await;
+    let lines = host.log.all();
+    let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect("the line is there");
+    assert!(at("plugin later: applied") < at("plugin subject: put"), "{lines:#?}");
+    assert!(at("plugin later: applied") < at("plugin subject: added a"), "{lines:#?}");
+    let refused = host.plugin("later").records("notes".to_owned(), None).expect_err("it is another plugin's");
+    assert_eq!(refused.message, "plugin later: records notes are plugin subject's");
+}
+
+/// The subjects, `first` and `second`, each register two functions to close with. Those of `first` log
+/// `one` and throw `boom`, then log `two`; those of `second` never end, then log `four`.
+pub async fn the_host_closes_in_order(builder: Builder) {
+    let stage = Stage::default();
+    let lines = Lines::default();
+    let logged = |what: &'static str| {
+        let lines = lines.clone();
+        Some(Call::<fn()>::now(move |()| {
+            lines.write(what);
+            Ok(())
+        }))
+    };
+    let host = builder
+        .plugin(stage.plugin(), json!({}))
+        .automations(AutomationStore { close: logged("automations"), ..empty_automations() })
+        .sessions(SessionStore { close: logged("sessions"), ..empty_sessions() })
+        .records(RecordStore { collection: Call::now(|_| Err("none".into())), close: logged("records") })
+        .vault(Vault { close: logged("vault"), ..empty_vault() })
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": "stage:/1" })).await.expect("made");
+    let begun = tokio::time::Instant::now();
+    let told = stage.clone();
+    let (closing, watched) = (host.host.clone(), host.log.clone());
+    let close = tokio::spawn(async move { closing.close().await });
+    watched.wait_for("plugin first: one").await;
+    assert_eq!(told.told(), [json!({ "close": false })], "sessions end first");
+    close.await.expect("it closes");
+    let of_plugins: Vec<String> = host
+        .log
+        .all()
+        .into_iter()
+        .filter(|line| line.starts_with("plugin ") && !line.contains(" ms"))
+        .collect();
+    assert_eq!(
+        of_plugins,
+        [
+            "plugin first: one",
+            "plugin first: its close failed: boom",
+            "plugin first: two",
+            "plugin second: its close failed: it did not answer within 10 seconds",
+            "plugin second: four",
+        ]
+    );
+    assert_eq!(lines.all(), ["automations", "sessions", "records", "vault"]);
+    assert!(begun.elapsed() < Duration::from_secs(15));
+}
+
+fn empty_automations() -> AutomationStore {
+    AutomationStore {
+        list: Call::now(|()| Ok(Vec::new())),
+        get: Call::now(|_| Ok(None)),
+        triggers: Call::now(|()| Ok(Vec::new())),
+        create: Call::now(|_| Err("none".into())),
+        update: Call::now(|_| Err("none".into())),
+        remove: Call::now(|_| Ok(false)),
+        run: Call::now(|_| Ok(())),
+        run_of: Call::now(|_| Ok(None)),
+        runs: Call::now(|_| Ok(ostler_contract::points::RunPage::default())),
+        ..AutomationStore::default()
+    }
+}
+
+/// A session store that keeps nothing.
+pub fn empty_sessions() -> SessionStore {
+    SessionStore {
+        flags: Call::now(|_| Ok(None)),
+        set_flags: Call::now(|_| Ok(())),
+        config: Call::now(|_| Ok(None)),
+        set_config: Call::now(|_| Ok(())),
+        artifacts: Call::now(|_| Ok(Vec::new())),
+        set_artifacts: Call::now(|_| Ok(())),
+        pull_requests: Call::now(|_| Ok(ostler_contract::JsonObject::new())),
+        set_pull_requests: Call::now(|_| Ok(())),
+        chat_title: Call::now(|_| Ok(None)),
+        set_chat_title: Call::now(|_| Ok(())),
+        chats: Call::now(|_| Ok(Vec::new())),
+        set_chats: Call::now(|_| Ok(())),
+        sessions: Call::now(|()| Ok(Vec::new())),
+        forget: Call::now(|_| Ok(())),
+        ..SessionStore::default()
+    }
+}
+
+fn empty_vault() -> Vault {
+    Vault {
+        get: Call::now(|_| Ok(None)),
+        set: Call::now(|_| Ok(())),
+        delete: Call::now(|_| Ok(false)),
+        list: Call::now(|()| Ok(Vec::new())),
+        ..Vault::default()
+    }
+}

@@ -1,0 +1,176 @@
+//! A backend that does nothing by itself: a test says what it emits and reads what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{Agent, AgentSession, Emit, Offered, Start};
+use ostler_contract::wire::StateAction;
+use ostler_contract::wire::state::ChatInputAnswer;
+use ostler_contract::{Call, Frozen, JsonObject, Plugin, Thrown, Value, json};
+use parking_lot::Mutex;
+
+/// The backend `stage`.
+#[derive(Debug, Clone, Default)]
+pub struct Stage {
+    shared: Arc<Shared>,
+    without_stop_worker: bool,
+    never_closes: bool,
+    protected_resources: Value,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    starts: Mutex<Vec<Start>>,
+    told: Mutex<Vec<Value>>,
+}
+
+/// A wire value from JSON.
+///
+/// # Panics
+/// When it is none.
+pub fn action(value: Value) -> StateAction {
+    serde_json::from_value(value).expect("an action of the protocol")
+}
+
+impl Stage {
+    /// One whose sessions cannot stop a worker by itself.
+    #[must_use]
+    pub fn without_stop_worker(self) -> Self {
+        Self { without_stop_worker: true, ..self }
+    }
+
+    /// One whose sessions never close.
+    #[must_use]
+    pub fn never_closing(self) -> Self {
+        Self { never_closes: true, ..self }
+    }
+
+    /// One that takes tokens for a resource.
+    #[must_use]
+    pub fn asking_for(self, resource: &str) -> Self {
+        Self { protected_resources: json!([{ "resource": resource }]), ..self }
+    }
+
+    /// The plugin that registers it.
+    pub fn plugin(&self) -> Plugin {
+        let stage = self.clone();
+        Plugin::new("@test/stage", move |host, _| {
+            let stage = stage.clone();
+            Box::pin(async move { host.register_agent(stage.agent()) })
+        })
+    }
+
+    fn agent(self) -> Agent {
+        let resources = serde_json::from_value(self.protected_resources.clone()).ok();
+        Agent {
+            provider: "stage".into(),
+            display_name: "Stage".into(),
+            schema: Call::now(|()| {
+                Ok(json!({ "properties": { "mood": { "type": "string", "title": "Mood" } } }))
+            }),
+            defaults: Call::now(|()| Ok(JsonObject::new())),
+            probe: Some(Call::now(|()| Ok(Offered::default()))),
+            protected_resources: resources,
+            create: Call::now(move |(start,): (Frozen<Start>,)| {
+                self.shared.starts.lock().push(start.0);
+                Ok(self.session())
+            }),
+            ..Agent::default()
+        }
+    }
+
+    fn session(&self) -> AgentSession {
+        let told = |name: &'static str| {
+            let shared = self.shared.clone();
+            move |what: Value| shared.told.lock().push(json!({ name: what }))
+        };
+        let (begin, cancel, close) = (told("begin"), told("cancel"), told("close"));
+        let (confirm, answer, stop) = (told("confirm"), told("answer"), told("stopWorker"));
+        let never_closes = self.never_closes;
+        AgentSession {
+            begin: Call::now(move |(turn, text, model, ..): (String, String, Option<_>, _, _)| {
+                let model = serde_json::to_value(model).map_err(Thrown::new)?;
+                begin(json!([turn, text, model]));
+                Ok(())
+            }),
+            cancel: Call::now(move |(turn,): (String,)| {
+                cancel(turn.into());
+                Ok(())
+            }),
+            close: Call::new(move |(removing,): (Option<bool>,)| {
+                close(json!(removing));
+                async move {
+                    match never_closes {
+                        true => std::future::pending().await,
+                        false => Ok(()),
+                    }
+                }
+            }),
+            confirm: Some(Call::now(move |(call, approved, option): (String, bool, Option<String>)| {
+                confirm(json!([call, approved, option]));
+                Ok(())
+            })),
+            answer: Some(Call::now(
+                move |(request, accepted, answers): (String, bool, BTreeMap<String, ChatInputAnswer>)| {
+                    answer(json!([request, accepted, answers]));
+                    Ok(true)
+                },
+            )),
+            stop_worker: (!self.without_stop_worker).then(|| {
+                Call::now(move |(call,): (String,)| {
+                    stop(call.into());
+                    Ok(())
+                })
+            }),
+            ..AgentSession::default()
+        }
+    }
+
+    /// Whether its sessions can stop a worker by itself.
+    pub fn stops_workers(&self) -> bool {
+        !self.without_stop_worker
+    }
+
+    /// What its `number`th session was started with.
+    ///
+    /// # Panics
+    /// When there is no such session.
+    pub fn start(&self, number: usize) -> Start {
+        self.shared.starts.lock().get(number).cloned().expect("a session was started")
+    }
+
+    /// How many sessions were started.
+    pub fn started(&self) -> usize {
+        self.shared.starts.lock().len()
+    }
+
+    /// Emits on the chat of its `number`th session.
+    ///
+    /// # Panics
+    /// When the host refuses it.
+    pub fn emit(&self, number: usize, channel: Emit, value: Value) {
+        self.start(number).emit.call((channel, action(value))).expect("the host takes it");
+    }
+
+    /// Everything its sessions were told so far.
+    pub fn told(&self) -> Vec<Value> {
+        self.shared.told.lock().clone()
+    }
+
+    /// Waits until a session was told something under this name; answers what.
+    ///
+    /// # Panics
+    /// When it is not told for a long time.
+    pub async fn wait_told(&self, name: &str) -> Value {
+        for _ in 0..2000 {
+            if let Some(told) =
+                self.told().into_iter().find_map(|mut told| told.get_mut(name).map(Value::take))
+            {
+                return told;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("nobody was told to {name}: {:?}", self.told());
+    }
+}

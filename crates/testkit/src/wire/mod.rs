@@ -1,0 +1,113 @@
+//! Wire transcripts: what a client says and what the host has to say to it, line by line, played over any
+//! way in. `crates/testkit/wire/README.md` describes the files.
+
+mod pattern;
+mod player;
+mod record;
+
+use std::path::{Path, PathBuf};
+
+use ostler_contract::{JsonObject, Value, json};
+use tokio::sync::mpsc;
+
+pub use player::play;
+pub use record::recording;
+
+/// A client's end of a way in. Dropped, it closes.
+#[derive(Debug)]
+pub struct End {
+    /// What the client says, one message each.
+    pub say: mpsc::UnboundedSender<String>,
+    /// What the host says; ends when the host closes.
+    pub hear: mpsc::UnboundedReceiver<Value>,
+    /// Whether answers and notifications come in the order the host said them. A plugin's own connection hands
+    /// each to whoever waits for it.
+    pub ordered: bool,
+}
+
+/// A transcript, read.
+#[derive(Debug, Clone)]
+pub struct Transcript {
+    /// Where it is kept.
+    pub path: PathBuf,
+    /// How the host is set up for it.
+    pub setup: JsonObject,
+    lines: Vec<(usize, Line)>,
+}
+
+/// One line; a connection is named where it does not matter which, `a`.
+#[derive(Debug, Clone)]
+enum Line {
+    /// The client sends a message.
+    Client(String, Value),
+    /// The client sends text that need not be a message.
+    Text(String, String),
+    /// The host has to send this next.
+    Host(String, Value),
+    /// The host has to close.
+    Ends(String),
+    /// The client goes away.
+    Drop(String),
+}
+
+impl Transcript {
+    /// Every transcript of this crate, by name.
+    ///
+    /// # Panics
+    /// When one cannot be read.
+    pub fn all() -> Vec<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("wire");
+        let entries = std::fs::read_dir(folder).expect("the transcripts");
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+        paths.sort();
+        paths.iter().map(|path| Self::read(path)).collect()
+    }
+
+    fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).expect("a transcript");
+        let mut setup = JsonObject::new();
+        let mut lines = Vec::new();
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let place = format!("{}:{}", path.display(), at + 1);
+            let line: JsonObject =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let on = |line: &JsonObject| line.get("at").and_then(Value::as_str).unwrap_or("a").to_owned();
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let (key, value) = line.iter().next().unwrap_or_else(|| panic!("{place}: an empty line"));
+            let read = match key.as_str() {
+                "about" => continue,
+                "setup" => {
+                    setup.extend(value.as_object().cloned().unwrap_or_default());
+                    continue;
+                }
+                "client" => Some(Line::Client(on(&line), value.clone())),
+                "text" => text(value).map(|text| Line::Text(on(&line), text)),
+                "host" => Some(Line::Host(on(&line), value.clone())),
+                "ends" => text(value).map(Line::Ends),
+                "drop" => text(value).map(Line::Drop),
+                _ => None,
+            };
+            lines.push((at + 1, read.unwrap_or_else(|| panic!("{place}: no line of a transcript"))));
+        }
+        Self { path: path.to_owned(), setup, lines }
+    }
+
+    /// Its file's name without the ending.
+    pub fn name(&self) -> String {
+        self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether some line leaves open what the host says.
+    pub fn is_open(&self) -> bool {
+        self.lines.iter().any(|(_, line)| matches!(line, Line::Host(_, frame) if frame == record::OPEN))
+    }
+
+    /// Whether it can be played over a way in of this name.
+    pub fn plays_over(&self, door: &str) -> bool {
+        match self.setup.get("only").and_then(Value::as_array) {
+            Some(doors) => doors.contains(&json!(door)),
+            None => true,
+        }
+    }
+}

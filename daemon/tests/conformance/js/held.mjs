@@ -1,0 +1,5 @@
+export const name = 'held';
+
+export function apply(host) {
+  host.registerVault({ get: () => "the plugin's", set() {}, delete: () => false, list: () => [] });
+}

@@ -1,0 +1,6 @@
+export const name = 'later';
+
+export function apply(host) {
+  host.registerResourceProvider('Notes', { read: () => ({ data: 'mine' }) });
+  host.registerResourceProvider('plain', { read: () => ({ data: 'plain' }) });
+}

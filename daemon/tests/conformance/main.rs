@@ -1,0 +1,17 @@
+//! One suite for plugins of both kinds: each case is written once and run against a plugin written twice, natively
+//! and in JavaScript, loaded by the loader into a host in memory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[macro_use]
+mod side;
+
+mod agent;
+mod host;
+mod listener;
+mod registration;
+mod resource_provider;
+mod route;
+mod stores;
+mod tool;
+mod trigger_type;

@@ -1,0 +1,166 @@
+//! The ports a plugin may fill: each store does what the port's own suite asks, whoever provides it.
+
+use std::sync::Arc;
+
+use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault, When};
+use ostler_contract::registry::Owner;
+use ostler_contract::{Call, Options, PluginHost, Thrown, json};
+use ostler_ports::conformance::{
+    Numbers, automations_conformance, records_conformance, sessions_conformance, vault_conformance,
+};
+use ostler_ports::{FileVault, MemoryAutomations, SqliteSessions, StateDb, memory_records};
+use ostler_testkit::{Builder, MemoryHost};
+
+use crate::side::{Both, Kind, Side, Talk, builder};
+
+const VAULT: Both =
+    Both { spec: "@conformance/vault", native: vault, javascript: "examples/plugins/vault.ts" };
+const RECORDS: Both =
+    Both { spec: "@conformance/records", native: records, javascript: "examples/plugins/records.ts" };
+const AUTOMATIONS: Both = Both {
+    spec: "@conformance/automations",
+    native: automations,
+    javascript: "examples/plugins/automations.ts",
+};
+const SESSIONS: Both =
+    Both { spec: "@conformance/sessions", native: sessions, javascript: "examples/plugins/sessions.ts" };
+const HELD: Both = Both { spec: "@conformance/held", native: held, javascript: "held.mjs" };
+
+both! { HELD:
+    a_vault_keeps_secrets,
+    a_vault_that_replaces_answers_for_secrets,
+    a_record_store_keeps_records,
+    a_record_store_that_replaces_serves_plugins,
+    an_automation_store_keeps_definitions_and_runs,
+    a_session_store_keeps_sessions,
+    a_session_store_that_replaces_keeps_what_is_said,
+    a_port_that_is_held_does_not_move_without_replace,
+}
+
+fn report() -> ostler_ports::Report {
+    Arc::new(|_| {})
+}
+
+fn vault(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    let vault = FileVault::new(host.facts().config_dir.as_ref(), report())?;
+    host.register_vault(Arc::new(vault).into_point(), Some(When::Replace))
+}
+
+fn records(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    host.register_records(memory_records(), Some(When::Replace))
+}
+
+fn automations(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    host.register_automations(Arc::new(MemoryAutomations::new(report())?).into_point(), Some(When::Replace))
+}
+
+fn sessions(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    let store = SqliteSessions::new(StateDb::memory()?, report());
+    host.register_sessions(Arc::new(store).into_point(), Some(When::Replace))
+}
+
+/// Registers without `replace`.
+fn held(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    host.register_vault(
+        Vault {
+            get: Call::now(|_| Ok(Some("the plugin's".into()))),
+            set: Call::now(|_| Ok(())),
+            delete: Call::now(|_| Ok(false)),
+            list: Call::now(|()| Ok(vec![])),
+            close: None,
+        },
+        None,
+    )
+}
+
+/// A host with stores of its own and a folder to write in.
+fn with_stores(builder: Builder, dir: &std::path::Path) -> Builder {
+    builder
+        .folder(dir)
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .vault(Arc::new(FileVault::new(&dir.join("own"), report()).unwrap()).into_point())
+        .records(memory_records())
+}
+
+async fn with(side: Side, both: Both, dir: &std::path::Path) -> MemoryHost {
+    let host = side.other(both).load(with_stores(builder(), dir), json!({})).start().await;
+    assert!(host.problems.is_empty(), "{:?}", host.problems);
+    host
+}
+
+async fn a_vault_keeps_secrets(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, VAULT, dir.path()).await;
+    vault_conformance(host.registry().port::<Vault>().unwrap().clone()).await;
+}
+
+async fn a_vault_that_replaces_answers_for_secrets(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, VAULT, dir.path()).await;
+    assert!(matches!(host.registry().holder::<Vault>(), Some(Owner::Plugin(id)) if &**id == "vault"));
+    let vault = host.registry().port::<Vault>().unwrap();
+    vault.set.call(("host:key".into(), "s3cret".into())).await.unwrap();
+    assert_eq!(host.plugin("vault").secret("host:key".into(), None).await, Ok("s3cret".into()));
+    // What was kept is there for the next start.
+    let again = with(side, VAULT, dir.path()).await;
+    assert_eq!(again.plugin("vault").secret("host:key".into(), None).await, Ok("s3cret".into()));
+}
+
+async fn a_record_store_keeps_records(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, RECORDS, dir.path()).await;
+    let numbers = match side.kind {
+        Kind::Native => Numbers::Exact,
+        Kind::JavaScript => Numbers::Doubles,
+    };
+    records_conformance(host.registry().port::<RecordStore>().unwrap().clone(), numbers).await;
+}
+
+async fn a_record_store_that_replaces_serves_plugins(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, RECORDS, dir.path()).await;
+    let notes = host.plugin("records").records("notes".into(), None).unwrap();
+    let note = json!({ "id": "a", "text": "Milk" }).as_object().cloned().unwrap();
+    notes.put.call((note.clone(),)).await.unwrap();
+    assert_eq!(notes.list.call(()).await, Ok(vec![note.clone()]));
+    let store = host.registry().port::<RecordStore>().unwrap();
+    let behind = store.collection.call(("notes".into(), Default::default())).await.unwrap();
+    assert_eq!(
+        behind.get.call(("a".into(),)).await,
+        Ok(Some(note)),
+        "it is the plugin's store that holds it"
+    );
+}
+
+async fn an_automation_store_keeps_definitions_and_runs(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, AUTOMATIONS, dir.path()).await;
+    automations_conformance(host.registry().port::<AutomationStore>().unwrap().clone()).await;
+}
+
+async fn a_session_store_keeps_sessions(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, SESSIONS, dir.path()).await;
+    sessions_conformance(host.registry().port::<SessionStore>().unwrap().clone()).await;
+}
+
+async fn a_session_store_that_replaces_keeps_what_is_said(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(side, SESSIONS, dir.path()).await;
+    assert_eq!(Talk::with(&host, "echo").await.say("remember").await, "remember");
+    let store = host.registry().port::<SessionStore>().unwrap();
+    let ids = store.sessions.call(()).await.unwrap();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    let kept = store.config.call((ids[0].clone(),)).await.unwrap().unwrap();
+    assert_eq!((kept.uri.as_str(), kept.provider.as_str()), ("echo:/talk", "echo"));
+}
+
+async fn a_port_that_is_held_does_not_move_without_replace(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = side.load(with_stores(builder(), dir.path()), json!({})).start().await;
+    assert_eq!(host.registry().holder::<Vault>(), Some(&Owner::Host));
+    let unmoved = host.plugin("held").secret("host:key".into(), None).await;
+    assert_eq!(unmoved.unwrap_err().message, "the vault holds no host:key");
+    let [problem] = &host.problems[..] else { panic!("{:?}", host.problems) };
+    assert!(problem.contains("held") && problem.contains("vault"), "{problem}");
+}
