@@ -13,8 +13,7 @@ use ostler_contract::{
 };
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
-use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use crate::host::{Host, Stage, file_uri};
 use crate::principal::Principal;
@@ -243,15 +242,15 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
         name,
         options,
         cell: OnceCell::new(),
-        attaching: Mutex::default(),
+        unheard: watch::Sender::new(0),
     });
     /// One call of the collection behind.
     macro_rules! through {
         ($member:ident) => {{
             let opened = opened.clone();
             Call::new(move |arguments| {
-                let (opened, watches) = (opened.clone(), opened.attaching());
-                async move { opened.stored_after(watches).await?.$member.call(arguments).await }
+                let opened = opened.clone();
+                async move { opened.watched().await?.$member.call(arguments).await }
             })
         }};
     }
@@ -263,7 +262,7 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
         put: {
             let opened = opened.clone();
             Call::new(move |(record,): (JsonObject,)| {
-                let (opened, watches) = (opened.clone(), opened.attaching());
+                let opened = opened.clone();
                 async move {
                     let id = record.get("id").and_then(Value::as_str);
                     if id.and_then(Slug::parse).is_none() {
@@ -273,43 +272,34 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
                             opened.name
                         )));
                     }
-                    opened.stored_after(watches).await?.put.call((record,)).await
+                    opened.watched().await?.put.call((record,)).await
                 }
             })
         },
         remove: through!(remove),
         watch: Func::new(move |(on_change,): (Call<fn(change: RecordChange)>,)| {
-            Ok(watch(&watched, on_change))
+            Ok(watch_from_now(&watched, on_change))
         }),
     }
 }
-
-/// `true` once a watch watches; ended where it cannot.
-type Attaching = tokio::sync::watch::Receiver<bool>;
 
 struct Opened {
     host: Weak<Host>,
     name: String,
     options: CollectionOptions,
     cell: OnceCell<StoredCollection>,
-    /// Watches that were asked for and do not watch yet.
-    attaching: Mutex<Vec<Attaching>>,
+    /// Watchers asked for that the store does not know yet.
+    unheard: watch::Sender<usize>,
 }
 
 impl Opened {
-    /// The watches asked for before now that do not watch yet.
-    fn attaching(&self) -> Vec<Attaching> {
-        let mut attaching = self.attaching.lock();
-        attaching.retain(|watch| !*watch.borrow() && watch.has_changed().is_ok());
-        attaching.clone()
-    }
-
-    /// The collection, once every watch asked for before hears of what is done to it.
-    async fn stored_after(&self, watches: Vec<Attaching>) -> Result<StoredCollection, Thrown> {
-        for mut watch in watches {
-            let _ = watch.wait_for(|watches| *watches).await;
-        }
-        self.stored().await
+    /// The collection, once the store knows every watcher asked for before: whoever watches and then writes hears
+    /// of it.
+    async fn watched(&self) -> Result<StoredCollection, Thrown> {
+        let mut unheard = self.unheard.subscribe();
+        let stored = self.stored().await?;
+        let _ = unheard.wait_for(|unheard| *unheard == 0).await;
+        Ok(stored)
     }
 
     async fn stored(&self) -> Result<StoredCollection, Thrown> {
@@ -325,11 +315,10 @@ impl Opened {
 }
 
 /// Watches as soon as the store is there; answers the function that stops it.
-fn watch(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
-    let (stop, stopped) = tokio::sync::watch::channel(false);
-    let (attached, attaching) = tokio::sync::watch::channel(false);
-    opened.attaching.lock().push(attaching);
+fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
+    let (stop, stopped) = watch::channel(false);
     let opened = opened.clone();
+    opened.unheard.send_modify(|unheard| *unheard += 1);
     let mut ended = stopped.clone();
     let heard = Call::new(move |(change,): (RecordChange,)| {
         let on_change = (!*stopped.borrow()).then(|| on_change.clone());
@@ -345,7 +334,7 @@ fn watch(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Fun
             Ok(stored) => stored.watch.call((heard,)).await,
             Err(why) => Err(why),
         };
-        attached.send_replace(true);
+        opened.unheard.send_modify(|unheard| *unheard -= 1);
         match watched {
             Ok(stop) => {
                 // A plugin that let go of the function that stops it watches on.

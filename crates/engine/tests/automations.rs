@@ -211,6 +211,32 @@ async fn clients_make_change_run_and_remove_automations() {
 }
 
 #[tokio::test]
+async fn runs_that_no_longer_fit_are_found_page_by_page() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "often", "{}", "x");
+    let host = builder(dir.path()).await.start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let all = json!({ "channel": "ahp-automations://" });
+    let mut made = Vec::new();
+    for at in 0..45 {
+        let run = json!({ "automation": "ahp-automation:/often", "requestId": format!("r{at}") });
+        made.insert(0, client.request("runAutomation", run).await.unwrap()["resource"].clone());
+    }
+    let mut entry = entries(&mut client).await.remove(0);
+    assert_eq!(entry["runs"].as_array().unwrap().len(), 20);
+    while let Some(cursor) = entry["runsNextCursor"].as_str() {
+        let page = json!({ "automation": "ahp-automation:/often", "cursor": cursor });
+        client.request("fetchAutomationRuns", page).await.unwrap();
+        entry = client.request("subscribe", all.clone()).await.unwrap()["snapshot"]["state"]["entries"][0]
+            .clone();
+    }
+    let shown: Vec<Value> =
+        entry["runs"].as_array().unwrap().iter().map(|run| run["resource"].clone()).collect();
+    assert_eq!(shown, made);
+}
+
+#[tokio::test]
 async fn what_was_kept_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "a", "{}", "hello");
@@ -473,4 +499,24 @@ async fn a_run_that_starts_is_told_of() {
     let run = fired.kept.call(()).await.unwrap().remove(0);
     let told = json!({ "type": "automation_fire", "automation": "ahp-automation:/a", "run": run });
     host.log.wait_for(&format!("plugin listens: {told}")).await;
+}
+
+#[tokio::test]
+async fn firing_does_not_wait_for_what_it_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", "{}", "Hello.");
+    let (_, store) = stores(dir.path()).await;
+    let stuck = AutomationStore { run: ostler_contract::Call::new(|_| std::future::pending()), ..store };
+    let host = MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .plugin(builds(), json!({}))
+        .automations(stuck)
+        .start()
+        .await;
+    let fired = host.plugin("builds").fire_trigger("build".into(), "done".into(), object(json!({}))).unwrap();
+    let mut kept = fired.kept.call(());
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+        assert!(futures::poll!(&mut kept).is_pending(), "the run it started is never kept");
+    }
 }

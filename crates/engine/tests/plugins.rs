@@ -150,8 +150,10 @@ async fn a_listener_that_never_answers_does_not_hold_the_end() {
     let begun = tokio::time::Instant::now();
     host.host.close().await;
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
+    let said: Vec<String> =
+        host.log.all().into_iter().filter(|line| line.starts_with("plugin subject:")).collect();
     assert_eq!(
-        host.log.all(),
+        said,
         [
             "plugin subject: its stopping listener did not answer within 5 seconds; the host stops without it",
             "plugin subject: closed",
@@ -171,4 +173,28 @@ async fn a_backend_that_never_closes_does_not_hold_the_end() {
     assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
     let refused = client.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap_err();
     assert_eq!(refused["message"], "the host is stopping");
+}
+
+#[tokio::test]
+async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
+    let stage = ostler_testkit::Stage::default();
+    let builder = subject(|host| {
+        let log = host.clone();
+        host.on(
+            EventName::TurnStart,
+            Call::now(move |(event, _)| {
+                let event: ostler_contract::Frozen<ostler_contract::events::Event> = event;
+                log.log(serde_json::to_string(&event.0).unwrap())
+            }),
+        )
+    });
+    let host = builder.plugin(stage.plugin(), json!({})).guarded().start().await;
+    let mut root = host.raw_as(ostler_engine::Principal::Root);
+    root.initialize("c").await;
+    root.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat("stage:/1");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    root.dispatch(&chat, 1, turn).await;
+    let line = host.log.wait_for("turn_start").await;
+    assert!(line.contains(r#""sender":"root:localhost""#), "{line}");
 }

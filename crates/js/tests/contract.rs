@@ -261,6 +261,7 @@ async fn calls_on_the_host_answer_and_throw() {
         .text(
             "import { RpcError } from '@ostler/sdk';\n\
              export function apply(host) {\n\
+               host.registerTriggerType({ type: 'build', title: 'B', events: [{ id: 'done', title: 'D' }] });\n\
                host.registerTool({ definition: { name: 'run' }, run: async () => {\n\
                  const said = [host.path, host.paths.length, host.version, host.hostName, host.configDir];\n\
                  host.log('one line');\n\

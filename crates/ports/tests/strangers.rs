@@ -168,8 +168,8 @@ proptest! {
             let end = Instant::now() + Duration::from_secs(20);
             loop {
                 let read = listed(&notes).await;
-                for (at, file) in files.iter().enumerate() {
-                    assert!(read.contains_key(&format!("f{at}")), "f{at} is lost: {file:?}");
+                for (at, bytes) in files.iter().enumerate() {
+                    assert!(read.contains_key(&format!("f{at}")), "f{at} is lost: {bytes:?}");
                 }
                 if read.contains_key("last") {
                     break;

@@ -111,6 +111,8 @@ impl Server {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_LIMIT)
+            // Who has sent all there is may say so and still wait for the answer.
+            .half_close(true)
             .max_buf_size(64 * 1024)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();

@@ -162,7 +162,7 @@ async fn a_body_too_long_or_cut_short_is_said_to_be() {
     stream.write_all(format!("{}abc", head("x", 10)).as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let (status, _) = answer(&mut stream).await;
-    assert!(status == 400 || status == 0, "{status}");
+    assert_eq!(status, 400);
     assert_eq!(running.get("/plugins/routes/again").await.0, 200);
 }
 

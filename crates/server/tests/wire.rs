@@ -231,3 +231,40 @@ async fn every_transcript_is_the_same_over_every_way_in() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
+
+#[tokio::test]
+async fn each_connection_of_a_plugin_is_its_own_and_the_plugins() {
+    let early = Arc::new(parking_lot::Mutex::new(String::new()));
+    let said = early.clone();
+    let eager = Plugin::new("eager", move |host, _| {
+        let said = said.clone();
+        Box::pin(async move {
+            *said.lock() = host.connect().map(|_| ()).unwrap_err().message;
+            Ok(())
+        })
+    });
+    let host = MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .plugin(stable(), json!({}))
+        .plugin(eager, json!({}))
+        .start()
+        .await;
+    assert!(early.lock().contains("host"), "{}", early.lock());
+    let plugin = host.plugin("stable");
+    let (one, other) = (plugin.connect().unwrap(), plugin.connect().unwrap());
+    let ask = |peer: &ostler_contract::host::Peer, method: &str, params: Value| {
+        peer.request.call((method.to_owned(), params.as_object().cloned()))
+    };
+    let hello = json!({ "clientId": "p", "protocolVersions": ["0.9.0"] });
+    ask(&one, "initialize", hello.clone()).await.unwrap();
+    // The other has not said who it is.
+    assert_eq!(ask(&other, "listSessions", json!({})).await.unwrap_err().rpc.unwrap().code, -32600);
+    ask(&other, "initialize", hello).await.unwrap();
+    ask(&one, "createSession", json!({ "channel": "echo:/mine", "provider": "echo" })).await.unwrap();
+    let listed = ask(&other, "listSessions", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["_meta"]["ostler.owner"], "plugin:stable", "{listed}");
+    // Closing one leaves the other.
+    one.close.call(()).unwrap();
+    assert!(ask(&one, "ping", json!({})).await.unwrap_err().rpc.is_none());
+    ask(&other, "ping", json!({})).await.unwrap();
+}

@@ -302,7 +302,12 @@ impl MemoryHost {
 
     /// A client that speaks JSON text, for what the official one cannot say.
     pub fn raw(&self) -> RawClient {
-        RawClient::new(Connection::open(&self.host, Principal::Anyone))
+        self.raw_as(Principal::Anyone)
+    }
+
+    /// The same, as somebody.
+    pub fn raw_as(&self, principal: Principal) -> RawClient {
+        RawClient::new(Connection::open(&self.host, principal))
     }
 }
 

@@ -321,9 +321,6 @@ async fn a_connection_of_its_own_is_a_client_like_any_other(side: Side) {
 
 async fn a_problem_costs_the_item(side: Side) {
     let host = with_stores(side.host_with_echo()).start().await;
-    assert_eq!(host.problems.len(), 1, "{:?}", host.problems);
-    assert!(
-        host.problems[0].contains("one note could not be read") && host.problems[0].contains("host-calls")
-    );
+    assert_eq!(host.problems, ["one note could not be read"]);
     assert_eq!(ask(&host, "secret").await["answer"], "h", "the plugin itself goes on");
 }

@@ -134,7 +134,7 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 10 registerTool needs run to be a function
 11 registerResourceProvider needs scheme to be a non-empty string
 12 registerResourceProvider needs scheme to be a name of its own; file is reserved
-13 registerResourceProvider needs scheme to be a scheme no other provider in this plugin uses
+13 taken
 14 registerResourceProvider needs provider.read to be a function
 15 registerVault needs vault.set to be a function
 16 registerRecords needs store.collection to be a function
@@ -151,6 +151,9 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 27 registerClose needs close to be a function
 28 on needs handler to be a function";
     assert_eq!(said, expected);
+    // A name a harness and a scheme share costs the later one, where plugins come together.
+    let clash = "plugin registration registers scheme a, which plugin registration already registered";
+    assert!(host.problems.iter().any(|line| line == clash), "{:?}", host.problems);
 }
 
 async fn a_plugin_that_fails_its_apply_leaves_nothing_behind(side: Side) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation};
+use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation, RunPage};
 use ostler_contract::{Call, JsonObject};
 use ostler_protocol::wire::actions::{AutomationRemovedAction, AutomationSetAction, StateAction};
 use ostler_protocol::wire::state::{
@@ -74,16 +74,28 @@ impl Automations {
     }
 
     /// Shows a run in its automation's entry.
-    pub(super) fn show_run(&self, fanout: &Fanout, id: &str, run: AutomationRunSummary) {
+    /// Answers whether there are more than an entry carries now.
+    pub(super) fn show_run(&self, fanout: &Fanout, id: &str, run: AutomationRunSummary) -> bool {
         let mut catalogue = self.catalogue.lock();
-        let Some(entry) = catalogue.entries.get_mut(id) else { return };
+        let Some(entry) = catalogue.entries.get_mut(id) else { return false };
         match entry.wire.runs.iter_mut().find(|shown| shown.resource == run.resource) {
             Some(shown) => *shown = run,
-            None => {
-                entry.wire.runs.insert(0, run);
-                entry.wire.runs.truncate(RUNS_SHOWN.max(entry.wire.runs.len().min(RUNS_SHOWN)));
-            }
+            None => entry.wire.runs.insert(0, run),
         }
+        publish_set(fanout, entry.wire.clone(), None);
+        entry.wire.runs.len() > RUNS_SHOWN
+    }
+
+    /// Leaves an entry with the runs of its newest page, and the cursor that leads to the others.
+    fn show_page(&self, fanout: &Fanout, id: &str, page: &RunPage) {
+        let mut catalogue = self.catalogue.lock();
+        let Some(entry) = catalogue.entries.get_mut(id) else { return };
+        let Some(oldest) = page.runs.last() else { return };
+        let Some(at) = entry.wire.runs.iter().position(|shown| shown.resource == oldest.resource) else {
+            return;
+        };
+        entry.wire.runs.truncate(at + 1);
+        entry.wire.runs_next_cursor.clone_from(&page.next_cursor);
         publish_set(fanout, entry.wire.clone(), None);
     }
 }
@@ -234,6 +246,15 @@ impl Host {
         let mut items = super::triggers::registered(self);
         items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
         Ok(items)
+    }
+
+    /// Takes the runs an entry no longer carries out of it, so that they are found by its cursor.
+    pub(super) async fn page_runs(&self, id: &str) {
+        let Some(store) = self.automation_store() else { return };
+        match store.runs.call((id.to_owned(), None)).await {
+            Ok(page) => self.automations.show_page(&self.fanout, id, &page),
+            Err(why) => self.log.line(format_args!("the runs of {id} could not be read: {why}")),
+        }
     }
 
     /// Loads older runs into an automation's entry.

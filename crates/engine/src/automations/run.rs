@@ -269,7 +269,9 @@ impl Host {
             return;
         }
         self.automations.runs.lock().open.insert(resource.clone(), run.clone());
-        self.automations.show(&self.fanout, &run);
+        if self.automations.show(&self.fanout, &run) {
+            self.page_runs(uri::automation_id(&run.automation).unwrap_or_default()).await;
+        }
         if let Some(kept) = kept {
             let _ = kept.send(resource.clone());
         }
@@ -423,10 +425,8 @@ impl Automations {
         self.index.read().matching(r#type, event, data)
     }
 
-    fn show(&self, fanout: &Fanout, run: &AutomationRunState) {
-        if let Some(id) = uri::automation_id(&run.automation) {
-            self.show_run(fanout, id, summary_of(run));
-        }
+    fn show(&self, fanout: &Fanout, run: &AutomationRunState) -> bool {
+        uri::automation_id(&run.automation).is_some_and(|id| self.show_run(fanout, id, summary_of(run)))
     }
 }
 
