@@ -9,14 +9,14 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Yaml};
-use ostler_js::{JsOptions, JsSource};
+use ostler_js::{JsOptions, JsSource, LogSink};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
 };
 
 use crate::bundled;
-use crate::config::{Keep, Unowned};
+use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
 use crate::plugin_options;
@@ -75,10 +75,13 @@ pub async fn compose(
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.set_own_sessions(port.value.clone());
     }
-    let lines = log.clone();
+    let (lines, plugin_lines) = (log.clone(), log.clone());
     let loader = Loader {
         bundled: bundled::plugins(),
-        source: Arc::new(JsSource::new(javascript(settings, log, &facts))),
+        source: Arc::new(JsSource::new(javascript(
+            &settings.javascript,
+            Arc::new(move |line| plugin_lines.line(line)),
+        ))),
         working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
@@ -110,18 +113,14 @@ pub async fn compose(
     })
 }
 
-/// What the operator and the host decide about plugins in JavaScript.
-fn javascript(settings: &Settings, log: &Log, facts: &HostFacts) -> JsOptions {
-    let lines = log.clone();
-    let mut options = JsOptions {
-        log: Arc::new(move |line| lines.line(line)),
-        sdk_version: facts.version.clone(),
-        ..JsOptions::default()
-    };
-    if let Some(limit) = settings.javascript.busy_limit_ms {
+/// How plugins in JavaScript run, and where their lines go.
+pub fn javascript(limits: &JavaScriptLimits, log: LogSink) -> JsOptions {
+    let mut options =
+        JsOptions { log, sdk_version: env!("CARGO_PKG_VERSION").to_owned(), ..JsOptions::default() };
+    if let Some(limit) = limits.busy_limit_ms {
         options.busy_limit = Duration::from_millis(limit.0.into());
     }
-    if let Some(limit) = settings.javascript.memory_limit_mb {
+    if let Some(limit) = limits.memory_limit_mb {
         options.memory_limit = usize::try_from(limit.0).ok().map(|megabytes| megabytes << 20);
     }
     options

@@ -7,11 +7,12 @@ use ostler_loader::Hidden;
 
 /// A log that writes to stderr, without credentials. Lines that hold several are kept together.
 pub fn stderr(hidden: Hidden) -> Log {
-    Log::new(move |line| {
-        let stamped = format!("{} {}\n", clock().iso(), hidden.hide(line));
+    Log::new(|line| {
+        let stamped = format!("{} {line}\n", clock().iso());
         // There is nowhere left to say that stderr is gone.
         let _ = std::io::stderr().lock().write_all(stamped.as_bytes());
     })
+    .hiding(move |line| hidden.hide(line).into_owned())
 }
 
 /// The system's clock.

@@ -49,7 +49,7 @@ pub fn without_userinfo(value: Value) -> Value {
 }
 
 /// `https://user:password@host/` as `https://<set>@host/`.
-fn hide(text: String) -> String {
+pub fn hide(text: String) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     match authority.rsplit_once('@') {

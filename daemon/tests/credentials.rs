@@ -413,8 +413,9 @@ proptest! {
             let folder = folder(json!([{ "name": "./loud.js", "enabled": enabled, "options": options }]));
             let schema = json!({ "properties": nodes });
             folder.write("loud.js", &format!(
-                "export const optionsSchema = {schema};\nexport function apply(host, options) {{\n\
+                "export const optionsSchema = {schema};\nconst heard = [];\nexport function apply(host, options) {{\n\
                  const flat = (v) => typeof v === 'object' ? Object.values(v).forEach(flat) : host.log('it is ' + v);\n\
+                 host.on('log', (event) => heard.push(event.line)); host.on('listening', () => host.say('heard ' + heard.join(' ')));\n\
                  flat(options); console.log(options); host.problem('with ' + JSON.stringify(options));\n\
                  if ({fails}) throw new Error('no good: ' + JSON.stringify(options)); }}"
             ));

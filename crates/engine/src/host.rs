@@ -392,7 +392,7 @@ impl Host {
 
 /// A log whose lines listeners hear.
 fn heard(log: Log, host: Weak<Host>) -> Log {
-    Log::new(move |line| {
+    log.through(move |log, line| {
         log.line(line);
         if let Some(host) = host.upgrade()
             && host.events.listened(EventName::Log)

@@ -63,7 +63,7 @@ impl Host {
     }
 
     fn may_read_config(&self, principal: &Principal) -> bool {
-        self.gate.require(principal, &Grant::of("config", "read")).is_ok()
+        self.gate.require(principal, &Grant::of("config", "settings")).is_ok()
     }
 
     /// Puts them into a root state somebody is about to see.

@@ -54,7 +54,7 @@ enum What {
 }
 
 const fn get(path: &'static str, what: What) -> Row {
-    Row { path, reads: true, needs: Needs::Config("read"), what }
+    Row { path, reads: true, needs: Needs::Config("settings"), what }
 }
 
 const fn post(path: &'static str, needs: Needs, what: What) -> Row {
@@ -76,8 +76,8 @@ const ROWS: &[Row] = &[
     post("/api/plugin/update", Needs::Deployment, What::Update),
     post("/api/restart", Needs::Deployment, What::Restart),
     get("/api/vault/list", What::VaultList),
-    post("/api/vault/set/", Needs::Config("write"), What::VaultSet),
-    post("/api/vault/delete/", Needs::Config("write"), What::VaultDelete),
+    post("/api/vault/set/", Needs::Config("change"), What::VaultSet),
+    post("/api/vault/delete/", Needs::Config("change"), What::VaultDelete),
 ];
 
 /// The request of a path, and the name it ends in.

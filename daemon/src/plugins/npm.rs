@@ -7,6 +7,7 @@ use ostler_contract::Value;
 use tokio::process::Command;
 
 use crate::exit::Exit;
+use crate::shown::hide;
 
 /// How much of what npm said is repeated.
 const LAST_LINES: usize = 12;
@@ -41,10 +42,17 @@ pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
     if output.status.success() {
         return Ok(out);
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &out;
-    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = lines.iter().take(LAST_LINES).map(|line| format!("\n  {line}")).collect::<String>();
-    Err(Exit::machine(format!("npm {} failed:{last}", arguments.first().copied().unwrap_or_default())))
+    let said = errors(&String::from_utf8_lossy(&output.stderr));
+    Err(Exit::machine(format!("npm {} failed:{said}", arguments.first().copied().unwrap_or_default())))
+}
+
+/// What npm says went wrong, below one another; all it says where it marks nothing as an error.
+fn errors(said: &str) -> String {
+    let marked = said.lines().filter_map(|line| line.strip_prefix("npm error"));
+    let marked: Vec<&str> = marked.filter(|line| !line.contains("A complete log of this run")).collect();
+    let lines = if marked.is_empty() { said.lines().collect() } else { marked };
+    let lines = lines.into_iter().map(str::trim).filter(|line| !line.is_empty()).take(LAST_LINES);
+    lines.map(|line| format!("\n  {}", hide(line.to_owned()))).collect()
 }
 
 /// What a registry says of a package, each version of it; `None` where it says nothing.

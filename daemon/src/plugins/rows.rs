@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value, json};
-use ostler_js::{JsOptions, JsSource};
+use ostler_js::JsSource;
 use ostler_loader::options::{self, Known};
 use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
 
 use crate::bundled;
+use crate::compose::javascript;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
 use crate::place::Place;
@@ -151,18 +152,14 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
             let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
         }
     };
-    let sdk_version = env!("CARGO_PKG_VERSION").to_owned();
-    let js = JsOptions {
-        log: Arc::new(move |line| say(&line.to_string())),
-        sdk_version: sdk_version.clone(),
-        ..JsOptions::default()
-    };
+    let limits = files.config.javascript.clone().unwrap_or_default();
+    let js = javascript(&limits, Arc::new(move |line| say(&line.to_string())));
     Importer {
         bundled: bundled::plugins(),
         source: Arc::new(JsSource::new(js)),
         working_dir: place.working_dir.clone(),
         config_dir: files.dir.clone(),
-        sdk_version,
+        sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         log: Arc::new(say),
     }
 }
