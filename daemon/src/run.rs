@@ -256,7 +256,7 @@ async fn over_stdio(
         .await;
     let said = host.end_announcements();
     let block = announce::block(settings, &composed, Listens::Stdio, None, None, &said);
-    let _ = std::io::stderr().lock().write_all(block.as_bytes());
+    let _ = std::io::stderr().lock().write_all(hidden.hide(&block).as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
         () = told.stop() => {}

@@ -259,13 +259,14 @@ async fn other_settings_are_edited_on_the_root_channel() {
     let (mut one, mut two) = (client(&daemon).await, client(&daemon).await);
     root(&mut one).await;
     root(&mut two).await;
-    let servers =
-        json!({ "x": { "type": "http", "url": "https://me:SECRET-pw@h/", "headers": { "a": "SECRET-h" } } });
+    let servers = json!({ "x": { "type": "http", "url": "https://me:SECRET-pw@h/", "headers": { "a": "SECRET-h" } },
+            "y": { "type": "stdio", "command": "y", "env": { "KEY": "SECRET-e" } } });
     let action =
         json!({ "type": "root/configChanged", "config": { "mcpServers": servers, "advancedTools": true } });
     one.dispatch("ahp-root://", 1, action).await;
     let seen = two.actions_until("root/configChanged").await.pop().unwrap();
-    let shown = json!({ "x": { "type": "http", "url": "https://<set>@h/", "headers": { "a": "<set>" } } });
+    let shown = json!({ "x": { "type": "http", "url": "https://<set>@h/", "headers": { "a": "<set>" } },
+        "y": { "type": "stdio", "command": "y", "env": { "KEY": "<set>" } } });
     assert_eq!(seen["action"]["config"], json!({ "mcpServers": shown, "advancedTools": true }));
     one.actions_until("root/configChanged").await;
     let file: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
