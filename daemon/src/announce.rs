@@ -53,6 +53,6 @@ pub fn block(
 }
 
 /// A line stays one, whatever is in it.
-fn one_line(line: &str) -> String {
+pub fn one_line(line: &str) -> String {
     line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -111,7 +111,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "OPTION")]
     pub plugin_option: Vec<String>,
     /// Whether `start` made this process: it may start itself again.
-    #[arg(long, hide = true)]
+    #[arg(skip)]
     pub detached: bool,
 }
 
@@ -126,6 +126,9 @@ const FLAGS_NOT_SERVED: &[&str] = &[
     "--update-check",
     "--no-update-check",
 ];
+
+/// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
+pub const DETACHED: &str = "--detached";
 
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
@@ -184,7 +187,14 @@ impl Cli {
         {
             return Err(Exit::usage(format!("{flag} is not served by this host yet")));
         }
-        Ok(Self::try_parse_from(arguments))
+        let (detached, line) = match arguments.split_last() {
+            Some((last, line)) if last == DETACHED => (true, line),
+            _ => (false, arguments),
+        };
+        Ok(Self::try_parse_from(line).map(|mut cli| {
+            cli.run.detached = detached;
+            cli
+        }))
     }
 
     /// The flags of a run, of a line that runs the daemon.

@@ -33,6 +33,9 @@ pub struct Record {
     /// The plugin that keeps the secrets, where one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vault: Option<String>,
+    /// What plugins announced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
     /// How it was started, if it was detached and can be started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
@@ -153,6 +156,7 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".to_owned(),
             automations: None,
             vault: None,
+            said: Vec::new(),
             argv: None,
             cwd: None,
         }

@@ -132,7 +132,8 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
             names.announce(url);
         }
     }
-    let record = record(&settings, &composed, &place, address, arguments)?;
+    let mut record = record(&settings, &composed, &place, address, arguments)?;
+    record.said = said.iter().map(|line| announce::one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
     let block =
         announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
@@ -210,6 +211,7 @@ fn record(
         started_at: log::clock().iso(),
         automations: Some(composed.automations.clone()),
         vault: composed.vault_plugin.clone(),
+        said: Vec::new(),
         argv: settings.detached.then(|| arguments.iter().skip(1).cloned().collect()),
         cwd: settings.detached.then(|| place.working_dir.clone()),
     })

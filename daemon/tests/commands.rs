@@ -159,6 +159,35 @@ fn a_restart_that_cannot_come_up_takes_nothing_down() {
 }
 
 #[test]
+fn a_daemon_is_started_again_where_it_was_and_says_what_its_plugins_announce() {
+    let inn = Inn::new();
+    inn.0.write(
+        "loud.js",
+        "export function apply(host) { host.on('listening', () => host.say('loud at https://inn.example.org/')); }",
+    );
+    let mut config = inn.config();
+    config["plugins"].as_array_mut().unwrap().push(json!({ "name": "./loud.js" }));
+    inn.0.write("config.json", &config.to_string());
+    // Started with a path relative to where it was started.
+    let mut start = program();
+    start.current_dir(inn.0.path()).args(["start", "--config-file", "config.json", "--json"]);
+    assert_eq!(ended(&mut start).code, Some(0));
+    let status = inn.ok("status");
+    assert!(status.ends_with("\nloud at https://inn.example.org/\n"), "{status}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut restart = program();
+    restart
+        .current_dir(elsewhere.path())
+        .arg("restart")
+        .arg("--config-file")
+        .arg(inn.0.path().join("config.json"));
+    let restarted = ended(&mut restart);
+    assert_eq!(restarted.code, Some(0), "{restarted:?}");
+    let served = std::fs::canonicalize(inn.0.path()).unwrap();
+    assert_eq!(inn.json("status")["paths"], json!([served]));
+}
+
+#[test]
 fn a_daemon_in_the_foreground_is_found_and_stopped_and_does_not_start_itself_again() {
     let inn = Inn::new();
     let mut daemon = inn.0.start();
@@ -245,7 +274,7 @@ fn plugins_are_installed_listed_configured_and_removed() {
     );
     inn.refused("plugin config nobody", 2, "no plugin is called nobody; configured are echo, notes");
     let set = inn.ok("plugin config notes key sk-live-1");
-    assert_eq!(set, format!("ready {file} -> {file} (notes, Notes)\n  key: <set>\n"));
+    assert_eq!(set, format!("ready {file} -> {file} (notes, Notes)\n  key: <set>\n  size is not set\n  env is not set\n"));
     inn.ok("plugin config notes size 7");
     inn.ok("plugin config notes env.ID 007");
     inn.ok("plugin config notes env.KEY {\"$secret\":\"host:k\"}");
@@ -390,6 +419,7 @@ fn shells_complete_the_commands() {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
+    assert!(!ended(program().args(["completion", "bash"])).out.contains("--detached"));
     assert_eq!(ended(program().args(["completion", "tcsh"])).code, Some(2));
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use ostler_contract::Value;
 use tokio::process::Command;
@@ -9,6 +10,8 @@ use tokio::process::Command;
 use crate::exit::Exit;
 use crate::shown::hide;
 
+/// How long npm may take.
+const LIMIT: Duration = Duration::from_secs(600);
 /// How much of what npm said is repeated.
 const LAST_LINES: usize = 12;
 
@@ -28,8 +31,10 @@ pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
         .env("npm_config_audit", "false")
         .stdin(Stdio::null())
         .kill_on_drop(true)
-        .output()
+        .output();
+    let output = tokio::time::timeout(LIMIT, output)
         .await
+        .map_err(|_| Exit::machine(format!("npm did not end within {} minutes", LIMIT.as_secs() / 60)))?
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Exit::machine(format!(
                 "npm is not on this machine, and packages are installed with it: install Node.js, which brings it, \

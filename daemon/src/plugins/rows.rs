@@ -63,7 +63,8 @@ pub struct Row {
     pub path: Option<PathBuf>,
     /// Whether it comes with this host.
     pub bundled: bool,
-    /// `ready`, `disabled`, `missing`, `incompatible`, `unconfigured` or `error`.
+    /// `ready`, `disabled`, `missing`, `incompatible`, `unconfigured` or `error`; `pending` where a daemon runs that has
+    /// not loaded it.
     pub state: &'static str,
     /// Why it is not ready.
     pub problem: Option<String>,
@@ -119,6 +120,22 @@ impl Row {
             lines.push(format!("  grants: {}", self.entry.grants.join(", ")));
         }
         lines
+    }
+}
+
+impl Row {
+    /// Options its schema offers and nobody set, a line each.
+    pub fn offered(&self) -> Vec<String> {
+        let Some(schema) = self.marks.schema() else { return Vec::new() };
+        let offered = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        offered
+            .filter(|(key, _)| !self.entry.options.contains_key(*key))
+            .map(|(key, node)| {
+                let described =
+                    node.get("description").and_then(Value::as_str).map(|text| format!(": {text}"));
+                format!("  {key} is not set{}", described.unwrap_or_default())
+            })
+            .collect()
     }
 }
 
@@ -219,12 +236,12 @@ pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
             };
             let (state, problem) = match plugin {
                 _ if !entry.enabled => ("disabled", None),
-                None => ("unconfigured", Some("it is loaded when the daemon starts again".to_owned())),
+                None => ("pending", Some("it is loaded when the daemon starts again".to_owned())),
                 Some(LoadedPlugin { problem: Some(problem), .. }) => {
                     (state_of(problem), Some(problem.to_string()))
                 }
                 Some(LoadedPlugin { state: State::Off, .. }) => {
-                    ("disabled", Some("it is loaded when the daemon starts again".to_owned()))
+                    ("pending", Some("it is loaded when the daemon starts again".to_owned()))
                 }
                 Some(_) => ("ready", None),
             };

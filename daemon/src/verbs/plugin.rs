@@ -188,7 +188,8 @@ async fn enable(at: &Place, files: &ConfigFiles, name: &str, enabled: bool) -> R
 }
 
 fn show(row: &Row) -> Answer {
-    Answer::new(row.lines(), row.json()).named([row.name()])
+    let lines = row.lines().into_iter().chain(row.offered());
+    Answer::new(lines, row.json()).named([row.name()])
 }
 
 /// What is configured now.

@@ -84,8 +84,10 @@ pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
     };
     let line: Vec<String> = std::iter::once("ostler".to_owned()).chain(argv.iter().cloned()).collect();
     let read = Cli::read(&line)?.map_err(|error| Exit::usage(error.to_string()))?;
-    let (common, flags) = read.into_run();
+    let (mut common, flags) = read.into_run();
     let cwd = record.cwd.clone().unwrap_or_else(|| place.working_dir.clone());
+    // It was started there, and will be again, wherever this command is.
+    common.config_file = common.config_file.map(|file| cwd.join(file));
     let place = Place { common, working_dir: cwd.clone(), ..place.clone() };
     let settings = Settings::new(&flags, place.files()?, &cwd)?;
     settings.token.token().map(drop)

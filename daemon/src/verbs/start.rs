@@ -9,7 +9,7 @@ use std::time::Duration;
 use ostler_contract::{Value, json};
 
 use crate::answer::Answer;
-use crate::cli::RunFlags;
+use crate::cli::{DETACHED, RunFlags};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
@@ -44,7 +44,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     let out = log.writer().map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .args(of_the_run(arguments))
-        .arg("--detached")
+        .arg(DETACHED)
         .stdin(Stdio::null())
         .stderr(Stdio::from(out.try_clone().map_err(failed)?))
         .stdout(Stdio::from(out))

@@ -21,6 +21,7 @@ pub fn status(place: &Place) -> Result<Answer, Exit> {
         format!("sessions in {}", paths.join(", ")),
     ];
     lines.extend(automations.clone());
+    lines.extend(record.said.iter().cloned());
     Ok(Answer::new(lines, status_json(&record)).named([url]))
 }
 
@@ -31,6 +32,9 @@ pub fn status_json(record: &Record) -> Value {
     });
     if let Some(automations) = &record.automations {
         json["automations"] = automations.clone().into();
+    }
+    if !record.said.is_empty() {
+        json["said"] = json!(record.said);
     }
     json
 }
