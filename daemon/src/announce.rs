@@ -19,6 +19,7 @@ pub fn block(
     settings: &Settings,
     composed: &Composed,
     listens: Listens,
+    http: Option<SocketAddr>,
     routes: Option<SocketAddr>,
     said: &[String],
 ) -> String {
@@ -31,6 +32,9 @@ pub fn block(
         Listens::At(address) => format!("ostler on ws://{address} ({runtime}), sessions in {paths}"),
         Listens::Stdio => format!("ostler over stdio ({runtime}), sessions in {paths}"),
     }];
+    if let Some(address) = http {
+        lines.push(format!("http on http://{address}/api"));
+    }
     lines.push(format!("pid {}", std::process::id()));
     lines.push(composed.automations.clone());
     lines.push(format!("plugins {}", or_none(&applied)));
@@ -49,6 +53,6 @@ pub fn block(
 }
 
 /// A line stays one, whatever is in it.
-fn one_line(line: &str) -> String {
+pub fn one_line(line: &str) -> String {
     line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

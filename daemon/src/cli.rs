@@ -4,40 +4,63 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use ostler_contract::json;
 
-use crate::config::{Environment, Keep, Unowned};
+use crate::answer::{Answer, Common};
+use crate::config::{Keep, Unowned};
 use crate::exit::Exit;
+use crate::place::Place;
 use crate::settings::Settings;
-use crate::{config, demo, run};
+use crate::{demo, run, verbs};
 
 /// Serves AI-agent sessions to many clients over the Agent Host Protocol.
+///
+/// Without a command it serves in the foreground until it is told to end.
 #[derive(Debug, Parser)]
-#[command(
-    name = "ostler",
-    version,
-    about,
-    disable_version_flag = true,
-    args_conflicts_with_subcommands = true
-)]
-struct Cli {
+#[command(name = "ostler", version, about, disable_version_flag = true)]
+pub struct Cli {
+    #[command(flatten)]
+    common: Common,
     #[command(flatten)]
     run: RunFlags,
-    /// Print the version and end.
+    /// Print the version and end
     #[arg(short = 'v', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
+/// Every command, each in a file of its own.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Starts a host of its own, calls a webhook and shows the agent session that comes of it.
+    /// Start the daemon in the background
+    Start(RunFlags),
+    /// End the daemon that runs
+    Stop,
+    /// Start the daemon that runs again, as it was started
+    Restart(verbs::RestartFlags),
+    /// Where the daemon runs
+    Status,
+    /// Print the configuration files as they are
+    Config,
+    /// Install, list, configure and remove plugins
+    #[command(subcommand)]
+    Plugin(verbs::PluginVerb),
+    /// Keep secrets that options name
+    #[command(subcommand)]
+    Vault(verbs::VaultVerb),
+    /// Print a script that completes commands in a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Start a host of its own, call a webhook and show the agent session that comes of it
     Demo(demo::DemoFlags),
 }
 
 /// How to run in the foreground. A flag beats the configuration file.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct RunFlags {
     /// The port to listen on; 0 takes any free one [default: 9187]
     #[arg(long, value_name = "N")]
@@ -63,9 +86,6 @@ pub struct RunFlags {
     /// Serve one connection on stdin and stdout, one message per line
     #[arg(long)]
     pub stdio: bool,
-    /// Read this configuration file and no other
-    #[arg(long, value_name = "FILE")]
-    pub config_file: Option<PathBuf>,
     /// Where automations are kept [default: file]
     #[arg(long, value_enum)]
     pub automations: Option<Keep>,
@@ -87,6 +107,12 @@ pub struct RunFlags {
     /// Load no plugins
     #[arg(long)]
     pub no_plugins: bool,
+    /// One option of a plugin for this run: <id>.<key>[.<key>]=<value>
+    #[arg(long, value_name = "OPTION")]
+    pub plugin_option: Vec<String>,
+    /// Whether `start` made this process: it may start itself again.
+    #[arg(skip)]
+    pub detached: bool,
 }
 
 /// Flags a fuller host has and this one does not: refused, not silently taken.
@@ -97,47 +123,146 @@ const FLAGS_NOT_SERVED: &[&str] = &[
     "--issuer",
     "--trust-token",
     "--wire",
-    "--plugin-option",
     "--update-check",
     "--no-update-check",
 ];
 
+/// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
+pub const DETACHED: &str = "--detached";
+
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().collect();
+    // Where this program is, before an update puts another one in its place.
+    let program = std::env::current_exe();
+    let arguments: Vec<String> = match std::env::args_os().map(std::ffi::OsString::into_string).collect() {
+        Ok(arguments) => arguments,
+        Err(_) => return failed(&Exit::usage("an argument is no UTF-8 text")),
+    };
     match start(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(exit) => {
-            let _ = writeln!(std::io::stderr(), "{exit}");
-            ExitCode::from(exit.code())
+        Ok(Ending::Code(code)) => ExitCode::from(code),
+        Ok(Ending::Again) => failed(&again(program, &arguments)),
+        Err(exit) => failed(&exit),
+    }
+}
+
+fn failed(exit: &Exit) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "{exit}");
+    ExitCode::from(exit.code())
+}
+
+/// How a command ended that did what was asked.
+enum Ending {
+    Code(u8),
+    /// The daemon is to start again in this process.
+    Again,
+}
+
+/// Puts the program in place of itself: the same process, environment, directory and log.
+#[cfg(unix)]
+fn again(program: std::io::Result<PathBuf>, arguments: &[String]) -> Exit {
+    use std::os::unix::process::CommandExt;
+    match program {
+        Ok(program) => {
+            let error = std::process::Command::new(program).args(arguments.iter().skip(1)).exec();
+            Exit::machine(format!("it could not start again: {error}"))
+        }
+        Err(error) => Exit::machine(format!("it could not start again: {error}")),
+    }
+}
+
+#[cfg(not(unix))]
+fn again(_: std::io::Result<PathBuf>, _: &[String]) -> Exit {
+    Exit::machine("this system has no way to start again in place")
+}
+
+impl Cli {
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// Flags this host does not serve: exit 2.
+    pub fn read(arguments: &[String]) -> Result<Result<Self, clap::Error>, Exit> {
+        let is =
+            |argument: &String, flag: &str| argument == flag || argument.starts_with(&format!("{flag}="));
+        if let Some(flag) = FLAGS_NOT_SERVED.iter().find(|flag| arguments.iter().skip(1).any(|a| is(a, flag)))
+        {
+            return Err(Exit::usage(format!("{flag} is not served by this host yet")));
+        }
+        let (detached, line) = match arguments.split_last() {
+            Some((last, line)) if last == DETACHED => (true, line),
+            _ => (false, arguments),
+        };
+        Ok(Self::try_parse_from(line).map(|mut cli| {
+            cli.run.detached = detached;
+            cli
+        }))
+    }
+
+    /// The flags of a run, of a line that runs the daemon.
+    pub fn into_run(self) -> (Common, RunFlags) {
+        match self.command {
+            Some(Command::Start(flags)) => (self.common, flags),
+            _ => (self.common, self.run),
         }
     }
 }
 
-fn start(arguments: &[String]) -> Result<(), Exit> {
-    let is = |argument: &String, flag: &str| argument == flag || argument.starts_with(&format!("{flag}="));
-    if let Some(flag) = FLAGS_NOT_SERVED.iter().find(|flag| arguments.iter().skip(1).any(|a| is(a, flag))) {
-        return Err(Exit::usage(format!("{flag} is not served by this host yet")));
-    }
-    let cli = match Cli::try_parse_from(arguments) {
+fn start(arguments: &[String]) -> Result<Ending, Exit> {
+    let cli = match Cli::read(arguments)? {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    cli.common.check()?;
+    if cli.command.is_some() && cli.run != RunFlags::default() {
+        return Err(Exit::usage(
+            "flags of a run go with `ostler start`, behind the word, or without a command",
+        ));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Exit::machine(format!("no threads could be started: {error}")))?;
-    let outcome = match cli.command {
-        Some(Command::Demo(flags)) => runtime.block_on(demo::demo(&flags)),
-        None => {
-            let files = config::read(cli.run.config_file.as_deref(), &Environment::of_process())?;
-            let working_dir = std::env::current_dir()
-                .map_err(|error| Exit::machine(format!("the working directory is gone: {error}")))?;
-            let settings = Settings::new(&cli.run, files, &working_dir)?;
-            runtime.block_on(run::run(settings, working_dir))
-        }
-    };
+    let outcome = runtime.block_on(dispatch(cli, arguments));
     // What still runs by then has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     outcome
+}
+
+async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
+    let Some(command) = cli.command else { return serve(&cli.common, &cli.run, arguments).await };
+    let place = Place::of_process(&cli.common)?;
+    let answer = match command {
+        Command::Start(flags) => verbs::start(&place, &flags, arguments).await?,
+        Command::Stop => verbs::stop(&place).await?,
+        Command::Restart(flags) => verbs::restart::restart(&place, &flags).await?,
+        Command::Status => verbs::status::status(&place)?,
+        Command::Config => verbs::config(&place)?,
+        Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
+        Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
+        Command::Completion { shell } => completion(shell),
+        Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),
+    };
+    answer.print(&cli.common);
+    Ok(Ending::Code(answer.code))
+}
+
+async fn serve(common: &Common, flags: &RunFlags, arguments: &[String]) -> Result<Ending, Exit> {
+    let place = Place::of_process(common)?;
+    let settings = Settings::new(flags, place.files()?, &place.working_dir)?;
+    match run::run(settings, place, arguments).await? {
+        run::Ended::Done => Ok(Ending::Code(0)),
+        run::Ended::Again => Ok(Ending::Again),
+    }
+}
+
+fn completion(shell: clap_complete::Shell) -> Answer {
+    let mut script = Vec::new();
+    let mut command = Cli::command();
+    clap_complete::generate(shell, &mut command, "ostler", &mut script);
+    let text = String::from_utf8_lossy(&script).into_owned();
+    Answer {
+        json: json!({ "script": text }),
+        names: vec![text.trim_end().to_owned()],
+        text,
+        ..Answer::default()
+    }
 }

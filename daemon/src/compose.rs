@@ -9,17 +9,18 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml};
-use ostler_js::{HttpClient, JsOptions, JsSource};
-use ostler_loader::{LoadedPlugin, Loader, State};
+use ostler_js::{HttpClient, JsOptions, JsSource, LogSink};
+use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
 };
 
 use crate::bundled;
-use crate::config::{Keep, Unowned};
+use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
 use crate::outbound;
+use crate::plugin_options;
 use crate::settings::Settings;
 
 /// A host with its plugins applied, before anybody is let in.
@@ -34,6 +35,8 @@ pub struct Composed {
     pub automations: String,
     /// Where secrets are kept, for the announcement.
     pub vault: String,
+    /// The plugin that keeps the secrets, where one does.
+    pub vault_plugin: Option<String>,
     /// Keeps what runs the plugins.
     pub modules: Vec<Module>,
 }
@@ -53,7 +56,12 @@ impl Composed {
 ///
 /// # Errors
 /// Exit 1 where a store cannot be opened or no backend is loaded.
-pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Result<Composed, Exit> {
+pub async fn compose(
+    settings: &Settings,
+    working_dir: &Path,
+    log: &Log,
+    hidden: &Hidden,
+) -> Result<Composed, Exit> {
     std::fs::create_dir_all(&settings.dir)
         .map_err(|error| Exit::machine(format!("{} could not be made: {error}", settings.dir.display())))?;
     let facts = Arc::new(HostFacts {
@@ -68,42 +76,56 @@ pub async fn compose(settings: &Settings, working_dir: &Path, log: &Log) -> Resu
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.set_own_sessions(port.value.clone());
     }
-    let lines = log.clone();
+    let (lines, plugin_lines) = (log.clone(), log.clone());
     let send: HttpClient = Arc::new(outbound::sender());
     let native = send.clone();
     host.set_outbound(Outbound::new(move |request| native(request)));
+    let js = JsOptions {
+        http: Some(send),
+        ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line)))
+    };
     let loader = Loader {
         bundled: bundled::plugins(),
-        source: Arc::new(JsSource::new(javascript(settings, log, &facts, send))),
+        source: Arc::new(JsSource::new(js)),
         working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
         calls: door,
         log: Arc::new(move |line| lines.line(line)),
+        hidden: hidden.clone(),
     };
-    let loaded = loader.load(&settings.plugins, own).await;
-    let skipped = loaded.problems.iter().map(ToString::to_string).collect();
-    let vault = match loaded.registry.holder::<Vault>() {
-        Some(Owner::Plugin(_)) => "vault from a plugin".to_owned(),
-        _ => format!("vault {}", settings.dir.join("vault.json").display()),
+    let mut looked = loader.importer().look(&settings.plugins).await;
+    plugin_options::apply(&settings.plugin_options, &mut looked)?;
+    let loaded = loader.apply_all(looked, own).await;
+    let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
+    let vault_plugin = match loaded.registry.holder::<Vault>() {
+        Some(Owner::Plugin(id)) => Some(id.to_string()),
+        _ => None,
+    };
+    let vault = match &vault_plugin {
+        Some(_) => "vault from a plugin".to_owned(),
+        None => format!("vault {}", settings.dir.join("vault.json").display()),
     };
     host.build(loaded.registry).await;
-    Ok(Composed { host, plugins: loaded.plugins, skipped, automations, vault, modules: loaded.modules })
+    Ok(Composed {
+        host,
+        plugins: loaded.plugins,
+        skipped,
+        automations,
+        vault,
+        vault_plugin,
+        modules: loaded.modules,
+    })
 }
 
-/// What the operator and the host decide about plugins in JavaScript.
-fn javascript(settings: &Settings, log: &Log, facts: &HostFacts, send: HttpClient) -> JsOptions {
-    let lines = log.clone();
-    let mut options = JsOptions {
-        http: Some(send),
-        log: Arc::new(move |line| lines.line(line)),
-        sdk_version: facts.version.clone(),
-        ..JsOptions::default()
-    };
-    if let Some(limit) = settings.javascript.busy_limit_ms {
+/// How plugins in JavaScript run, and where their lines go.
+pub fn javascript(limits: &JavaScriptLimits, log: LogSink) -> JsOptions {
+    let mut options =
+        JsOptions { log, sdk_version: env!("CARGO_PKG_VERSION").to_owned(), ..JsOptions::default() };
+    if let Some(limit) = limits.busy_limit_ms {
         options.busy_limit = Duration::from_millis(limit.0.into());
     }
-    if let Some(limit) = settings.javascript.memory_limit_mb {
+    if let Some(limit) = limits.memory_limit_mb {
         options.memory_limit = usize::try_from(limit.0).ok().map(|megabytes| megabytes << 20);
     }
     options

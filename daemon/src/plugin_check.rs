@@ -9,7 +9,7 @@ use ostler_contract::problem::Problem;
 use ostler_contract::{Call, Caller, HostFacts, JsonObject, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log};
 use ostler_js::{JsOptions, JsSource, Outcome, TestResult, run_tests};
-use ostler_loader::{Entry, Loader, State};
+use ostler_loader::{Entry, Hidden, Loader, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use parking_lot::Mutex;
 
@@ -83,7 +83,9 @@ impl PluginCheck {
         let scratch = tempfile::tempdir().map_err(|error| machine(&error))?;
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let written = lines.clone();
-        let log = Log::new(move |line| written.lock().push(line.to_owned()));
+        let hidden = Hidden::default();
+        let hide = hidden.clone();
+        let log = Log::new(move |line| written.lock().push(hide.hide(line).into_owned()));
         let facts = Arc::new(HostFacts {
             paths: vec![self.working_dir.to_string_lossy().into_owned()],
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -107,6 +109,7 @@ impl PluginCheck {
             facts,
             calls: door,
             log: Arc::new(move |line| of_loader.line(line)),
+            hidden: hidden.clone(),
         };
         let entry = Entry { options: self.options.clone(), ..Entry::named(&self.spec) };
         let loaded = loader.load(std::slice::from_ref(&entry), own).await;
@@ -125,7 +128,7 @@ impl PluginCheck {
         let mut lost = Vec::new();
         let mut refused = Vec::new();
         for problem in &loaded.problems {
-            let line = problem.to_string();
+            let line = hidden.hide(&problem.to_string()).into_owned();
             let at = match problem {
                 Problem::Said { .. } => left_out.next().and_then(|call| call.at.clone()),
                 Problem::Clash(_) | Problem::PortHeld { .. } => {

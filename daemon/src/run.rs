@@ -2,45 +2,79 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use ostler_contract::events::Event;
-use ostler_engine::Log;
-use ostler_server::{HostNames, Listener, Server, no_plugin_routes, plugin_routes, serve_stdio};
+use ostler_engine::{Host, Log};
+use ostler_loader::Hidden;
+use ostler_protocol::wire::state::SessionStatus;
+use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
 
 use crate::announce::{self, Listens};
+use crate::api;
 use crate::compose::{Composed, compose};
+use crate::control::Control;
 use crate::exit::Exit;
 use crate::log;
-use crate::settings::Settings;
+use crate::place::Place;
+use crate::process::{self, Signal};
+use crate::record::{Holding, Record};
+use crate::root_settings::RootSettings;
+use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
 use crate::told::Told;
 
-/// Runs until it is told to stop.
+/// What the log says when it goes down to come up again; `restart` waits for it.
+pub const RESTART_STOPPING: &str = "restart: stopping";
+/// What the log says when it does not; the reason follows.
+pub const RESTART_REFUSED: &str = "restart: refused: ";
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to end.
+    Done,
+    /// It was told to start again.
+    Again,
+}
+
+/// Runs until it is told to stop. `arguments` are what it was started with.
 ///
 /// # Errors
 /// Exit 1 where it could not start.
-pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
-    let log = log::stderr();
+pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Result<Ended, Exit> {
+    let hidden = Hidden::default();
+    let log = log::stderr(hidden.clone());
     for line in &settings.warnings {
         log.line(line);
     }
-    // Heard from the first moment on: who has read the announcement may tell it to end at once.
-    let mut told = Told::listen()?;
-    if settings.stdio {
-        return over_stdio(&settings, &working_dir, &log, &mut told).await;
+    if settings.detached {
+        process::leave_terminal();
     }
+    // Heard from the first moment on: who has read the announcement may tell it to end at once.
+    let (mut told, teller) = Told::listen(settings.detached)?;
+    let working_dir = place.working_dir.clone();
+    if settings.stdio {
+        return over_stdio(&settings, &working_dir, &log, &hidden, &mut told).await.map(|()| Ended::Done);
+    }
+    let holding = Holding::take(&settings.dir)?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
     let listener = bind(settings.address).await?;
     let routes = match settings.routes {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let token = settings.token.token()?;
+    let http = match settings.http {
+        Some(Http::At(address)) => Some(bind(address).await?),
+        Some(Http::Here) | None => None,
+    };
+    let token = settings.token.text()?;
+    token.iter().for_each(|token| hidden.add(token));
+    let token = token.map(Token::new);
     let composed = tokio::select! {
-        composed = compose(&settings, &working_dir, &log) => composed?,
-        () = told.wait() => return Ok(()),
+        composed = compose(&settings, &working_dir, &log, &hidden) => composed?,
+        () = told.stop() => return Ok(Ended::Done),
     };
     require_backend(&composed)?;
     let (address, routes_address) = (listener.address(), routes.as_ref().map(Listener::address));
@@ -53,19 +87,35 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
     settings.origins.iter().for_each(|origin| doors.announce(origin));
     let host = composed.host.clone();
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
-    let mount = plugin_routes(registry, names.clone(), log.clone());
+    let control = Control::new(&settings, &place, &composed, &hidden, teller);
+    host.set_own_settings(Arc::new(RootSettings(control.clone())));
+    let mut mounts = Vec::new();
+    let routes_mount = plugin_routes(registry, names.clone(), log.clone());
     match routes {
         Some(routes) => {
-            tokio::spawn(Server::new(vec![mount]).serve(routes, stopped.clone()));
-            let server =
-                Server::new(vec![no_plugin_routes()]).with_protocol(host.clone(), token, doors.clone());
-            tokio::spawn(server.serve(listener, stopped));
+            tokio::spawn(Server::new(vec![routes_mount]).serve(routes, stopped.clone()));
+            mounts.push(no_plugin_routes());
         }
-        None => {
-            let server = Server::new(vec![mount]).with_protocol(host.clone(), token, doors.clone());
-            tokio::spawn(server.serve(listener, stopped));
+        None => mounts.push(routes_mount),
+    }
+    let mut http_address = None;
+    if let (Some(_), Some(token)) = (settings.http, &token) {
+        match http {
+            Some(http) => {
+                http_address = Some(http.address());
+                let names = HostNames::of(http.address());
+                settings.origins.iter().for_each(|origin| names.announce(origin));
+                let api = api::mount(control.clone(), names, token.clone());
+                tokio::spawn(Server::new(vec![api]).serve(http, stopped.clone()));
+            }
+            None => {
+                http_address = Some(address);
+                mounts.push(api::mount(control.clone(), doors.clone(), token.clone()));
+            }
         }
     }
+    let server = Server::new(mounts).with_protocol(host.clone(), token, doors.clone());
+    tokio::spawn(server.serve(listener, stopped));
     host.listening();
     host.events
         .raise_and_wait(Event::Listening {
@@ -81,26 +131,89 @@ pub async fn run(settings: Settings, working_dir: PathBuf) -> Result<(), Exit> {
             names.announce(url);
         }
     }
-    let block = announce::block(&settings, &composed, Listens::At(address), routes_address, &said);
-    let _ = std::io::stdout().lock().write_all(block.as_bytes());
+    let mut record = record(&settings, &composed, &place, address, arguments)?;
+    record.said = said.iter().map(|line| announce::one_line(&hidden.hide(line))).collect();
+    control.up(record.clone());
+    let block =
+        announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
+    let _ = std::io::stdout().lock().write_all(hidden.hide(&block).as_bytes());
     let _ = std::io::stdout().lock().flush();
-    told.wait().await;
-    log.line("stopping");
+    holding.record(&record)?;
+    let ended = loop {
+        match told.next().await {
+            Signal::Stop => {
+                log.line("stopping");
+                break Ended::Done;
+            }
+            signal => {
+                let busy = busy(&host);
+                if signal == Signal::Restart && !busy.is_empty() {
+                    log.line(format_args!("{RESTART_REFUSED}a turn is running in {}", busy.join(", ")));
+                    continue;
+                }
+                log.line(format_args!("{RESTART_STOPPING} ({})", signal.name()));
+                break Ended::Again;
+            }
+        }
+    };
     let closing = async {
         host.stop().await;
         stop.send_replace(true);
         host.close().await;
     };
     unless_told_again(closing, &mut told, &log).await;
-    Ok(())
+    drop(holding);
+    Ok(ended)
 }
 
 /// Closes; whoever does not want to wait for that says so by telling a second time.
 async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) {
     tokio::select! {
         () = closing => {}
-        () = told.wait() => log.line("told to stop a second time; ending at once"),
+        () = told.stop() => log.line("told to stop a second time; ending at once"),
     }
+}
+
+/// The sessions in which a turn runs.
+pub fn busy(host: &Host) -> Vec<String> {
+    let running = SessionStatus::InProgress.bits();
+    let mut busy: Vec<String> = host
+        .sessions
+        .all()
+        .into_iter()
+        .filter(|entry| entry.is_awake() && entry.row.lock().summary.status & running != 0)
+        .map(|entry| entry.uri.clone())
+        .collect();
+    busy.sort_unstable();
+    busy
+}
+
+/// What others find of this daemon.
+fn record(
+    settings: &Settings,
+    composed: &Composed,
+    place: &Place,
+    address: SocketAddr,
+    arguments: &[String],
+) -> Result<Record, Exit> {
+    let url = format!("ws://{address}");
+    let token = settings.token.text()?;
+    let query = token.map(|token| {
+        let token = percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC);
+        format!("?tkn={token}")
+    });
+    Ok(Record {
+        pid: std::process::id(),
+        connect_url: format!("{url}/{}", query.unwrap_or_default()),
+        url,
+        paths: settings.paths.clone(),
+        started_at: log::clock().iso(),
+        automations: Some(composed.automations.clone()),
+        vault: composed.vault_plugin.clone(),
+        said: Vec::new(),
+        argv: settings.detached.then(|| arguments.iter().skip(1).cloned().collect()),
+        cwd: settings.detached.then(|| place.working_dir.clone()),
+    })
 }
 
 async fn bind(address: SocketAddr) -> Result<Listener, Exit> {
@@ -116,8 +229,8 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     }
     let mut why = composed.skipped.iter().map(|line| format!("skipped: {line}\n")).collect::<String>();
     why.push_str(
-        "No backend is loaded, so this host could serve nothing. Name one under \"plugins\" in the configuration: \
-         { \"plugins\": [{ \"name\": \"@ostler/echo\" }] } loads one that comes with this host and needs no model.",
+        "No backend is loaded, so this host could serve nothing. Run ostler plugin install <spec>; \
+         ostler plugin install @ostler/echo names one that comes with this host and needs no model.",
     );
     Err(Exit::machine(why))
 }
@@ -126,9 +239,10 @@ async fn over_stdio(
     settings: &Settings,
     working_dir: &std::path::Path,
     log: &Log,
+    hidden: &Hidden,
     told: &mut Told,
 ) -> Result<(), Exit> {
-    let composed = compose(settings, working_dir, log).await?;
+    let composed = compose(settings, working_dir, log, hidden).await?;
     require_backend(&composed)?;
     let host = composed.host.clone();
     host.listening();
@@ -141,11 +255,11 @@ async fn over_stdio(
         })
         .await;
     let said = host.end_announcements();
-    let block = announce::block(settings, &composed, Listens::Stdio, None, &said);
-    let _ = std::io::stderr().lock().write_all(block.as_bytes());
+    let block = announce::block(settings, &composed, Listens::Stdio, None, None, &said);
+    let _ = std::io::stderr().lock().write_all(hidden.hide(&block).as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
-        () = told.wait() => {}
+        () = told.stop() => {}
     }
     unless_told_again(host.close(), told, log).await;
     Ok(())

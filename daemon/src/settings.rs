@@ -8,7 +8,7 @@ use ostler_engine::Log;
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{self, ConfigFiles, JavaScriptLimits, Keep, PluginEntry, Unowned};
+use crate::config::{self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -21,6 +21,8 @@ pub struct Settings {
     pub address: SocketAddr,
     /// A listener of their own for plugin routes.
     pub routes: Option<SocketAddr>,
+    /// The HTTP API, where it is on.
+    pub http: Option<Http>,
     /// URLs this host is reached by from outside.
     pub origins: Vec<String>,
     /// One connection on stdin and stdout instead of a listener.
@@ -51,8 +53,21 @@ pub struct Settings {
     pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
+    /// Options of plugins for this run, as typed.
+    pub plugin_options: Vec<String>,
+    /// Whether `start` made this process.
+    pub detached: bool,
     /// Lines for the log.
     pub warnings: Vec<String>,
+}
+
+/// Where the HTTP API is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http {
+    /// On the daemon's own port.
+    Here,
+    /// On a listener of its own.
+    At(SocketAddr),
 }
 
 impl Settings {
@@ -90,10 +105,29 @@ impl Settings {
                 }
             },
         };
+        let http = match config.http {
+            None => None,
+            Some(_) if flags.stdio => {
+                return Err(Exit::usage("http needs a listener, and --stdio has none"));
+            }
+            Some(_) if matches!(token, TokenSource::Unsaid | TokenSource::Without) => {
+                return Err(Exit::usage(
+                    "http needs a credential: pass --connection-token, --connection-token-file or --users.",
+                ));
+            }
+            Some(HttpApi { port: None, host: Some(_) }) => {
+                return Err(Exit::usage("http.host needs http.port"));
+            }
+            Some(HttpApi { port: None, host: None }) => Some(Http::Here),
+            Some(HttpApi { port: Some(port), host }) => {
+                Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or("127.0.0.1"))?, port.0)))
+            }
+        };
         let mcp_servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
         Ok(Self {
             address: SocketAddr::new(ip, port),
             routes,
+            http,
             origins: config.origins.unwrap_or_default(),
             stdio: flags.stdio,
             paths: paths(flags, config.paths, working_dir)?,
@@ -112,6 +146,8 @@ impl Settings {
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
+            plugin_options: flags.plugin_option.clone(),
+            detached: flags.detached,
             warnings,
         })
     }
@@ -198,15 +234,17 @@ fn plugins(flags: &RunFlags, configured: Vec<PluginEntry>) -> Vec<Entry> {
     if !flags.plugin.is_empty() {
         return flags.plugin.iter().map(|spec| Entry::named(spec)).collect();
     }
-    configured
-        .into_iter()
-        .map(|entry| Entry {
-            name: entry.name,
-            options: entry.options.unwrap_or_default(),
-            enabled: entry.enabled.unwrap_or(true),
-            grants: entry.grants.unwrap_or_default(),
-        })
-        .collect()
+    configured.into_iter().map(entry_of).collect()
+}
+
+/// An entry of the file as it is loaded.
+pub fn entry_of(entry: PluginEntry) -> Entry {
+    Entry {
+        name: entry.name,
+        options: entry.options.unwrap_or_default(),
+        enabled: entry.enabled.unwrap_or(true),
+        grants: entry.grants.unwrap_or_default(),
+    }
 }
 
 impl Settings {

@@ -27,9 +27,14 @@ impl TokenSource {
     /// # Errors
     /// A file that cannot be read or made, or holds nothing.
     pub fn token(&self) -> Result<Option<Token>, Exit> {
+        Ok(self.text()?.map(Token::new))
+    }
+
+    /// The token as text, for the record others connect by.
+    pub(crate) fn text(&self) -> Result<Option<String>, Exit> {
         match self {
-            Self::Given(token) => Ok(Some(Token::new(token.reveal().clone()))),
-            Self::File(path) => read_or_make(path).map(|token| Some(Token::new(token))),
+            Self::Given(token) => Ok(Some(token.reveal().clone())),
+            Self::File(path) => read_or_make(path).map(Some),
             Self::Without | Self::Unsaid => Ok(None),
         }
     }

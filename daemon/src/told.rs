@@ -1,13 +1,69 @@
-//! Hearing that the process is told to end.
+//! Hearing what the process is told: to end, or to start again.
+
+use tokio::sync::mpsc;
 
 use crate::exit::Exit;
+use crate::process::Signal;
 
-/// Hears SIGTERM and Ctrl-C from the moment it is made.
+/// Hears signals from the moment it is made, and whoever holds a [`Teller`].
 pub struct Told {
     #[cfg(unix)]
+    signals: Signals,
+    inside: mpsc::UnboundedReceiver<Signal>,
+    _teller: Teller,
+}
+
+/// Tells the daemon from inside.
+#[derive(Debug, Clone)]
+pub struct Teller(mpsc::UnboundedSender<Signal>);
+
+impl Teller {
+    /// Tells it.
+    pub fn tell(&self, signal: Signal) {
+        let _ = self.0.send(signal);
+    }
+}
+
+#[cfg(unix)]
+struct Signals {
     terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    /// Only a detached daemon starts again; in the foreground both end it, as they end any program.
+    again: Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen(detached: bool) -> Result<Self, Exit> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hear =
+            |kind| signal(kind).map_err(|error| Exit::machine(format!("signals cannot be heard: {error}")));
+        Ok(Self {
+            terminate: hear(SignalKind::terminate())?,
+            interrupt: hear(SignalKind::interrupt())?,
+            again: match detached {
+                true => Some((hear(SignalKind::hangup())?, hear(SignalKind::user_defined2())?)),
+                false => None,
+            },
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        let again = async {
+            match &mut self.again {
+                Some((gently, anyway)) => tokio::select! {
+                    _ = gently.recv() => Signal::Restart,
+                    _ = anyway.recv() => Signal::RestartAnyway,
+                },
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Stop,
+            signal = again => signal,
+        }
+    }
 }
 
 impl Told {
@@ -15,31 +71,37 @@ impl Told {
     ///
     /// # Errors
     /// Exit 1 where the system allows no handler.
-    #[cfg(unix)]
-    pub fn listen() -> Result<Self, Exit> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let hear =
-            |kind| signal(kind).map_err(|error| Exit::machine(format!("signals cannot be heard: {error}")));
-        Ok(Self { terminate: hear(SignalKind::terminate())?, interrupt: hear(SignalKind::interrupt())? })
-    }
-
-    /// Begins to listen.
-    ///
-    /// # Errors
-    /// None here.
-    #[cfg(not(unix))]
-    pub fn listen() -> Result<Self, Exit> {
-        Ok(Self {})
-    }
-
-    /// Resolves each time the process is told to end.
-    pub async fn wait(&mut self) {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+    pub fn listen(detached: bool) -> Result<(Self, Teller), Exit> {
+        let (teller, inside) = mpsc::unbounded_channel();
+        let teller = Teller(teller);
         #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
+        let _ = detached;
+        let told = Self {
+            #[cfg(unix)]
+            signals: Signals::listen(detached)?,
+            inside,
+            _teller: teller.clone(),
+        };
+        Ok((told, teller))
+    }
+
+    /// Resolves each time the process is told something.
+    pub async fn next(&mut self) -> Signal {
+        #[cfg(unix)]
+        let outside = self.signals.next();
+        #[cfg(not(unix))]
+        let outside = async {
+            let _ = tokio::signal::ctrl_c().await;
+            Signal::Stop
+        };
+        tokio::select! {
+            signal = outside => signal,
+            Some(signal) = self.inside.recv() => signal,
+        }
+    }
+
+    /// Resolves when the process is told to end.
+    pub async fn stop(&mut self) {
+        while self.next().await != Signal::Stop {}
     }
 }

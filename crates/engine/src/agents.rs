@@ -34,8 +34,7 @@ impl Host {
     /// The tools every session is offered.
     pub fn offered_tools(&self) -> Vec<Owned<Tool>> {
         let Some(registry) = self.registry() else { return Vec::new() };
-        let offered =
-            |tool: &&Owned<Tool>| self.options.advanced_tools || tool.advanced_permission != Some(true);
+        let offered = |tool: &&Owned<Tool>| self.advanced_tools() || tool.advanced_permission != Some(true);
         registry.all::<Tool>().iter().filter(offered).cloned().collect()
     }
 

@@ -1,7 +1,7 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::events::{Event, EventName};
@@ -27,6 +27,7 @@ use crate::principal::{Gate, Principal};
 use crate::resources::Watch;
 use crate::root::Root;
 use crate::sessions::Sessions;
+use crate::settings::OwnSettings;
 
 /// How a host is set up.
 #[derive(Debug, Clone)]
@@ -216,6 +217,8 @@ pub struct Host {
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
     tools_server: OnceLock<OpenToolsServer>,
+    pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
+    pub(crate) advanced_tools: AtomicBool,
     own_sessions: OnceLock<SessionStore>,
     outbound: OnceLock<Outbound>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
@@ -229,6 +232,7 @@ impl Host {
     pub fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml, gate: Gate) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             fanout: Fanout::new(options.replay),
+            advanced_tools: AtomicBool::new(options.advanced_tools),
             options,
             clock,
             log: heard(log.clone(), me.clone()),
@@ -247,6 +251,7 @@ impl Host {
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
             tools_server: OnceLock::new(),
+            own_settings: OnceLock::new(),
             own_sessions: OnceLock::new(),
             outbound: OnceLock::new(),
             watches: Mutex::default(),
@@ -422,7 +427,7 @@ impl Host {
 
 /// A log whose lines listeners hear.
 fn heard(log: Log, host: Weak<Host>) -> Log {
-    Log::new(move |line| {
+    log.through(move |log, line| {
         log.line(line);
         if let Some(host) = host.upgrade()
             && host.events.listened(EventName::Log)

@@ -24,6 +24,7 @@ pub mod principal;
 mod resources;
 mod root;
 pub mod sessions;
+pub mod settings;
 
 pub use clock::Clock;
 pub use connection::Connection;

@@ -5,17 +5,37 @@ use std::sync::Arc;
 
 /// Where lines go.
 #[derive(Clone)]
-pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct Log {
+    write: Arc<dyn Fn(&str) + Send + Sync>,
+    hide: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+}
 
 impl Log {
     /// A log that hands each line to `write`.
     pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(write))
+        Self { write: Arc::new(write), hide: None }
+    }
+
+    /// Takes out of each line what may not be in one, before anybody hears it.
+    #[must_use]
+    pub fn hiding(self, hide: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self { hide: Some(Arc::new(hide)), ..self }
+    }
+
+    /// The same log, written to by this instead, which is handed what this one would write.
+    #[must_use]
+    pub(crate) fn through(&self, write: impl Fn(&Self, &str) + Send + Sync + 'static) -> Self {
+        let written = Self { hide: None, ..self.clone() };
+        Self { write: Arc::new(move |line| write(&written, line)), hide: self.hide.clone() }
     }
 
     /// Writes one line.
     pub fn line(&self, line: impl fmt::Display) {
-        (self.0)(&line.to_string());
+        let line = line.to_string();
+        match &self.hide {
+            Some(hide) => (self.write)(&hide(&line)),
+            None => (self.write)(&line),
+        }
     }
 }
 

@@ -4,12 +4,16 @@
 //! A plugin that goes wrong anywhere costs itself and one line. Spec: *Plugin id*, *Configuration entry*,
 //! *Options and credentials*, *Plugin loading*.
 
+mod hidden;
 mod id;
 mod load;
+mod look;
 mod manifest;
 pub mod options;
 mod resolve;
 
+pub use hidden::Hidden;
 pub use load::{Entry, Loaded, LoadedPlugin, Loader, State};
+pub use look::{Importer, Looked};
 pub use manifest::{Manifest, satisfies};
 pub use resolve::{Resolved, resolve};

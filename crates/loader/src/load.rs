@@ -17,13 +17,12 @@ use ostler_contract::{
 };
 use tokio::time::Instant;
 
-use crate::id::id_of;
-use crate::manifest::Manifest;
-use crate::options;
-use crate::resolve::resolve;
+use crate::hidden::Hidden;
+use crate::look::{Importer, Looked, known};
+use crate::options::{self, Known};
 
 /// How long an import or an `apply` may take before the daemon goes on without it.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// One entry of the configuration's `plugins` list. Spec: *Configuration entry*.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +60,8 @@ pub struct Loader {
     pub calls: Arc<dyn HostCalls>,
     /// Takes log lines.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Is told every credential that is handed to a plugin.
+    pub hidden: Hidden,
 }
 
 /// How far a plugin came.
@@ -83,12 +84,29 @@ pub struct LoadedPlugin {
     pub id: Option<PluginId>,
     /// What a listing prints.
     pub title: Option<String>,
+    /// The file it was imported from; `None` for a bundled one.
+    pub path: Option<PathBuf>,
     /// How far it came.
     pub state: State,
+    /// Whether its module could be imported.
+    pub imported: bool,
     /// Its schema, where it could be imported and has one.
     pub schema: Option<Value>,
+    /// Why it was skipped, or could not be imported though it is off.
+    pub problem: Option<Problem>,
     /// How long import and apply took.
     pub took: Duration,
+}
+
+impl LoadedPlugin {
+    /// What is known of its marks: nothing of a plugin that is off or was never imported.
+    pub fn known(&self) -> Known<'_> {
+        match self.state {
+            State::Off => Known::Nothing,
+            _ if !self.imported => Known::Nothing,
+            _ => known(self.schema.as_ref()),
+        }
+    }
 }
 
 /// What loading comes to.
@@ -104,22 +122,28 @@ pub struct Loaded {
     pub modules: Vec<Module>,
 }
 
-/// A module and where it came from.
-struct Imported {
-    entry: Entry,
-    module: Module,
-    manifest: Manifest,
-    path: Option<PathBuf>,
-    took: Duration,
-}
-
 impl Loader {
+    /// What imports the modules.
+    pub fn importer(&self) -> Importer {
+        Importer {
+            bundled: self.bundled.clone(),
+            source: self.source.clone(),
+            working_dir: self.working_dir.clone(),
+            config_dir: self.config_dir.clone(),
+            sdk_version: self.facts.version.clone(),
+            log: self.log.clone(),
+        }
+    }
+
     /// Loads every entry and folds what they registered over what the daemon is built with. A reserved or
     /// repeated name in that last part has been refused already, where it was recorded.
     pub async fn load(&self, entries: &[Entry], own: Recorder) -> Loaded {
+        self.apply_all(self.importer().look(entries).await, own).await
+    }
+
+    /// As [`Loader::load`], of entries that were looked at already.
+    pub async fn apply_all(&self, looked: Vec<Looked>, own: Recorder) -> Loaded {
         let mut problems = Vec::new();
-        let imported = futures::future::join_all(entries.iter().map(|entry| self.import(entry))).await;
-        let mut ids: Vec<(PluginId, String)> = Vec::new();
         let mut plugins = Vec::new();
         let mut modules = Vec::new();
         let mut fold = Fold::default();
@@ -127,84 +151,61 @@ impl Loader {
         let mut first_secret: Option<PluginId> = None;
         let mut readers: Vec<(PluginId, Arc<AtomicBool>)> = Vec::new();
         fold.host(own);
-        for (entry, outcome) in entries.iter().zip(imported) {
-            let skipped = |id: Option<PluginId>| LoadedPlugin {
-                spec: entry.name.clone(),
-                id,
-                title: None,
-                state: State::Skipped,
-                schema: None,
-                took: Duration::ZERO,
-            };
-            let imported = match outcome {
-                Ok(imported) => imported,
-                Err(problem) => {
-                    problems.push(problem);
-                    plugins.push(skipped(None));
-                    continue;
-                }
-            };
-            let id = match id_of(&imported.module, &imported.manifest, imported.path.as_deref(), &entry.name)
-            {
-                Ok(id) => id,
-                Err(problem) => {
-                    problems.push(problem);
-                    plugins.push(skipped(None));
-                    continue;
-                }
-            };
-            if let Some((_, first)) = ids.iter().find(|(taken, _)| *taken == id) {
-                problems.push(Problem::SameId {
-                    id: id.to_string(),
-                    first: first.clone(),
-                    second: entry.name.clone(),
-                });
-                plugins.push(skipped(Some(id)));
-                continue;
-            }
-            ids.push((id.clone(), entry.name.clone()));
+        for looked in looked {
             let mut row = LoadedPlugin {
-                title: imported.module.title.clone().or_else(|| imported.manifest.title.clone()),
-                schema: imported.module.options_schema.clone(),
+                spec: looked.entry.name.clone(),
+                id: looked.id.clone(),
+                title: looked.title.clone(),
+                path: looked.path.clone(),
                 state: State::Off,
-                took: imported.took,
-                ..skipped(Some(id.clone()))
+                imported: looked.module.is_some(),
+                schema: looked.schema().cloned(),
+                problem: looked.problem.clone(),
+                took: looked.took,
             };
-            if !entry.enabled {
-                plugins.push(row);
-                continue;
-            }
-            match self.apply(&id, &imported, vault.as_ref(), &mut problems).await {
-                Ok(applied) => {
-                    let Applied { host, mut recorder, named_secret, asked, took } = applied;
-                    row.took += took;
-                    row.state = State::Applied;
-                    let reader = readers.iter().find(|(_, asked)| asked.load(Ordering::Acquire));
-                    let earlier = first_secret.as_ref().or(reader.map(|(id, _)| id));
-                    self.take_vault(&id, &mut recorder, &mut vault, earlier, &mut problems);
-                    if named_secret {
-                        first_secret.get_or_insert(id.clone());
+            match (&looked.id, &looked.module, &looked.problem) {
+                (Some(id), Some(module), None) if looked.entry.enabled => {
+                    match self.apply(id, &looked, module, vault.as_ref(), &mut problems).await {
+                        Ok(Applied { host, mut recorder, named_secret, asked, took }) => {
+                            row.took += took;
+                            row.state = State::Applied;
+                            let reader = readers.iter().find(|(_, asked)| asked.load(Ordering::Acquire));
+                            let earlier = first_secret.as_ref().or(reader.map(|(id, _)| id));
+                            self.take_vault(id, &mut recorder, &mut vault, earlier, &mut problems);
+                            if named_secret {
+                                first_secret.get_or_insert(id.clone());
+                            }
+                            readers.push((id.clone(), asked));
+                            problems.extend(
+                                recorder.all::<ProblemLine>().map(|said| Problem::Said {
+                                    id: id.to_string(),
+                                    line: said.line.clone(),
+                                }),
+                            );
+                            let from = looked
+                                .path
+                                .as_ref()
+                                .map_or_else(|| "bundled".to_owned(), |path| path.display().to_string());
+                            self.say(format!("plugin {id} from {from} in {} ms", row.took.as_millis()));
+                            fold.plugin(host, recorder);
+                        }
+                        Err(problem) => {
+                            row.state = State::Skipped;
+                            row.problem = Some(problem.clone());
+                            problems.push(problem);
+                        }
                     }
-                    readers.push((id.clone(), asked));
-                    problems.extend(
-                        recorder
-                            .all::<ProblemLine>()
-                            .map(|said| Problem::Said { id: id.to_string(), line: said.line.clone() }),
-                    );
-                    let from = imported
-                        .path
-                        .as_ref()
-                        .map_or_else(|| "bundled".to_owned(), |path| path.display().to_string());
-                    self.say(format!("plugin {id} from {from} in {} ms", row.took.as_millis()));
-                    fold.plugin(host, recorder);
+                    modules.push(module.clone());
                 }
-                Err(problem) => {
+                (_, _, Some(problem)) if looked.entry.enabled || looked.module.is_some() => {
                     row.state = State::Skipped;
-                    problems.push(problem);
+                    problems.push(problem.clone());
                 }
+                // What is off costs nothing, even where it is not there.
+                (_, _, Some(problem)) => self.say(format!("plugin {} is off: {problem}", looked.entry.name)),
+                _ => {}
             }
             plugins.push(row);
-            modules.push(imported.module);
         }
         let (registry, clashes) = fold.finish();
         problems.extend(clashes);
@@ -215,84 +216,40 @@ impl Loader {
         (self.log)(&line);
     }
 
-    async fn import(&self, entry: &Entry) -> Result<Imported, Problem> {
-        if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
-            return Ok(Imported {
-                entry: entry.clone(),
-                module: plugin.module.clone(),
-                manifest: Manifest::default(),
-                path: None,
-                took: Duration::ZERO,
-            });
-        }
-        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir)?;
-        let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
-        resolved.manifest.check_sdk(&name, &self.facts.version)?;
-        self.say(format!("plugin {} loading", entry.name));
-        let begun = Instant::now();
-        let failed = |why: String| Problem::Import {
-            id: entry.name.clone(),
-            target: resolved.path.display().to_string(),
-            ms: begun.elapsed().as_millis(),
-            why,
-        };
-        let import = tokio::time::timeout(LIMIT, self.source.import(&resolved.path, &entry.name));
-        let module = match import.await {
-            Ok(Ok(module)) => module,
-            Ok(Err(thrown)) => {
-                if let Some(stack) = &thrown.stack {
-                    self.say(format!("plugin {}: {}\n{stack}", entry.name, thrown.message));
-                }
-                return Err(failed(thrown.message));
-            }
-            Err(_) => return Err(failed(format!("it did not finish within {} seconds", LIMIT.as_secs()))),
-        };
-        if module.apply.is_none() {
-            let url =
-                url::Url::from_file_path(&resolved.path).map_or_else(|()| entry.name.clone(), String::from);
-            return Err(Problem::NoApply { url });
-        }
-        let took = begun.elapsed();
-        Ok(Imported {
-            entry: entry.clone(),
-            module,
-            manifest: resolved.manifest,
-            path: Some(resolved.path),
-            took,
-        })
-    }
-
     async fn apply(
         &self,
         id: &PluginId,
-        imported: &Imported,
+        looked: &Looked,
+        module: &Module,
         vault: Option<&Vault>,
         problems: &mut Vec<Problem>,
     ) -> Result<Applied, Problem> {
-        let schema = imported.module.options_schema.as_ref();
-        if schema.is_some_and(|schema| !schema.is_object()) {
-            return Err(Problem::Schema { id: id.to_string(), why: "is not an object".to_owned() });
+        let (schema, configured) = (looked.schema(), &looked.entry.options);
+        if let Some(Err(why)) = schema.map(options::holds) {
+            return Err(Problem::Schema { id: id.to_string(), why });
         }
-        let mut merged =
-            imported.module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-        merged.extend(imported.entry.options.clone());
+        let mut merged = module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        merged.extend(configured.clone());
+        options::fill(&mut merged, configured, schema, &|name| std::env::var(name).ok());
         let read = options::resolve(id, &merged, schema, vault).await?;
+        read.secrets.iter().for_each(|secret| self.hidden.add(secret));
+        options::credentials(&read.handed, schema).iter().for_each(|secret| self.hidden.add(secret));
         if let Some(schema) = schema {
             options::check(id, schema, &read.checked)?;
-            for key in options::unknown_keys(schema, &imported.entry.options) {
+            for key in options::unknown_keys(schema, configured) {
                 self.say(Problem::UnknownOption { id: id.to_string(), key: key.to_owned() }.to_string());
             }
         }
         let asked = Arc::new(AtomicBool::new(false));
         let caller = Caller {
             plugin: id.clone(),
-            grants: grants(id, &imported.entry.grants, problems),
+            grants: grants(id, &looked.entry.grants, problems),
             vault: vault.map(|vault| noticed(vault, &asked)),
         };
         let host = PluginHost::new(self.facts.clone(), caller, self.calls.clone());
         let begun = Instant::now();
         let (handed, options) = (host.clone(), Options::from(read.handed).frozen(read.frozen));
-        let applying = async { imported.module.apply(handed, options).await };
+        let applying = async { module.apply(handed, options).await };
         let outcome = match tokio::time::timeout(LIMIT, AssertUnwindSafe(applying).catch_unwind()).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Thrown::new("its apply panicked")),

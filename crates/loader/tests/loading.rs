@@ -81,6 +81,7 @@ impl Bench {
             facts: Arc::new(HostFacts { version: "0.1.0".to_owned(), ..HostFacts::default() }),
             calls: door.clone(),
             log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
+            hidden: Default::default(),
         };
         let caller = ostler_contract::Caller {
             plugin: Slug::parse("host").unwrap(),

@@ -135,7 +135,7 @@ pub(crate) fn sweep(path: &Path) {
 
 /// Holds a file against other processes that hold it too, until dropped: for what is read, changed and
 /// written back. The lock stands beside the file, which is another one after each write.
-pub(crate) fn hold(path: &Path) -> io::Result<File> {
+pub fn hold(path: &Path) -> io::Result<File> {
     let lock = path.with_file_name(format!(".{}.lock", name_of(path)));
     make_private(&lock)?;
     let file = File::options().write(true).open(lock)?;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::body::incoming;
 use crate::guard::{HostNames, Token, origin_is_near};
-use crate::mount::{Guard, Mount};
+use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
 use crate::websocket;
 
@@ -130,10 +130,8 @@ impl Server {
             return refuse(&Reply::Malformed);
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(path)) {
-            if let Guard::Host { names, what } = mount.guard()
-                && let Err(host) = names.admits(request.headers())
-            {
-                return refuse(&Reply::ForeignHost { what, host });
+            if let Err(refused) = mount.guard().admits(&request) {
+                return refuse(&refused);
             }
             return (mount.handler())(request.map(incoming)).await;
         }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use http::header;
 use ostler_contract::http::{Request, Response};
 
-use crate::guard::HostNames;
+use crate::guard::{HostNames, Token, origin_is_near};
+use crate::reply::Reply;
 
 /// What answers the requests of a mount.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
@@ -21,9 +23,41 @@ pub enum Guard {
         /// What the refusal calls what is behind it: `API` or `route`.
         what: &'static str,
     },
+    /// One of these names as its `Host`, no page of another site as its `Origin`, and the connection token.
+    Token {
+        /// The names.
+        names: HostNames,
+        /// The token.
+        token: Token,
+    },
     /// The handler checks a credential of its own before it reads anything: said, so that no mount is open by
     /// omission.
     Own,
+}
+
+impl Guard {
+    /// Lets a request through, or says why not.
+    pub(crate) fn admits<B>(&self, request: &http::Request<B>) -> Result<(), Reply> {
+        let headers = request.headers();
+        let named = |names: &HostNames, what: &'static str| {
+            names.admits(headers).map_err(|host| Reply::ForeignHost { what, host })
+        };
+        match self {
+            Self::Own => Ok(()),
+            Self::Host { names, what } => named(names, what),
+            Self::Token { names, token } => {
+                named(names, "API")?;
+                if !origin_is_near(headers, names) {
+                    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+                    return Err(Reply::ForeignPage(origin.unwrap_or("that origin").to_owned()));
+                }
+                match token.admits(request.uri().query(), headers) {
+                    true => Ok(()),
+                    false => Err(Reply::NoToken),
+                }
+            }
+        }
+    }
 }
 
 /// A part of the listener.

@@ -27,6 +27,12 @@ pub enum Reply {
     /// A plugin's route threw.
     #[error("The route plugin {0} registered failed; its reason is in the daemon log")]
     RouteFailed(String),
+    /// A page of another site asks the API.
+    #[error("This API does not answer to pages of {0}; name it under origins")]
+    ForeignPage(String),
+    /// No connection token, or a wrong one.
+    #[error("A connection token is required")]
+    NoToken,
     /// Nothing of the API is there.
     #[error("No API at {0}")]
     NoApi(String),
@@ -36,7 +42,8 @@ impl Reply {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::ForeignHost { .. } | Self::ForeignOrigin => StatusCode::FORBIDDEN,
+            Self::ForeignHost { .. } | Self::ForeignOrigin | Self::ForeignPage(_) => StatusCode::FORBIDDEN,
+            Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::NoRoute(_) | Self::NoApi(_) => StatusCode::NOT_FOUND,
             Self::RouteFailed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }

@@ -244,6 +244,7 @@ impl Builder {
             facts,
             calls: door,
             log: Arc::new(move |line| lines.write(line)),
+            hidden: Default::default(),
         };
         let loaded = loader.load(&self.entries, own.seal()).await;
         let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();

@@ -100,8 +100,20 @@ pub fn read_again(files: &[PathBuf]) -> Result<Config, Exit> {
     typed(&merged).map_err(|what| Exit::usage(what.to_string()))
 }
 
-fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mismatch> {
+pub(super) fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mismatch> {
     data_from_live(Live::Data(Value::Object(fields.clone())), &Config::shape())
+}
+
+/// A configuration file's text as an object.
+///
+/// # Errors
+/// Text that is none: exit 2.
+pub(super) fn parse(shown: &str, text: &str) -> Result<JsonObject, Exit> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Exit::usage(format!("{shown} is not a JSON object"))),
+        Err(error) => Err(Exit::usage(format!("{shown} is not JSON: {error}"))),
+    }
 }
 
 impl ConfigFiles {
@@ -110,11 +122,13 @@ impl ConfigFiles {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(&file)
             .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| Exit::usage(format!("{shown} is not JSON: {error}")))?;
-        let Value::Object(mut fields) = value else {
-            return Err(Exit::usage(format!("{shown} is not a JSON object")));
-        };
+        let mut fields = parse(&shown, &text)?;
+        if fields.get("http").is_some_and(Value::is_boolean) {
+            match fields.shift_remove("http") {
+                Some(Value::Bool(true)) => fields.insert("http".to_owned(), Value::Object(JsonObject::new())),
+                _ => None,
+            };
+        }
         self.drop_unknown(&shown, &mut fields)?;
         typed(&fields)
             .map_err(|wrong| Exit::usage(format!("{shown}: {} must be {}", wrong.path, wrong.expected)))?;

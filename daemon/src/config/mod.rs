@@ -1,7 +1,11 @@
 //! The configuration: read from files, checked key by key, overridden by flags.
 
+mod edit;
 mod files;
 mod settings;
 
+pub use edit::edit;
 pub use files::{ConfigFiles, Environment, read, read_again};
-pub use settings::{Config, DeltaWindow, JavaScriptLimits, Keep, PluginEntry, Port, RoutesListener, Unowned};
+pub use settings::{
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, PluginEntry, Port, RoutesListener, Unowned,
+};

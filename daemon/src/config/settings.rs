@@ -44,6 +44,9 @@ pub struct Config {
     pub origins: Option<Vec<String>>,
     /// A listener of their own for plugin routes.
     pub routes: Option<RoutesListener>,
+    /// The HTTP API: `true` serves it on the daemon's own port, `{ port, host }` on one of its own. It needs a
+    /// connection token.
+    pub http: Option<HttpApi>,
     /// What a plugin in JavaScript may take.
     pub javascript: Option<JavaScriptLimits>,
     /// The plugins to load, in order.
@@ -87,6 +90,19 @@ pub struct PluginEntry {
 #[cross(data)]
 pub struct RoutesListener {
     /// The port; 0 takes any free one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<Port>,
+    /// The address; `127.0.0.1` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// The HTTP API, and the listener it has for itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct HttpApi {
+    /// The port; the daemon's own when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
     /// The address; `127.0.0.1` when left out.
@@ -162,6 +178,5 @@ pub const KEYS_NOT_SERVED: &[&str] = &[
     "closedChats",
     "usage",
     "policies",
-    "http",
     "proxy",
 ];

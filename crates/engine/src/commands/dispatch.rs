@@ -59,12 +59,7 @@ impl Connection {
                 else {
                     return refuse(&format!("{name} does not belong on the root channel"));
                 };
-                let origin = Some(origin.clone());
-                let taken =
-                    host.root.set_config(&host.fanout, self.id(), origin, config, replace == Some(true));
-                if let Err(why) = taken {
-                    refuse(&why);
-                }
+                self.change_config(&dispatch.channel, origin.clone(), config, replace == Some(true));
             }
             (None, Channel::Automations | Channel::AutomationRun(_)) => {
                 let (host, owner) = (host.clone(), self.owner());

@@ -123,7 +123,8 @@ impl Connection {
         }
         let (state, seq) = match parsed {
             Channel::Root => {
-                let (state, seq) = host.root.subscribe(&host.fanout, subscriber);
+                let (mut state, seq) = host.root.subscribe(&host.fanout, subscriber);
+                host.show_own_settings(&mut state, &self.principal());
                 (state.to_string(), seq)
             }
             Channel::Automations => host.automations.subscribe(&host.fanout, subscriber),

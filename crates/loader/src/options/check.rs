@@ -4,16 +4,19 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
 
-use super::walk::member;
+use super::walk::Nodes;
 
-/// Checks options; the first that does not fit is the line.
+/// Whether a schema is one.
 ///
 /// # Errors
-/// The line that names the option and what it must be, or what is wrong with the schema itself.
-pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Problem> {
-    let bad_schema = |why: String| Problem::Schema { id: id.to_owned(), why };
+/// What is wrong with it, as the line says it.
+pub fn holds(schema: &Value) -> Result<(), String> {
+    validator(schema).map(drop)
+}
+
+fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
     if !schema.is_object() {
-        return Err(bad_schema("is not an object".to_owned()));
+        return Err("is not an object".to_owned());
     }
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {
@@ -23,24 +26,57 @@ pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Probl
         }
         fields.entry("type").or_insert_with(|| "object".into());
     }
-    let validator = jsonschema::validator_for(&schema)
-        .map_err(|error| bad_schema(format!("does not hold: {}", error.masked())))?;
+    jsonschema::validator_for(&schema).map_err(|error| format!("does not hold: {}", error.masked()))
+}
+
+/// Checks options; the first that does not fit is the line.
+///
+/// # Errors
+/// The line that names the option and what it must be, or what is wrong with the schema itself.
+pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Problem> {
+    let validator = validator(schema).map_err(|why| Problem::Schema { id: id.to_owned(), why })?;
     let value = Value::Object(options.clone());
-    let Some(error) = validator.iter_errors(&value).next() else { return Ok(()) };
+    match validator.iter_errors(&value).next() {
+        None => Ok(()),
+        Some(error) => {
+            let (path, expected) = said(&error, schema);
+            Err(Problem::Option { id: id.to_owned(), path, expected })
+        }
+    }
+}
+
+/// What is wrong with some options before their secrets are read: `.key must be text`. Only what is wrong at or
+/// below `keys` counts, and what a reference stands for is not judged.
+pub fn wrong(schema: &Value, options: &JsonObject, keys: &[&str]) -> Option<String> {
+    let validator = validator(schema).ok()?;
+    let value = Value::Object(options.clone());
+    let judged = validator.iter_errors(&value).find(|error| {
+        let pointer = error.instance_path().as_str().to_owned();
+        let key = pointer.split('/').nth(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+        let named = key.is_some_and(|key| keys.contains(&key.as_str()));
+        named && !value.pointer(&pointer).is_some_and(super::is_reference)
+    })?;
+    let (path, expected) = said(&judged, schema);
+    Some(format!("{path} must {expected}"))
+}
+
+/// Where an error is, and what must be there.
+fn said(error: &jsonschema::ValidationError<'_>, schema: &Value) -> (String, String) {
     let mut path = path_of(error.instance_path().as_str());
     let expected = match error.kind() {
         ValidationErrorKind::Required { property } => {
             path.push_str(&format!(".{}", property.as_str().unwrap_or_default()));
             "be given".to_owned()
         }
-        kind => expected(kind, &schema, error.instance_path().as_str()),
+        kind => expected(kind, schema, error.instance_path().as_str()),
     };
-    Err(Problem::Option { id: id.to_owned(), path, expected })
+    (path, expected)
 }
 
 /// Keys that the schema does not name; only those the configuration wrote count.
 pub fn unknown_keys<'a>(schema: &Value, configured: &'a JsonObject) -> Vec<&'a str> {
-    configured.keys().filter(|key| member(schema, key).is_none()).map(String::as_str).collect()
+    let whole = Nodes::of(Some(schema));
+    configured.keys().filter(|key| whole.member(key).is_empty()).map(String::as_str).collect()
 }
 
 /// `/a/0/b` as `.a[0].b`.
@@ -136,10 +172,15 @@ fn ranged(node: Option<&Value>) -> String {
 
 /// The schema of the place a pointer names.
 fn node_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
-    pointer.split('/').skip(1).try_fold(schema, |node, part| {
+    let place = pointer.split('/').skip(1).fold(Nodes::of(Some(schema)), |nodes, part| {
         let part = part.replace("~1", "/").replace("~0", "~");
-        member(node, &part).or_else(|| super::walk::entry(node, part.parse().ok()?))
-    })
+        let member = nodes.member(&part);
+        match part.parse() {
+            Ok(index) if member.is_empty() => nodes.entry(index),
+            _ => member,
+        }
+    });
+    place.first()
 }
 
 #[cfg(test)]

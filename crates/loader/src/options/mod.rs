@@ -1,8 +1,13 @@
 //! A plugin's options: merged, their secrets read, checked against its schema.
 
 mod check;
+mod from_env;
+pub mod place;
 mod secrets;
+mod shown;
 pub mod walk;
 
-pub use check::{check, unknown_keys};
-pub use secrets::{NamedSecret, is_reference, resolve};
+pub use check::{check, holds, unknown_keys, wrong};
+pub use from_env::fill;
+pub use secrets::{NamedSecret, is_reference, references, resolve};
+pub use shown::{Known, Untold, credentials, patched, shown, shown_value};

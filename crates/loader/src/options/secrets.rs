@@ -4,7 +4,7 @@ use ostler_contract::points::Vault;
 use ostler_contract::problem::{Problem, no_secret, no_vault};
 use ostler_contract::{JsonObject, Value, VaultName};
 
-use super::walk::{Step, marked, path_text, rewrite};
+use super::walk::{Nodes, Step, path_text, rewrite};
 
 /// A reference found in options.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,12 +22,17 @@ pub fn is_reference(value: &Value) -> bool {
     value.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("$secret"))
 }
 
+/// Every reference in options.
+pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
+    found(options, schema).0
+}
+
 /// Every reference in options, and the nodes marked `secretAtUse`.
 fn found(options: &Value, schema: Option<&Value>) -> (Vec<NamedSecret>, Vec<Vec<Step>>) {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
-    rewrite(options, schema, &mut |path, node, value| {
-        if marked(node, "secretAtUse") {
+    rewrite(options, &Nodes::of(schema), &mut |path, node, value| {
+        if node.marked("secretAtUse") {
             marks.push(path.to_vec());
         }
         if !is_reference(value) {
@@ -59,6 +64,8 @@ pub struct Read {
     pub handed: JsonObject,
     /// Whether there was any reference.
     pub named: bool,
+    /// The values that were read.
+    pub secrets: Vec<String>,
     /// The nodes marked `secretAtUse`, as JSON pointers: a plugin may not write to them.
     pub frozen: Vec<String>,
 }
@@ -76,6 +83,7 @@ pub async fn resolve(
     let whole = Value::Object(options.clone());
     let (references, marks) = found(&whole, schema);
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
+    let mut secrets = Vec::new();
     for reference in &references {
         let refuse = |reason: String| Problem::Secret {
             id: id.to_owned(),
@@ -101,14 +109,17 @@ pub async fn resolve(
         }
         let Some(vault) = vault else { return Err(refuse(no_vault(text))) };
         let value = match vault.get.call((text.to_owned(),)).await {
-            Ok(Some(value)) => Value::from(value),
+            Ok(Some(value)) => {
+                secrets.push(value.clone());
+                Value::from(value)
+            }
             Ok(None) => return Err(refuse(no_secret(text))),
             Err(why) => return Err(refuse(why.message)),
         };
         read.push((reference.path.clone(), value.clone(), value));
     }
     let fill = |pick: fn(&(Vec<Step>, Value, Value)) -> Value| {
-        let filled = rewrite(&whole, schema, &mut |path, _, _| {
+        let filled = rewrite(&whole, &Nodes::of(schema), &mut |path, _, _| {
             read.iter().find(|(at, _, _)| at.as_slice() == path).map(pick)
         });
         filled.as_object().cloned().unwrap_or_default()
@@ -117,6 +128,7 @@ pub async fn resolve(
         checked: fill(|(_, checked, _)| checked.clone()),
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),
+        secrets,
         frozen: marks.iter().map(|mark| pointer(mark)).collect(),
     })
 }

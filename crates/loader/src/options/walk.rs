@@ -1,7 +1,17 @@
-//! The one walk of a value beside its schema: which node describes what, through `properties`,
-//! `patternProperties`, `additionalProperties` and `items`. Whatever asks about a node's marks asks here.
+//! The one walk of a value beside its schema: which nodes describe what. Whatever asks about a node's marks
+//! asks here.
+//!
+//! A place is described by every node that says something of it: the one its key leads to through
+//! `properties`, `patternProperties`, `additionalProperties` and `items`, and what those refer to or are put
+//! together from. A mark on any of them counts, so that a schema split in parts hides as much as one written
+//! in a piece.
 
 use ostler_contract::Value;
+
+/// Keywords that put a node together from others.
+const PARTS: &[&str] = &["allOf", "anyOf", "oneOf"];
+/// Keywords that add one node to another.
+const ADDED: &[&str] = &["if", "then", "else"];
 
 /// One step into a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,24 +32,119 @@ pub fn path_text(path: &[Step]) -> String {
         .collect()
 }
 
-/// The schema of a member, if the schema describes it.
-pub fn member<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
-    if let Some(found) = schema.get("properties").and_then(|properties| properties.get(key)) {
-        return Some(found);
-    }
-    let by_pattern = schema.get("patternProperties").and_then(Value::as_object).and_then(|patterns| {
-        patterns.iter().find(|(pattern, _)| matches(pattern, key)).map(|(_, node)| node)
-    });
-    by_pattern.or_else(|| schema.get("additionalProperties").filter(|node| node.is_object()))
+/// The nodes of a schema that describe one place.
+#[derive(Debug, Clone, Default)]
+pub struct Nodes<'a> {
+    root: Option<&'a Value>,
+    nodes: Vec<&'a Value>,
+    /// Whether a node refers to one that is not in sight.
+    blind: bool,
 }
 
-/// The schema of a list's entry.
-pub fn entry(schema: &Value, index: usize) -> Option<&Value> {
-    let tuple = schema.get("prefixItems").and_then(|items| items.get(index));
-    tuple.or_else(|| match schema.get("items") {
-        Some(Value::Array(tuple)) => tuple.get(index),
-        other => other,
-    })
+impl<'a> Nodes<'a> {
+    /// What describes the whole value.
+    pub fn of(schema: Option<&'a Value>) -> Self {
+        let mut nodes = Self { root: schema, ..Self::default() };
+        if let Some(schema) = schema {
+            nodes.add(schema);
+        }
+        nodes
+    }
+
+    /// Whether nothing describes the place.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The node the place is described by first.
+    pub fn first(&self) -> Option<&'a Value> {
+        self.nodes.first().copied()
+    }
+
+    /// Every node that describes the place.
+    pub fn all(&self) -> &[&'a Value] {
+        &self.nodes
+    }
+
+    /// Whether a node carries a mark, such as `writeOnly: true`.
+    pub fn marked(&self, mark: &str) -> bool {
+        self.nodes.iter().any(|node| node.get(mark) == Some(&Value::Bool(true)))
+    }
+
+    /// Whether the place holds a credential, or may: what a schema says where it cannot be followed is not
+    /// known.
+    pub fn hidden(&self) -> bool {
+        self.blind || self.marked("writeOnly")
+    }
+
+    /// The members named under `properties`.
+    pub fn keys(&self) -> Vec<&'a str> {
+        let named = self.nodes.iter().filter_map(|node| node.get("properties")?.as_object());
+        let mut keys: Vec<_> = named.flat_map(|properties| properties.keys().map(String::as_str)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// What describes a member of an object.
+    #[must_use]
+    pub fn member(&self, key: &str) -> Self {
+        self.part(|node, found| {
+            let named = node.get("properties").and_then(|properties| properties.get(key));
+            let patterns = node.get("patternProperties").and_then(Value::as_object);
+            let fitting = patterns.into_iter().flatten().filter(|(pattern, _)| matches(pattern, key));
+            let before = found.len();
+            found.extend(named);
+            found.extend(fitting.map(|(_, node)| node));
+            if found.len() == before {
+                let others = ["additionalProperties", "unevaluatedProperties"];
+                found.extend(others.iter().filter_map(|name| node.get(name)).filter(|node| node.is_object()));
+            }
+        })
+    }
+
+    /// What describes an entry of a list.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> Self {
+        self.part(|node, found| {
+            let tuple = node.get("prefixItems").or_else(|| node.get("items")).and_then(Value::as_array);
+            let rest = match node.get("prefixItems") {
+                Some(_) => node.get("items"),
+                None => node.get("items").filter(|items| items.is_object()).or(node.get("additionalItems")),
+            };
+            let others = ["contains", "unevaluatedItems"].iter().filter_map(|name| node.get(name));
+            let entry = tuple.and_then(|tuple| tuple.get(index)).or(rest);
+            found.extend(entry.into_iter().chain(others).filter(|node| node.is_object()));
+        })
+    }
+
+    fn part(&self, part: impl Fn(&'a Value, &mut Vec<&'a Value>)) -> Self {
+        let mut found = Vec::new();
+        self.nodes.iter().for_each(|node| part(node, &mut found));
+        let mut nodes = Self { root: self.root, blind: self.blind, ..Self::default() };
+        found.into_iter().for_each(|node| nodes.add(node));
+        nodes
+    }
+
+    /// Adds a node, and what it refers to or is put together from.
+    fn add(&mut self, node: &'a Value) {
+        if self.nodes.iter().any(|known| std::ptr::eq(*known, node)) {
+            return;
+        }
+        self.nodes.push(node);
+        for reference in ["$ref", "$dynamicRef"].iter().filter_map(|name| node.get(name)) {
+            let pointer = reference.as_str().and_then(|to| to.strip_prefix('#'));
+            match pointer.and_then(|pointer| self.root?.pointer(pointer)) {
+                Some(node) => self.add(node),
+                None => self.blind = true,
+            }
+        }
+        let parts = PARTS.iter().filter_map(|name| node.get(name)?.as_array()).flatten();
+        let added = ADDED.iter().filter_map(|name| node.get(name));
+        let dependent = node.get("dependentSchemas").and_then(Value::as_object);
+        let dependent = dependent.into_iter().flat_map(|schemas| schemas.values());
+        parts.chain(added).chain(dependent).filter(|node| node.is_object()).for_each(|node| self.add(node));
+    }
 }
 
 /// Whether a key fits a pattern of `patternProperties`; a pattern that does not read fits nothing.
@@ -48,25 +153,20 @@ fn matches(pattern: &str, key: &str) -> bool {
     jsonschema::validator_for(&schema).is_ok_and(|validator| validator.is_valid(&Value::from(key)))
 }
 
-/// Whether a node carries a mark, such as `writeOnly: true`.
-pub fn marked(schema: Option<&Value>, mark: &str) -> bool {
-    schema.and_then(|schema| schema.get(mark)) == Some(&Value::Bool(true))
-}
-
-/// Rewrites a value node by node. `visit` is handed the place, the node's schema and the value; what it
+/// Rewrites a value node by node. `visit` is handed the place, what describes it and the value; what it
 /// answers stands in its place, and `None` goes on inside.
 pub fn rewrite(
     value: &Value,
-    schema: Option<&Value>,
-    visit: &mut impl FnMut(&[Step], Option<&Value>, &Value) -> Option<Value>,
+    nodes: &Nodes<'_>,
+    visit: &mut impl FnMut(&[Step], &Nodes<'_>, &Value) -> Option<Value>,
 ) -> Value {
     fn go(
         value: &Value,
-        schema: Option<&Value>,
+        nodes: &Nodes<'_>,
         path: &mut Vec<Step>,
-        visit: &mut impl FnMut(&[Step], Option<&Value>, &Value) -> Option<Value>,
+        visit: &mut impl FnMut(&[Step], &Nodes<'_>, &Value) -> Option<Value>,
     ) -> Value {
-        if let Some(instead) = visit(path, schema, value) {
+        if let Some(instead) = visit(path, nodes, value) {
             return instead;
         }
         match value {
@@ -74,7 +174,7 @@ pub fn rewrite(
                 .iter()
                 .map(|(key, inner)| {
                     path.push(Step::Key(key.clone()));
-                    let inner = go(inner, schema.and_then(|schema| member(schema, key)), path, visit);
+                    let inner = go(inner, &nodes.member(key), path, visit);
                     path.pop();
                     (key.clone(), inner)
                 })
@@ -84,7 +184,7 @@ pub fn rewrite(
                 .enumerate()
                 .map(|(index, inner)| {
                     path.push(Step::Index(index));
-                    let inner = go(inner, schema.and_then(|schema| entry(schema, index)), path, visit);
+                    let inner = go(inner, &nodes.entry(index), path, visit);
                     path.pop();
                     inner
                 })
@@ -92,5 +192,5 @@ pub fn rewrite(
             other => other.clone(),
         }
     }
-    go(value, schema, &mut Vec::new(), visit)
+    go(value, nodes, &mut Vec::new(), visit)
 }

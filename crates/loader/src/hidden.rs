@@ -1,0 +1,61 @@
+//! Texts that no line may hold: a plugin that puts its credential into an exception must not put it into the
+//! log with it.
+
+use std::borrow::Cow;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ostler_contract::secret::SET;
+
+/// Shorter texts are words; to take them out of every line would hide what is said and no secret.
+const SHORTEST: usize = 6;
+
+/// Credentials that were handed to plugins.
+#[derive(Clone, Default)]
+pub struct Hidden(Arc<RwLock<Vec<String>>>);
+
+impl Hidden {
+    /// Keeps a text out of every line from now on; one of several lines also line by line.
+    pub fn add(&self, text: &str) {
+        let mut texts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for text in std::iter::once(text).chain(text.lines()).map(str::trim) {
+            if text.chars().count() >= SHORTEST && !texts.iter().any(|known| known == text) {
+                texts.push(text.to_owned());
+            }
+        }
+        // One that holds another goes first, or its rest would stay.
+        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    }
+
+    /// The line without them.
+    pub fn hide<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        texts
+            .iter()
+            .filter(|text| line.contains(text.as_str()))
+            .fold(Cow::Borrowed(line), |line, text| Cow::Owned(line.replace(text.as_str(), SET)))
+    }
+}
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Hidden")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_credential_is_left_in_a_line() {
+        let hidden = Hidden::default();
+        hidden.add("sk-live-1");
+        hidden.add("sk-live-12");
+        hidden.add("-----BEGIN-----\nabcdefgh\n");
+        hidden.add("short");
+        assert_eq!(hidden.hide("401 for sk-live-12 and sk-live-1"), "401 for <set> and <set>");
+        assert_eq!(hidden.hide("second line: abcdefgh"), "second line: <set>");
+        assert_eq!(hidden.hide("a short line"), "a short line");
+        assert_eq!(format!("{hidden:?}"), "Hidden");
+    }
+}

@@ -1,0 +1,175 @@
+//! Looking at configured plugins: each module is imported and asked its id, title and schema; nothing is
+//! applied.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::problem::Problem;
+use ostler_contract::{Module, Plugin, PluginId, PluginSource, Value};
+use tokio::time::Instant;
+
+use crate::id::id_of;
+use crate::load::{Entry, LIMIT};
+use crate::manifest::Manifest;
+use crate::options::{self, Known};
+use crate::resolve::resolve;
+
+/// Imports what a configuration names.
+#[derive(Clone)]
+pub struct Importer {
+    /// Native plugins, by spec.
+    pub bundled: Vec<Plugin>,
+    /// Imports everything else.
+    pub source: Arc<dyn PluginSource>,
+    /// Where relative specs are looked for first.
+    pub working_dir: PathBuf,
+    /// Where packages are installed.
+    pub config_dir: PathBuf,
+    /// The SDK's version.
+    pub sdk_version: String,
+    /// Takes log lines.
+    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// One entry that was looked at.
+#[derive(Debug, Clone)]
+pub struct Looked {
+    /// The entry.
+    pub entry: Entry,
+    /// Its id, once known.
+    pub id: Option<PluginId>,
+    /// What a listing prints.
+    pub title: Option<String>,
+    /// The file it was imported from; `None` for a bundled one.
+    pub path: Option<PathBuf>,
+    /// The module, where it could be imported.
+    pub module: Option<Module>,
+    /// Why it will not be applied.
+    pub problem: Option<Problem>,
+    /// How long the import took.
+    pub took: Duration,
+}
+
+impl Looked {
+    /// Its schema, where it has one.
+    pub fn schema(&self) -> Option<&Value> {
+        self.module.as_ref()?.options_schema.as_ref()
+    }
+
+    /// What is known of its marks.
+    pub fn known(&self) -> Known<'_> {
+        match &self.module {
+            Some(_) if self.entry.enabled => known(self.schema()),
+            _ => Known::Nothing,
+        }
+    }
+}
+
+/// What is known of a schema's marks: nothing, where it does not hold.
+pub(crate) fn known(schema: Option<&Value>) -> Known<'_> {
+    match schema {
+        Some(schema) if options::holds(schema).is_err() => Known::Nothing,
+        schema => Known::Schema(schema),
+    }
+}
+
+/// A module and where it came from.
+struct Imported {
+    module: Module,
+    manifest: Manifest,
+    path: Option<PathBuf>,
+    took: Duration,
+}
+
+impl Importer {
+    /// Looks at every entry, in order; modules are imported together.
+    pub async fn look(&self, entries: &[Entry]) -> Vec<Looked> {
+        let imported = futures::future::join_all(entries.iter().map(|entry| self.import(entry))).await;
+        let mut looked: Vec<Looked> = Vec::new();
+        for (entry, outcome) in entries.iter().zip(imported) {
+            let mut row = Looked {
+                entry: entry.clone(),
+                id: None,
+                title: None,
+                path: None,
+                module: None,
+                problem: None,
+                took: Duration::ZERO,
+            };
+            match outcome {
+                Err(problem) => row.problem = Some(problem),
+                Ok(Imported { module, manifest, path, took }) => {
+                    match id_of(&module, &manifest, path.as_deref(), &entry.name) {
+                        Ok(id) => row.id = Some(id),
+                        Err(problem) => row.problem = Some(problem),
+                    }
+                    row.title = module.title.clone().or(manifest.title);
+                    row.path = path;
+                    row.took = took;
+                    row.module = Some(module);
+                }
+            }
+            let first = looked.iter().find(|other| other.id.is_some() && other.id == row.id);
+            if let (Some(first), Some(id)) = (first, &row.id) {
+                row.problem = Some(Problem::SameId {
+                    id: id.to_string(),
+                    first: first.entry.name.clone(),
+                    second: entry.name.clone(),
+                });
+            }
+            looked.push(row);
+        }
+        looked
+    }
+
+    pub(crate) fn say(&self, line: &str) {
+        (self.log)(line);
+    }
+
+    async fn import(&self, entry: &Entry) -> Result<Imported, Problem> {
+        if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
+            return Ok(Imported {
+                module: plugin.module.clone(),
+                manifest: Manifest::default(),
+                path: None,
+                took: Duration::ZERO,
+            });
+        }
+        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir)?;
+        let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
+        resolved.manifest.check_sdk(&name, &self.sdk_version)?;
+        self.say(&format!("plugin {} loading", entry.name));
+        let begun = Instant::now();
+        let failed = |why: String| Problem::Import {
+            id: entry.name.clone(),
+            target: resolved.path.display().to_string(),
+            ms: begun.elapsed().as_millis(),
+            why,
+        };
+        let import = tokio::time::timeout(LIMIT, self.source.import(&resolved.path, &entry.name));
+        let module = match import.await {
+            Ok(Ok(module)) => module,
+            Ok(Err(thrown)) => {
+                if let Some(stack) = &thrown.stack {
+                    self.say(&format!("plugin {}: {}\n{stack}", entry.name, thrown.message));
+                }
+                return Err(failed(thrown.message));
+            }
+            Err(_) => return Err(failed(format!("it did not finish within {} seconds", LIMIT.as_secs()))),
+        };
+        if module.apply.is_none() {
+            let url =
+                url::Url::from_file_path(&resolved.path).map_or_else(|()| entry.name.clone(), String::from);
+            return Err(Problem::NoApply { url });
+        }
+        let took = begun.elapsed();
+        Ok(Imported { module, manifest: resolved.manifest, path: Some(resolved.path), took })
+    }
+}
+
+impl std::fmt::Debug for Importer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Importer({})", self.config_dir.display())
+    }
+}

@@ -1,0 +1,198 @@
+//! One option by its place: `<key>.<key>…`, as flags and commands name it.
+
+use ostler_contract::{JsonObject, Value};
+
+use super::secrets::is_reference;
+
+/// Why an option cannot be put where it was to go. Values are never repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// A part of the place is empty.
+    #[error("{0} names no option: a part of it is empty")]
+    Empty(String),
+    /// A part is a word JavaScript keeps for itself.
+    #[error("{0} names no option: {1} is not a key a plugin may be handed")]
+    Reserved(String, String),
+    /// Something that is not an object is in the way.
+    #[error("{0} is not an object, so nothing can be put into it")]
+    NotAnObject(String),
+    /// A reference to a secret is in the way.
+    #[error("{0} names a secret, so nothing can be put into it; set it as a whole")]
+    Reference(String),
+}
+
+/// The keys of a place.
+///
+/// # Errors
+/// A place with an empty or a reserved part.
+pub fn keys(place: &str) -> Result<Vec<String>, NoPlace> {
+    let keys: Vec<String> = place.split('.').map(str::to_owned).collect();
+    for key in &keys {
+        match key.as_str() {
+            "" => return Err(NoPlace::Empty(place.to_owned())),
+            "__proto__" | "constructor" | "prototype" => {
+                return Err(NoPlace::Reserved(place.to_owned(), key.clone()));
+            }
+            _ => {}
+        }
+    }
+    Ok(keys)
+}
+
+/// Puts a value at a place; objects on the way that are missing are made.
+///
+/// # Errors
+/// What is in the way.
+pub fn set(options: &mut JsonObject, place: &str, value: Value) -> Result<(), NoPlace> {
+    let keys = keys(place)?;
+    let Some((last, way)) = keys.split_last() else { return Ok(()) };
+    let mut at = options;
+    let mut walked = String::new();
+    for key in way {
+        walked = if walked.is_empty() { key.clone() } else { format!("{walked}.{key}") };
+        let inner = at.entry(key.clone()).or_insert_with(|| Value::Object(JsonObject::new()));
+        if is_reference(inner) {
+            return Err(NoPlace::Reference(walked));
+        }
+        at = inner.as_object_mut().ok_or(NoPlace::NotAnObject(walked.clone()))?;
+    }
+    at.insert(last.clone(), value);
+    Ok(())
+}
+
+/// Takes the value at a place out; `false` where there is none.
+///
+/// # Errors
+/// A place that is none.
+pub fn unset(options: &mut JsonObject, place: &str) -> Result<bool, NoPlace> {
+    let keys = keys(place)?;
+    let Some((last, way)) = keys.split_last() else { return Ok(false) };
+    let mut at = options;
+    for key in way {
+        let Some(inner) = at.get_mut(key).filter(|inner| !is_reference(inner)).and_then(Value::as_object_mut)
+        else {
+            return Ok(false);
+        };
+        at = inner;
+    }
+    Ok(at.shift_remove(last).is_some())
+}
+
+/// A value as it is typed: JSON where it is some, else text. A number that would be printed otherwise than it
+/// was typed (`1.0`, `007`, `1e3`, an id of twenty digits) stays text.
+///
+/// # Errors
+/// Such a number within an object or a list, where there is no telling which was meant.
+pub fn typed(text: &str) -> Result<Value, String> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Number(number)) if number.to_string() == text.trim() => Ok(Value::Number(number)),
+        Ok(Value::Number(_)) | Err(_) => Ok(Value::String(text.to_owned())),
+        Ok(value) => {
+            match every_number_is_kept(text, &value) {
+                true => Ok(value),
+                false => Err("it holds a number that would not be written as it was typed; put it in quotes"
+                    .to_owned()),
+            }
+        }
+    }
+}
+
+/// Whether the numbers in a JSON text are those of its value, spelt the same.
+fn every_number_is_kept(text: &str, value: &Value) -> bool {
+    fn numbers(value: &Value, into: &mut Vec<String>) {
+        match value {
+            Value::Number(number) => into.push(number.to_string()),
+            Value::Array(entries) => entries.iter().for_each(|entry| numbers(entry, into)),
+            Value::Object(fields) => fields.values().for_each(|value| numbers(value, into)),
+            _ => {}
+        }
+    }
+    let mut held = Vec::new();
+    numbers(value, &mut held);
+    let mut typed = Vec::new();
+    let mut bytes = text.bytes().enumerate().peekable();
+    let mut quoted = false;
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => drop(bytes.next()),
+            b'-' | b'0'..=b'9' if !quoted => {
+                let mut end = at + 1;
+                while let Some((next, _)) =
+                    bytes.next_if(|(_, b)| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+                {
+                    end = next + 1;
+                }
+                typed.push(text[at..end].to_owned());
+            }
+            _ => {}
+        }
+    }
+    // A key written twice is held once.
+    held.sort_unstable();
+    typed.sort_unstable();
+    held == typed
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_what_was_typed() {
+        for (text, value) in [
+            ("true", json!(true)),
+            ("12", json!(12)),
+            ("1.5", json!(1.5)),
+            ("1.0", json!(1.0)),
+            ("null", json!(null)),
+            (r#""12""#, json!("12")),
+            ("007", json!("007")),
+            ("1e3", json!("1e3")),
+            ("12345678901234567890123", json!("12345678901234567890123")),
+            ("plain text", json!("plain text")),
+            (r#"{"a":[1,"x\"1e3",true]}"#, json!({ "a": [1, "x\"1e3", true] })),
+            ("", json!("")),
+        ] {
+            assert_eq!(typed(text), Ok(value), "{text}");
+        }
+        for text in ["[1e3]", r#"{"a":12345678901234567890123}"#] {
+            assert!(typed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_made_unless_something_is_in_the_way() {
+        let mut options = json!({ "a": { "b": 1 }, "text": "t", "key": { "$secret": "host:k" } })
+            .as_object()
+            .unwrap()
+            .clone();
+        set(&mut options, "a.c.d", json!(2)).unwrap();
+        set(&mut options, "new", json!(3)).unwrap();
+        set(&mut options, "key", json!("plain")).unwrap();
+        assert_eq!(
+            Value::Object(options.clone()),
+            json!({ "a": { "b": 1, "c": { "d": 2 } }, "text": "t", "key": "plain", "new": 3 })
+        );
+        assert_eq!(unset(&mut options, "a.c.d"), Ok(true));
+        assert_eq!(unset(&mut options, "a.c.d"), Ok(false));
+        assert_eq!(unset(&mut options, "text.x"), Ok(false));
+        set(&mut options, "key", json!({ "$secret": "host:k" })).unwrap();
+        let no = |place: &str| set(&mut options.clone(), place, json!("SECRET")).unwrap_err().to_string();
+        insta::assert_snapshot!(no("text.inner"), @"text is not an object, so nothing can be put into it");
+        insta::assert_snapshot!(no("key.$secret"), @"key names a secret, so nothing can be put into it; set it as a whole");
+        insta::assert_snapshot!(no("a..b"), @"a..b names no option: a part of it is empty");
+        insta::assert_snapshot!(no("a.__proto__.b"), @"a.__proto__.b names no option: __proto__ is not a key a plugin may be handed");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn typing_never_fails_on_text(text in "\\PC{0,20}") {
+            if let Ok(Value::String(read)) = typed(&text) {
+                proptest::prop_assert!(read == text || serde_json::from_str::<String>(&text).is_ok_and(|inner| inner == read));
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Options as they are shown, and taking back what was shown. Spec: *Options and credentials*, 4 to 7 and 10.
+
+use ostler_contract::secret::SET;
+use ostler_contract::{JsonObject, Value, VaultName};
+
+use super::secrets::is_reference;
+use super::walk::{Nodes, rewrite};
+
+/// What is known of the schema whose options are shown.
+#[derive(Debug, Clone, Copy)]
+pub enum Known<'a> {
+    /// The plugin was imported and declares this schema, or none, and so marks nothing.
+    Schema(Option<&'a Value>),
+    /// Nobody knows what it marks.
+    Nothing,
+}
+
+/// Options as anybody but the file's owner at a terminal is shown them: `<set>` for each credential.
+pub fn shown(options: &JsonObject, known: Known<'_>) -> JsonObject {
+    let shown = |(key, value): (&String, &Value)| (key.clone(), shown_at(value, &option(known, key)));
+    options.iter().map(shown).collect()
+}
+
+/// What describes one option.
+enum Place<'a> {
+    Known(Nodes<'a>),
+    Unknown,
+}
+
+fn option<'a>(known: Known<'a>, key: &str) -> Place<'a> {
+    match known {
+        Known::Nothing => Place::Unknown,
+        Known::Schema(schema) => {
+            let whole = Nodes::of(schema);
+            // A mark on the whole is one on each option.
+            if whole.hidden() { Place::Unknown } else { Place::Known(whole.member(key)) }
+        }
+    }
+}
+
+fn shown_at(value: &Value, place: &Place<'_>) -> Value {
+    match place {
+        Place::Known(nodes) => shown_value(value, nodes),
+        Place::Unknown => SET.into(),
+    }
+}
+
+/// A value as it is shown where these nodes describe it.
+pub fn shown_value(value: &Value, nodes: &Nodes<'_>) -> Value {
+    rewrite(value, nodes, &mut |_, nodes, value| match nodes.hidden() {
+        // The name is no secret, unless it is none: then it may be the value itself.
+        true if names_secret(value) => Some(value.clone()),
+        true => Some(SET.into()),
+        false => None,
+    })
+}
+
+fn names_secret(value: &Value) -> bool {
+    is_reference(value) && value["$secret"].as_str().is_some_and(|name| VaultName::parse(name).is_ok())
+}
+
+/// Every text that stands where a credential belongs.
+pub fn credentials(options: &JsonObject, schema: Option<&Value>) -> Vec<String> {
+    fn texts(value: &Value, into: &mut Vec<String>) {
+        match value {
+            Value::String(text) => into.push(text.clone()),
+            Value::Array(entries) => entries.iter().for_each(|entry| texts(entry, into)),
+            Value::Object(_) if names_secret(value) => {}
+            Value::Object(fields) => fields.values().for_each(|value| texts(value, into)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    rewrite(&Value::Object(options.clone()), &Nodes::of(schema), &mut |_, nodes, value| {
+        nodes.hidden().then(|| texts(value, &mut found)).map(|()| Value::Null)
+    });
+    found
+}
+
+/// A value that cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} is {SET}, and which of the entries held before it was cannot be told; send its value")]
+pub struct Untold {
+    /// `.key[0]`
+    pub path: String,
+}
+
+/// Options after a client sent some: `<set>` leaves what is held, another value replaces it, `null` takes it
+/// back, and what was not named stays.
+///
+/// # Errors
+/// A `<set>` in a list that is another one than was shown.
+pub fn patched(held: &JsonObject, sent: &JsonObject, known: Known<'_>) -> Result<JsonObject, Untold> {
+    let mut patched = held.clone();
+    for (key, sent) in sent {
+        let place = option(known, key);
+        let path = format!(".{key}");
+        match taken(held.get(key), sent, &place, &path)? {
+            Some(value) => {
+                patched.insert(key.clone(), value);
+            }
+            None => {
+                patched.shift_remove(key);
+            }
+        }
+    }
+    Ok(patched)
+}
+
+impl<'a> Place<'a> {
+    fn member(&self, key: &str) -> Place<'a> {
+        match self {
+            Self::Known(nodes) if !nodes.hidden() => Self::Known(nodes.member(key)),
+            _ => Self::Unknown,
+        }
+    }
+
+    fn entry(&self, index: usize) -> Place<'a> {
+        match self {
+            Self::Known(nodes) if !nodes.hidden() => Self::Known(nodes.entry(index)),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> Result<Option<Value>, Untold> {
+    match (held, sent) {
+        (_, Value::Null) => Ok(None),
+        (held, Value::String(text)) if text == SET => Ok(held.cloned()),
+        // A reference is one value, not an object with a member of that name.
+        (_, sent) if is_reference(sent) => Ok(Some(sent.clone())),
+        (held, Value::Object(fields)) => {
+            let mut merged = match held {
+                Some(held @ Value::Object(before)) if !is_reference(held) => before.clone(),
+                _ => JsonObject::new(),
+            };
+            for (key, sent) in fields {
+                let path = format!("{path}.{key}");
+                match taken(merged.get(key), sent, &place.member(key), &path)? {
+                    Some(value) => {
+                        merged.insert(key.clone(), value);
+                    }
+                    None => {
+                        merged.shift_remove(key);
+                    }
+                }
+            }
+            Ok(Some(Value::Object(merged)))
+        }
+        (held, Value::Array(sent)) => {
+            let held = held.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            list(held, sent, place, path).map(|entries| Some(Value::Array(entries)))
+        }
+        (_, sent) => Ok(Some(sent.clone())),
+    }
+}
+
+/// A list is sent whole. An entry with a `<set>` in it is the one that was shown so; where several were, or none
+/// was, it is the one in its place, unless the list got shorter.
+fn list(held: &[Value], sent: &[Value], place: &Place<'_>, path: &str) -> Result<Vec<Value>, Untold> {
+    let shown: Vec<Value> =
+        held.iter().enumerate().map(|(index, value)| shown_at(value, &place.entry(index))).collect();
+    let mut entries = Vec::new();
+    for (index, sent_entry) in sent.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let before = if holds_set(sent_entry) {
+            let same: Vec<usize> = (0..shown.len()).filter(|at| shown[*at] == *sent_entry).collect();
+            let at = match same[..] {
+                [only] => only,
+                [] if sent.len() == held.len() => index,
+                [_, _, ..] if sent.len() >= held.len() && same.contains(&index) => index,
+                _ => return Err(Untold { path }),
+            };
+            held.get(at)
+        } else {
+            None
+        };
+        entries.extend(taken(before, sent_entry, &place.entry(index), &path)?);
+    }
+    Ok(entries)
+}
+
+fn holds_set(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == SET,
+        Value::Array(entries) => entries.iter().any(holds_set),
+        Value::Object(fields) => fields.values().any(holds_set),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(value: Value) -> JsonObject {
+        value.as_object().unwrap().clone()
+    }
+
+    fn schema() -> Value {
+        json!({
+            "$defs": { "key": { "type": "string", "writeOnly": true } },
+            "properties": {
+                "token": { "type": "string", "writeOnly": true },
+                "url": { "type": "string" },
+                "env": { "type": "object", "additionalProperties": { "type": "string", "writeOnly": true } },
+                "headers": { "patternProperties": { "^x-": { "writeOnly": true } }, "properties": { "x-open": {} } },
+                "keys": { "type": "array", "items": { "writeOnly": true } },
+                "servers": { "items": { "properties": { "name": {}, "token": { "$ref": "#/$defs/key" } } } },
+                "parts": { "allOf": [{ "properties": { "a": { "writeOnly": true } } }, { "properties": { "b": {} } }] },
+                "far": { "$ref": "https://elsewhere/schema" },
+                "whole": { "writeOnly": true, "properties": { "open": {} } }
+            }
+        })
+    }
+
+    fn options() -> JsonObject {
+        object(json!({
+            "token": "t", "url": "u", "env": { "A": "a", "B": { "$secret": "host:b" } },
+            "headers": { "x-key": "k", "x-open": "o", "plain": "p" }, "keys": ["k1", "k2"],
+            "servers": [{ "name": "one", "token": "t1" }, { "name": "two", "token": "t2" }],
+            "parts": { "a": "a", "b": "b" }, "far": { "x": 1 }, "whole": { "open": 1 }, "unknown": "shown"
+        }))
+    }
+
+    #[test]
+    fn a_mark_is_honoured_wherever_a_schema_may_carry_it() {
+        let schema = schema();
+        assert_eq!(
+            Value::Object(shown(&options(), Known::Schema(Some(&schema)))),
+            json!({
+                "token": "<set>", "url": "u", "env": { "A": "<set>", "B": { "$secret": "host:b" } },
+                "headers": { "x-key": "<set>", "x-open": "<set>", "plain": "p" }, "keys": ["<set>", "<set>"],
+                "servers": [{ "name": "one", "token": "<set>" }, { "name": "two", "token": "<set>" }],
+                "parts": { "a": "<set>", "b": "b" }, "far": "<set>", "whole": "<set>", "unknown": "shown"
+            })
+        );
+    }
+
+    #[test]
+    fn a_plugin_that_marks_nothing_shows_everything_and_one_nobody_knows_nothing() {
+        assert_eq!(shown(&options(), Known::Schema(None)), options());
+        assert_eq!(shown(&options(), Known::Schema(Some(&json!({})))), options());
+        let hidden = shown(&options(), Known::Nothing);
+        assert_eq!(hidden.keys().collect::<Vec<_>>(), options().keys().collect::<Vec<_>>());
+        assert!(hidden.values().all(|value| value == "<set>"), "{hidden:?}");
+        let all = json!({ "writeOnly": true });
+        assert!(shown(&options(), Known::Schema(Some(&all))).values().all(|value| value == "<set>"));
+    }
+
+    #[test]
+    fn a_reference_is_shown_as_written_and_what_is_none_is_not() {
+        let schema = json!({ "properties": { "key": { "writeOnly": true } } });
+        let seen = |value: Value| {
+            shown(&object(json!({ "key": value })), Known::Schema(Some(&schema)))["key"].clone()
+        };
+        for name in ["host:k", "team:t/k", "user:u/k"] {
+            assert_eq!(seen(json!({ "$secret": name })), json!({ "$secret": name }));
+        }
+        for other in
+            [json!({ "$secret": "sk-live" }), json!({ "$secret": 5 }), json!({ "$secret": "host:k", "x": 1 })]
+        {
+            assert_eq!(seen(other), "<set>");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_back_replaces_what_it_says_and_nothing_else() {
+        let schema = schema();
+        let known = Known::Schema(Some(&schema));
+        let after = |sent: Value| patched(&options(), &object(sent), known).map(Value::Object);
+        let with = |path: &str, value: Value| {
+            let mut options = Value::Object(options());
+            *options.pointer_mut(path).unwrap() = value;
+            options
+        };
+        assert_eq!(after(json!({ "token": "<set>" })).unwrap(), Value::Object(options()));
+        assert_eq!(after(json!({ "token": "new" })).unwrap(), with("/token", json!("new")));
+        assert_eq!(after(json!({ "env": { "A": "<set>" } })).unwrap(), Value::Object(options()));
+        assert_eq!(after(json!({ "env": { "A": "new" } })).unwrap(), with("/env/A", json!("new")));
+        assert_eq!(
+            after(json!({ "env": { "B": "plain" } })).unwrap(),
+            with("/env/B", json!("plain")),
+            "a reference is one value"
+        );
+        assert_eq!(
+            after(json!({ "env": { "A": { "$secret": "host:a" } } })).unwrap(),
+            with("/env/A", json!({ "$secret": "host:a" }))
+        );
+        assert_eq!(after(json!({ "token": null })).unwrap().get("token"), None);
+        assert_eq!(
+            after(json!({ "env": { "A": null } })).unwrap()["env"],
+            json!({ "B": { "$secret": "host:b" } })
+        );
+        assert_eq!(after(json!({ "absent": "<set>" })).unwrap(), Value::Object(options()));
+        assert_eq!(
+            after(json!({ "keys": ["<set>", "<set>", "k3"] })).unwrap()["keys"],
+            json!(["k1", "k2", "k3"])
+        );
+        assert_eq!(
+            after(json!({ "servers": [{ "name": "two", "token": "<set>" }] })).unwrap()["servers"],
+            json!([{ "name": "two", "token": "t2" }]),
+            "an entry keeps its own credential"
+        );
+        assert_eq!(
+            after(
+                json!({ "servers": [{ "name": "1", "token": "<set>" }, { "name": "two", "token": null }] })
+            )
+            .unwrap()["servers"],
+            json!([{ "name": "1", "token": "t1" }, { "name": "two" }])
+        );
+        for (sent, path) in [
+            (json!({ "keys": ["<set>"] }), ".keys[0]"),
+            (json!({ "keys": ["new", "<set>", "<set>"] }), ".keys[2]"),
+            (json!({ "servers": [{ "name": "other", "token": "<set>" }] }), ".servers[0]"),
+        ] {
+            assert_eq!(after(sent), Err(Untold { path: path.to_owned() }));
+        }
+    }
+
+    /// A value with secrets in it, the schema that marks them, and how it looks.
+    fn marked() -> impl Strategy<Value = (Value, Value)> {
+        let secret = "SECRET-[a-z0-9]{4}";
+        let leaf = prop_oneof![
+            secret.prop_map(|text| (json!(text), json!({ "type": "string", "writeOnly": true }))),
+            secret.prop_map(|text| (json!({ "in": [text] }), json!({ "writeOnly": true }))),
+            (0..9).prop_map(|number| (json!(number), json!({ "type": "integer" }))),
+            Just((json!({ "$secret": "host:open" }), json!({ "writeOnly": true }))),
+            Just((json!("open"), json!({}))),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let keyed = proptest::collection::vec(("[a-d]", inner.clone()), 0..4);
+            prop_oneof![
+                keyed.prop_map(|members| {
+                    let members: std::collections::BTreeMap<_, _> = members.into_iter().collect();
+                    let value: JsonObject =
+                        members.iter().map(|(k, (v, _))| (k.clone(), v.clone())).collect();
+                    let nodes: JsonObject = members.into_iter().map(|(k, (_, n))| (k, n)).collect();
+                    (Value::Object(value), json!({ "properties": nodes }))
+                }),
+                ("[a-d]", inner.clone()).prop_map(|(key, (value, node))| (
+                    json!({ key: value }),
+                    json!({ "additionalProperties": node })
+                )),
+                ("[a-d]", inner.clone()).prop_map(|(key, (value, node))| {
+                    (json!({ key: value }), json!({ "patternProperties": { "^[a-d]$": node } }))
+                }),
+                inner.clone().prop_map(|(value, node)| (json!([value, value]), json!({ "items": node }))),
+                inner.prop_map(|(value, node)| (value, json!({ "anyOf": [{}, { "allOf": [node] }] }))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_marked_value_is_never_shown_and_comes_back_as_it_was(members in proptest::collection::vec(marked(), 1..4)) {
+            let (mut options, mut nodes) = (JsonObject::new(), JsonObject::new());
+            for (at, (value, node)) in members.into_iter().enumerate() {
+                options.insert(format!("o{at}"), value);
+                nodes.insert(format!("o{at}"), node);
+            }
+            let schema = json!({ "properties": nodes });
+            let known = Known::Schema(Some(&schema));
+            let seen = shown(&options, known);
+            prop_assert!(!Value::Object(seen.clone()).to_string().contains("SECRET-"), "{seen:?}");
+            prop_assert_eq!(patched(&options, &seen, known), Ok(options.clone()));
+            prop_assert_eq!(patched(&options, &shown(&options, Known::Nothing), Known::Nothing), Ok(options));
+        }
+
+        /// Whatever is sent, no `<set>` is written where the file held a value.
+        #[test]
+        fn nothing_shown_is_ever_written(members in proptest::collection::vec(marked(), 1..4), other in marked()) {
+            let options: JsonObject =
+                members.into_iter().enumerate().map(|(at, (value, _))| (format!("o{at}"), value)).collect();
+            let sent = shown(&object(json!({ "o0": other.0, "new": other.0 })), Known::Nothing);
+            if let Ok(after) = patched(&options, &sent, Known::Nothing) {
+                prop_assert!(!Value::Object(after).to_string().contains("<set>"));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a command answers, and how it is printed: lines for a person, one JSON value, or only names.
+
+use std::io::Write;
+
+use clap::Args;
+use ostler_contract::{Value, json};
+
+use crate::exit::Exit;
+
+/// Flags every command takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Common {
+    /// Print one JSON value and nothing else
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print only the names of what was asked for
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Say on stderr what is done meanwhile
+    #[arg(long, global = true)]
+    pub verbose: bool,
+    /// Print without colours
+    #[arg(long, global = true)]
+    pub no_color: bool,
+    /// Read this configuration file and no other
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config_file: Option<std::path::PathBuf>,
+}
+
+impl Common {
+    /// Refuses flags that do not go together.
+    ///
+    /// # Errors
+    /// Exit 2.
+    pub fn check(&self) -> Result<(), Exit> {
+        match self.json && self.quiet {
+            true => Err(Exit::usage("--json and --quiet cannot be used together")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a command answers.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// For a person, on stdout.
+    pub text: String,
+    /// With `--json`.
+    pub json: Value,
+    /// With `--quiet`, one a line.
+    pub names: Vec<String>,
+    /// For a person, on stderr.
+    pub notes: Vec<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Answer {
+    /// Lines and what they say as JSON.
+    pub fn new(lines: impl IntoIterator<Item = impl Into<String>>, json: Value) -> Self {
+        let text = lines.into_iter().map(|line| line.into() + "\n").collect();
+        Self { text, json, ..Self::default() }
+    }
+
+    /// What `--quiet` prints.
+    #[must_use]
+    pub fn named(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A line beside the answer.
+    #[must_use]
+    pub fn note(mut self, line: impl Into<String>) -> Self {
+        self.notes.push(line.into());
+        self
+    }
+
+    /// Nothing was there to do it to: `{ "<what>": false }`, exit code 1.
+    pub fn none(line: &str, what: &str) -> Self {
+        Self { code: 1, ..Self::new([line], json!({ what: false })) }
+    }
+
+    /// Prints it.
+    pub fn print(&self, common: &Common) {
+        let mut out = std::io::stdout().lock();
+        // Whoever reads may have gone; there is nobody left to tell.
+        let _ = match (common.json, common.quiet) {
+            (true, _) => writeln!(out, "{}", self.json),
+            (_, true) => self.names.iter().try_for_each(|name| writeln!(out, "{name}")),
+            _ => out.write_all(self.text.as_bytes()),
+        };
+        let _ = out.flush();
+        if !common.quiet {
+            let mut err = std::io::stderr().lock();
+            let _ = self.notes.iter().try_for_each(|line| writeln!(err, "{line}"));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The HTTP API: what the commands do, for programs elsewhere. Everything is JSON; a refusal is
+//! `{ "message": … }`.
+
+mod rows;
+
+use std::sync::Arc;
+
+use ostler_contract::http::{self, Method, Request, Response, StatusCode, header};
+use ostler_contract::{JsonObject, Value};
+use ostler_protocol::RpcError;
+use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
+
+use crate::control::Control;
+use crate::exit::Exit;
+use crate::shown::without_userinfo;
+
+/// The largest body that is read.
+const BODY_LIMIT: usize = 1024 * 1024;
+
+/// Why a request is not served.
+#[derive(Debug)]
+enum Refused {
+    Exit(Exit),
+    Grant(String),
+    NotThere,
+    Method(&'static str),
+    Media,
+    Body(String),
+}
+
+impl From<Exit> for Refused {
+    fn from(exit: Exit) -> Self {
+        Self::Exit(exit)
+    }
+}
+
+impl From<RpcError> for Refused {
+    fn from(error: RpcError) -> Self {
+        Self::Grant(error.message)
+    }
+}
+
+/// The mount of the API.
+pub fn mount(control: Arc<Control>, names: HostNames, token: Token) -> Mount {
+    Mount::new(
+        "/api",
+        Guard::Token { names, token },
+        Arc::new(move |request| {
+            let control = control.clone();
+            Box::pin(async move { answer(&control, request).await })
+        }),
+    )
+}
+
+async fn answer(control: &Arc<Control>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    match serve(control, &path, request).await {
+        Ok(value) => http::json(StatusCode::OK, &hide(control, without_userinfo(value))),
+        Err(refused) => refusal(&path, &refused, control),
+    }
+}
+
+/// An answer without what was handed to a plugin, wherever the plugin put it.
+fn hide(control: &Control, value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(control.hidden.hide(&text).into_owned()),
+        Value::Array(entries) => entries.into_iter().map(|entry| hide(control, entry)).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, hide(control, value))).collect(),
+        other => other,
+    }
+}
+
+fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
+    let exited = |status, exit: &Exit| http::message(status, control.hidden.hide(&exit.to_string()));
+    match refused {
+        Refused::Exit(exit @ Exit::Usage(_)) => exited(StatusCode::BAD_REQUEST, exit),
+        Refused::Exit(exit @ Exit::Machine(_)) => exited(StatusCode::CONFLICT, exit),
+        Refused::Grant(why) => http::message(StatusCode::FORBIDDEN, why),
+        Refused::NotThere => refuse(&Reply::NoApi(path.to_owned())),
+        Refused::Method(allowed) => {
+            let mut response =
+                http::message(StatusCode::METHOD_NOT_ALLOWED, format_args!("{path} is asked with {allowed}"));
+            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
+            response
+        }
+        Refused::Media => {
+            http::message(StatusCode::UNSUPPORTED_MEDIA_TYPE, "A body is application/json here")
+        }
+        Refused::Body(why) => http::message(StatusCode::BAD_REQUEST, why),
+    }
+}
+
+async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<Value, Refused> {
+    let (row, rest) = rows::find(path).ok_or(Refused::NotThere)?;
+    let method = if row.reads() { Method::GET } else { Method::POST };
+    if *request.method() != method {
+        return Err(Refused::Method(if row.reads() { "GET" } else { "POST" }));
+    }
+    row.admits(control)?;
+    let body = if row.reads() { JsonObject::new() } else { body(request).await? };
+    row.run(control, rest, body).await
+}
+
+/// A body's object; none is an empty one.
+async fn body(request: Request) -> Result<JsonObject, Refused> {
+    let media = request.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
+    let is_json = media.is_some_and(|media| {
+        media.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+    });
+    let read = request.into_body().read(BODY_LIMIT).await.map_err(|why| Refused::Body(why.to_string()))?;
+    if read.is_empty() {
+        return Ok(JsonObject::new());
+    }
+    if !is_json {
+        return Err(Refused::Media);
+    }
+    match serde_json::from_slice(&read) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Refused::Body("The body is not a JSON object".to_owned())),
+        // Where it breaks, not what stands there.
+        Err(error) => Err(Refused::Body(format!(
+            "The body is not JSON: line {}, column {}",
+            error.line(),
+            error.column()
+        ))),
+    }
+}

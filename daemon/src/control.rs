@@ -1,0 +1,113 @@
+//! The daemon that runs, as clients change it: what it loaded, the configuration it was started from, and one
+//! change after the other.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use ostler_contract::JsonObject;
+use ostler_contract::points::Vault;
+use ostler_engine::Host;
+use ostler_loader::{Hidden, LoadedPlugin};
+use parking_lot::Mutex;
+
+use crate::compose::Composed;
+use crate::config::ConfigFiles;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::plugins::{self, Row};
+use crate::record::Record;
+use crate::settings::Settings;
+use crate::told::Teller;
+
+/// The daemon that runs.
+pub struct Control {
+    /// Where it was started.
+    pub place: Place,
+    /// The host.
+    pub host: Arc<Host>,
+    /// Tells it to start again.
+    pub teller: Teller,
+    /// Held while a file is written, so that one change is made after the other.
+    pub writing: tokio::sync::Mutex<()>,
+    /// What no answer may hold.
+    pub hidden: Hidden,
+    loaded: Vec<LoadedPlugin>,
+    detached: bool,
+    record: OnceLock<Record>,
+    restart_needed: Mutex<BTreeSet<String>>,
+}
+
+impl Control {
+    /// The control of a host that was put together.
+    pub fn new(
+        settings: &Settings,
+        place: &Place,
+        composed: &Composed,
+        hidden: &Hidden,
+        teller: Teller,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            place: place.clone(),
+            host: composed.host.clone(),
+            teller,
+            hidden: hidden.clone(),
+            writing: tokio::sync::Mutex::default(),
+            loaded: composed.plugins.clone(),
+            detached: settings.detached,
+            record: OnceLock::new(),
+            restart_needed: Mutex::default(),
+        })
+    }
+
+    /// Says that it is up.
+    pub fn up(&self, record: Record) {
+        let _ = self.record.set(record);
+    }
+
+    /// What it says about itself, once it is up.
+    pub fn record(&self) -> Option<&Record> {
+        self.record.get()
+    }
+
+    /// Whether it can start itself again.
+    pub fn detached(&self) -> bool {
+        self.detached
+    }
+
+    /// The configuration as the files say it now, and its plugins.
+    ///
+    /// # Errors
+    /// What is wrong in them: exit 2.
+    pub fn configured(&self) -> Result<(ConfigFiles, Vec<Row>), Exit> {
+        let files = self.place.files()?;
+        let rows = plugins::running(&files, &self.loaded);
+        Ok((files, rows))
+    }
+
+    /// The vault of the host.
+    ///
+    /// # Errors
+    /// Exit 1 where there is none.
+    pub fn vault(&self) -> Result<Vault, Exit> {
+        self.host.vault().cloned().ok_or_else(|| Exit::machine("this host has no vault"))
+    }
+
+    /// Remembers that a key was written which holds from the next start on.
+    pub fn needs_restart(&self, key: &str) {
+        self.restart_needed.lock().insert(key.to_owned());
+    }
+
+    /// The keys that hold from the next start on.
+    pub fn restart_needed(&self) -> Vec<String> {
+        self.restart_needed.lock().iter().cloned().collect()
+    }
+
+    /// The whole configuration as it is shown.
+    ///
+    /// # Errors
+    /// What is wrong in the files: exit 2.
+    pub fn shown(&self) -> Result<JsonObject, Exit> {
+        let (files, rows) = self.configured()?;
+        Ok(crate::shown::config(&files, &rows))
+    }
+}

@@ -1,0 +1,38 @@
+//! Where a command works: the configuration it reads, the directory it stands in, how it is to answer.
+
+use std::path::PathBuf;
+
+use crate::answer::Common;
+use crate::config::{self, ConfigFiles, Environment};
+use crate::exit::Exit;
+
+/// Where a command works.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// How it answers, and which file alone it reads.
+    pub common: Common,
+    /// Where configuration is looked for.
+    pub environment: Environment,
+    /// Where it stands.
+    pub working_dir: PathBuf,
+}
+
+impl Place {
+    /// Where this process stands.
+    ///
+    /// # Errors
+    /// Exit 1 where the working directory is gone.
+    pub fn of_process(common: &Common) -> Result<Self, Exit> {
+        let working_dir = std::env::current_dir()
+            .map_err(|error| Exit::machine(format!("the working directory is gone: {error}")))?;
+        Ok(Self { common: common.clone(), environment: Environment::of_process(), working_dir })
+    }
+
+    /// The configuration, as the files say it now.
+    ///
+    /// # Errors
+    /// What is wrong in them: exit 2.
+    pub fn files(&self) -> Result<ConfigFiles, Exit> {
+        config::read(self.common.config_file.as_deref(), &self.environment)
+    }
+}

@@ -1,0 +1,38 @@
+//! `--plugin-option <id>.<key>[.<key>…]=<value>`: one option of a plugin, for one run.
+
+use ostler_loader::Looked;
+use ostler_loader::options::place;
+
+use crate::exit::Exit;
+
+/// Puts options over the configured ones. The longest id or spec that a line begins with is the plugin meant.
+///
+/// # Errors
+/// Exit 2, naming the place and never the value.
+pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
+    for line in lines {
+        let refuse = |why: String| Exit::usage(format!("--plugin-option: {why}"));
+        let (target, typed) =
+            line.split_once('=').ok_or_else(|| refuse("it is <id>.<key>=<value>".to_owned()))?;
+        let rest = |looked: &Looked| {
+            let id = looked.id.as_ref().map(|id| target.strip_prefix(&**id));
+            let spec = Some(target.strip_prefix(looked.entry.name.as_str()));
+            let keys = [id, spec].into_iter().flatten().flatten().filter_map(|rest| rest.strip_prefix('.'));
+            // The shortest rest is of the longest name.
+            keys.min_by_key(|rest| rest.len()).map(str::to_owned)
+        };
+        let found = looked.iter_mut().filter_map(|looked| rest(looked).map(|keys| (keys, looked)));
+        let Some((keys, plugin)) = found.min_by_key(|(keys, _)| keys.len()) else {
+            let known: Vec<String> =
+                looked.iter().filter_map(|looked| looked.id.as_ref().map(ToString::to_string)).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(refuse(format!("{target} names no plugin of this run; they are {known}")));
+        };
+        if !plugin.entry.enabled {
+            return Err(refuse(format!("{target} is of a plugin that is off")));
+        }
+        let value = place::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
+        place::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;
+    }
+    Ok(())
+}

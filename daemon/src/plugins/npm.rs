@@ -1,0 +1,101 @@
+//! Packages, through `npm`, in the configuration folder.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ostler_contract::Value;
+use tokio::process::Command;
+
+use crate::exit::Exit;
+use crate::shown::hide;
+
+/// How long npm may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// How much of what npm said is repeated.
+const LAST_LINES: usize = 12;
+
+/// Runs npm in a folder; answers what it printed.
+///
+/// # Errors
+/// Exit 1 where there is no npm, or it fails, with the last it said.
+pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
+    let program = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    let output = Command::new(program)
+        .arg("--prefix")
+        .arg(dir)
+        .args(arguments)
+        .current_dir(dir)
+        .env("npm_config_update_notifier", "false")
+        .env("npm_config_fund", "false")
+        .env("npm_config_audit", "false")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(LIMIT, output)
+        .await
+        .map_err(|_| Exit::machine(format!("npm did not end within {} minutes", LIMIT.as_secs() / 60)))?
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Exit::machine(format!(
+                "npm is not on this machine, and packages are installed with it: install Node.js, which brings it, \
+                 or put the package into {} yourself",
+                dir.join("node_modules").display()
+            )),
+            _ => Exit::machine(format!("npm could not be run: {error}")),
+        })?;
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(out);
+    }
+    let said = errors(&String::from_utf8_lossy(&output.stderr));
+    Err(Exit::machine(format!("npm {} failed:{said}", arguments.first().copied().unwrap_or_default())))
+}
+
+/// What npm says went wrong, below one another; all it says where it marks nothing as an error.
+fn errors(said: &str) -> String {
+    let marked = said.lines().filter_map(|line| line.strip_prefix("npm error"));
+    let marked: Vec<&str> = marked.filter(|line| !line.contains("A complete log of this run")).collect();
+    let lines = if marked.is_empty() { said.lines().collect() } else { marked };
+    let lines = lines.into_iter().map(str::trim).filter(|line| !line.is_empty()).take(LAST_LINES);
+    lines.map(|line| format!("\n  {}", hide(line.to_owned()))).collect()
+}
+
+/// What a registry says of a package, each version of it; `None` where it says nothing.
+pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
+    let fields = ["view", "--json", spec, "name", "version", "ostler", "peerDependencies"];
+    let text = npm(dir, &fields).await?;
+    Ok(match serde_json::from_str(text.trim()) {
+        Ok(Value::Array(versions)) => versions,
+        Ok(one @ Value::Object(_)) => vec![one],
+        _ => Vec::new(),
+    })
+}
+
+/// Makes the folder one npm installs into, and does not look for another above.
+///
+/// # Errors
+/// Exit 1 with what the system says.
+pub fn prepare(dir: &Path) -> Result<(), Exit> {
+    let manifest = dir.join("package.json");
+    let failed = |error| Exit::machine(format!("{} could not be made: {error}", manifest.display()));
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    if !manifest.exists() {
+        std::fs::write(&manifest, "{\n  \"private\": true\n}\n").map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The packages the folder asks for, by name.
+pub fn asked_for(dir: &Path) -> Vec<String> {
+    let manifest = std::fs::read_to_string(dir.join("package.json")).unwrap_or_default();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap_or_default();
+    let named = manifest.get("dependencies").and_then(Value::as_object);
+    named.map(|named| named.keys().cloned().collect()).unwrap_or_default()
+}
+
+/// The version of a package that is installed.
+pub fn installed(dir: &Path, name: &str) -> Option<String> {
+    let manifest = std::fs::read_to_string(dir.join("node_modules").join(name).join("package.json")).ok()?;
+    let manifest: Value = serde_json::from_str(&manifest).ok()?;
+    Some(manifest.get("version")?.as_str()?.to_owned())
+}

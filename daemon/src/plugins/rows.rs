@@ -1,0 +1,260 @@
+//! One row per configured plugin.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ostler_contract::problem::Problem;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_js::JsSource;
+use ostler_loader::options::{self, Known};
+use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
+
+use crate::bundled;
+use crate::compose::javascript;
+use crate::config::ConfigFiles;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::settings::entry_of;
+
+/// What is known of a plugin's schema.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Marks {
+    /// It declares this, or none.
+    Schema(Option<Value>),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Marks {
+    fn of(known: Known<'_>) -> Self {
+        match known {
+            Known::Schema(schema) => Self::Schema(schema.cloned()),
+            Known::Nothing => Self::Unknown,
+        }
+    }
+
+    /// For showing and taking options.
+    pub fn known(&self) -> Known<'_> {
+        match self {
+            Self::Schema(schema) => Known::Schema(schema.as_ref()),
+            Self::Unknown => Known::Nothing,
+        }
+    }
+
+    /// The schema, where there is one.
+    pub fn schema(&self) -> Option<&Value> {
+        match self {
+            Self::Schema(schema) => schema.as_ref(),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// One configured plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// As the file has it.
+    pub entry: Entry,
+    /// Its id, once known.
+    pub id: Option<String>,
+    /// What a listing prints.
+    pub title: Option<String>,
+    /// The file it was imported from.
+    pub path: Option<PathBuf>,
+    /// Whether it comes with this host.
+    pub bundled: bool,
+    /// `ready`, `disabled`, `missing`, `incompatible`, `unconfigured` or `error`; `pending` where a daemon runs that has
+    /// not loaded it.
+    pub state: &'static str,
+    /// Why it is not ready.
+    pub problem: Option<String>,
+    /// What it marks as credentials.
+    pub marks: Marks,
+}
+
+impl Row {
+    /// Its options as they are shown.
+    pub fn options(&self) -> JsonObject {
+        options::shown(&self.entry.options, self.marks.known())
+    }
+
+    /// How commands name it: its id, or its spec where that is not known.
+    pub fn name(&self) -> &str {
+        self.id.as_deref().unwrap_or(&self.entry.name)
+    }
+
+    /// As JSON, credentials hidden.
+    pub fn json(&self) -> Value {
+        let mut row = json!({
+            "name": self.entry.name, "state": self.state, "enabled": self.entry.enabled,
+            "options": self.options(), "grants": self.entry.grants,
+        });
+        let mut add = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                row[key] = value.into();
+            }
+        };
+        add("id", self.id.clone());
+        add("title", self.title.clone());
+        add("path", self.path.as_ref().map(|path| path.display().to_string()));
+        add("problem", self.problem.clone());
+        row
+    }
+
+    /// As lines for a person, credentials hidden.
+    pub fn lines(&self) -> Vec<String> {
+        let path = match (&self.path, self.bundled) {
+            (Some(path), _) => path.display().to_string(),
+            (None, true) => "bundled".to_owned(),
+            (None, false) => "-".to_owned(),
+        };
+        let id = self.id.as_deref().unwrap_or("not resolved");
+        let title = self.title.as_ref().map(|title| format!(", {title}")).unwrap_or_default();
+        let problem = self.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
+        let mut lines = vec![format!("{} {} -> {path} ({id}{title}){problem}", self.state, self.entry.name)];
+        lines.extend(self.options().iter().map(|(key, value)| match value {
+            Value::String(text) => format!("  {key}: {text}"),
+            value => format!("  {key}: {value}"),
+        }));
+        if !self.entry.grants.is_empty() {
+            lines.push(format!("  grants: {}", self.entry.grants.join(", ")));
+        }
+        lines
+    }
+}
+
+impl Row {
+    /// Options its schema offers and nobody set, a line each.
+    pub fn offered(&self) -> Vec<String> {
+        let Some(schema) = self.marks.schema() else { return Vec::new() };
+        let offered = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        offered
+            .filter(|(key, _)| !self.entry.options.contains_key(*key))
+            .map(|(key, node)| {
+                let described =
+                    node.get("description").and_then(Value::as_str).map(|text| format!(": {text}"));
+                format!("  {key} is not set{}", described.unwrap_or_default())
+            })
+            .collect()
+    }
+}
+
+/// The row a command names, by id or by spec as written.
+///
+/// # Errors
+/// Exit 2, with what there is.
+pub fn named<'a>(rows: &'a [Row], name: &str) -> Result<&'a Row, Exit> {
+    let by_spec = || rows.iter().find(|row| row.entry.name == name);
+    rows.iter().find(|row| row.id.as_deref() == Some(name)).or_else(by_spec).ok_or_else(|| {
+        let known: Vec<&str> = rows.iter().map(Row::name).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Exit::usage(format!("no plugin is called {name}; configured are {known}"))
+    })
+}
+
+fn state_of(problem: &Problem) -> &'static str {
+    match problem {
+        Problem::NotInstalled { .. } | Problem::NotThere { .. } | Problem::NoEntry { .. } => "missing",
+        Problem::Range { .. } => "incompatible",
+        Problem::Option { expected, .. } if expected == "be given" => "unconfigured",
+        _ => "error",
+    }
+}
+
+/// What imports plugins for a command; what they print is let through where the command is verbose.
+pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
+    let verbose = place.common.verbose;
+    let say = move |line: &str| {
+        if verbose {
+            let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
+        }
+    };
+    let limits = files.config.javascript.clone().unwrap_or_default();
+    let js = javascript(&limits, Arc::new(move |line| say(&line.to_string())));
+    Importer {
+        bundled: bundled::plugins(),
+        source: Arc::new(JsSource::new(js)),
+        working_dir: place.working_dir.clone(),
+        config_dir: files.dir.clone(),
+        sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        log: Arc::new(say),
+    }
+}
+
+/// The configured plugins, each imported to ask its id and schema.
+pub async fn fresh(place: &Place, files: &ConfigFiles) -> Vec<Row> {
+    let entries: Vec<Entry> = files.config.plugins.iter().flatten().cloned().map(entry_of).collect();
+    importer(place, files).look(&entries).await.into_iter().map(of_looked).collect()
+}
+
+fn of_looked(looked: Looked) -> Row {
+    let marks = Marks::of(looked.known());
+    let missing = missing(&looked);
+    let (state, problem) = match (&looked.problem, looked.entry.enabled) {
+        (problem, false) => ("disabled", problem.as_ref().map(ToString::to_string)),
+        (Some(problem), true) => (state_of(problem), Some(problem.to_string())),
+        (None, true) if !missing.is_empty() => {
+            ("unconfigured", Some(format!("needs {}", missing.join(", "))))
+        }
+        (None, true) => ("ready", None),
+    };
+    Row {
+        bundled: looked.module.is_some() && looked.path.is_none(),
+        id: looked.id.map(|id| id.to_string()),
+        title: looked.title,
+        path: looked.path,
+        entry: looked.entry,
+        state,
+        problem,
+        marks,
+    }
+}
+
+/// Required options nobody gives.
+fn missing(looked: &Looked) -> Vec<String> {
+    let Some(schema) = looked.schema() else { return Vec::new() };
+    let mut merged = looked
+        .module
+        .as_ref()
+        .and_then(|module| module.defaults.as_ref()?.as_object().cloned())
+        .unwrap_or_default();
+    merged.extend(looked.entry.options.clone());
+    options::fill(&mut merged, &looked.entry.options, Some(schema), &|name| std::env::var(name).ok());
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    required.filter_map(Value::as_str).filter(|key| !merged.contains_key(*key)).map(str::to_owned).collect()
+}
+
+/// The configured plugins as the daemon that runs has them. One configured since is not known to it.
+pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
+    let entries = files.config.plugins.iter().flatten().cloned().map(entry_of);
+    entries
+        .map(|entry| {
+            let plugin = loaded.iter().find(|plugin| plugin.spec == entry.name);
+            let marks = match plugin {
+                Some(plugin) if entry.enabled => Marks::of(plugin.known()),
+                _ => Marks::Unknown,
+            };
+            let (state, problem) = match plugin {
+                _ if !entry.enabled => ("disabled", None),
+                None => ("pending", Some("it is loaded when the daemon starts again".to_owned())),
+                Some(LoadedPlugin { problem: Some(problem), .. }) => {
+                    (state_of(problem), Some(problem.to_string()))
+                }
+                Some(LoadedPlugin { state: State::Off, .. }) => {
+                    ("pending", Some("it is loaded when the daemon starts again".to_owned()))
+                }
+                Some(_) => ("ready", None),
+            };
+            Row {
+                id: plugin.and_then(|plugin| plugin.id.as_ref().map(ToString::to_string)),
+                title: plugin.and_then(|plugin| plugin.title.clone()),
+                path: plugin.and_then(|plugin| plugin.path.clone()),
+                bundled: plugin.is_some_and(|plugin| plugin.imported && plugin.path.is_none()),
+                entry,
+                state,
+                problem,
+                marks,
+            }
+        })
+        .collect()
+}

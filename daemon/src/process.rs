@@ -1,0 +1,90 @@
+//! Other processes: whether they run, and telling them something.
+
+use std::time::{Duration, Instant};
+
+use crate::exit::Exit;
+
+/// What a daemon can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// To end.
+    Stop,
+    /// To start again, unless a turn runs.
+    Restart,
+    /// To start again at once.
+    RestartAnyway,
+}
+
+impl Signal {
+    /// As the log writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "SIGTERM",
+            Self::Restart => "SIGHUP",
+            Self::RestartAnyway => "SIGUSR2",
+        }
+    }
+}
+
+/// Tells a process.
+///
+/// # Errors
+/// Exit 1 where it is another user's, or gone.
+#[cfg(unix)]
+pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
+    let number = match signal {
+        Signal::Stop => rustix::process::Signal::TERM,
+        Signal::Restart => rustix::process::Signal::HUP,
+        Signal::RestartAnyway => rustix::process::Signal::USR2,
+    };
+    let told = pid_of(pid).ok_or_else(|| Exit::machine(format!("{pid} is no process")))?;
+    rustix::process::kill_process(told, number)
+        .map_err(|error| Exit::machine(format!("pid {pid} could not be told: {error}")))
+}
+
+/// Tells a process.
+///
+/// # Errors
+/// Exit 1: this system has no signals.
+#[cfg(not(unix))]
+pub fn tell(pid: u32, _: Signal) -> Result<(), Exit> {
+    Err(Exit::machine(format!("this system has no signals; end pid {pid} with its own tools")))
+}
+
+#[cfg(unix)]
+fn pid_of(pid: u32) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// Whether a process is there.
+#[cfg(unix)]
+pub fn runs(pid: u32) -> bool {
+    pid_of(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+/// Whether a process is there; nobody knows here.
+#[cfg(not(unix))]
+pub fn runs(_: u32) -> bool {
+    true
+}
+
+/// Leaves the terminal it was started in, so that closing it ends nothing.
+pub fn leave_terminal() {
+    // One that leads a group already has left.
+    #[cfg(unix)]
+    let _ = rustix::process::setsid();
+}
+
+/// Asks every 100 ms until there is an answer or the time is over.
+pub async fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,259 @@
+//! The configuration on the root channel: the keys a client may edit, and `plugins.<id>` for each plugin.
+
+use std::sync::Arc;
+
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::secret::SET;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_engine::settings::{OwnChange, OwnSettings};
+use ostler_loader::options::walk::Nodes;
+use ostler_loader::options::{Known, patched, shown_value};
+use ostler_protocol::names;
+
+use crate::config::{self, ConfigFiles};
+use crate::control::Control;
+use crate::exit::Exit;
+use crate::plugins::{self, Change, Row};
+use crate::shown::{self, MARKS};
+
+/// One key a client may edit.
+struct Key {
+    name: &'static str,
+    title: &'static str,
+    kind: &'static str,
+    /// Whether it holds at once.
+    live: bool,
+}
+
+const fn key(name: &'static str, title: &'static str, kind: &'static str, live: bool) -> Key {
+    Key { name, title, kind, live }
+}
+
+/// What may be edited besides plugins.
+const KEYS: &[Key] = &[
+    key("paths", "Directories served", "array", false),
+    key("port", "Port", "integer", false),
+    key("host", "Address", "string", false),
+    key("http", "HTTP API", "object", false),
+    key("advancedTools", "Offer tools that ask for the operator's leave", "boolean", true),
+    key("mcpServers", "MCP servers", "object", true),
+];
+
+const PLUGIN: &str = "plugins.";
+/// How deep a plugin's schema is said; one may lead back into itself.
+const DEEPEST: usize = 6;
+
+/// The configuration on the root channel.
+pub struct RootSettings(pub Arc<Control>);
+
+impl OwnSettings for RootSettings {
+    fn owns(&self, key: &str) -> bool {
+        key.starts_with(PLUGIN) || KEYS.iter().any(|known| known.name == key)
+    }
+
+    fn schema(&self) -> JsonObject {
+        let rows = self.0.configured().map(|(_, rows)| rows).unwrap_or_default();
+        let keys = KEYS.iter().map(|key| {
+            let mut property = json!({ "type": key.kind, "title": key.title });
+            if key.kind == "array" {
+                property["items"] = json!({ "type": "string", "title": "Entry" });
+            }
+            (key.name.to_owned(), property)
+        });
+        let plugins = rows.iter().map(|row| (format!("{PLUGIN}{}", row.name()), of_plugin(row)));
+        keys.chain(plugins).collect()
+    }
+
+    fn values(&self) -> JsonObject {
+        match self.0.configured() {
+            Ok((files, rows)) => values(&files, &rows),
+            Err(_) => JsonObject::new(),
+        }
+    }
+
+    fn meta(&self) -> JsonObject {
+        let needed = self.0.restart_needed();
+        match needed.is_empty() {
+            true => JsonObject::new(),
+            false => [(names::meta_key("restartNeeded"), json!(needed))].into_iter().collect(),
+        }
+    }
+
+    fn change(&self, config: JsonObject) -> Pending<OwnChange> {
+        let control = self.0.clone();
+        let changing = tokio::task::spawn_blocking(move || {
+            let _writing = control.writing.blocking_lock();
+            change(&control, config)
+        });
+        Box::pin(async move {
+            match changing.await {
+                Ok(changed) => Ok(changed),
+                Err(error) => ready(Err(ostler_contract::Thrown::new(error))).await,
+            }
+        })
+    }
+}
+
+fn values(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
+    let said = shown::config(files, rows);
+    let keys = said.into_iter().filter(|(name, _)| KEYS.iter().any(|key| key.name == name));
+    let plugins = rows.iter().map(|row| {
+        let value = json!({ "enabled": row.entry.enabled, "options": row.options() });
+        (format!("{PLUGIN}{}", row.name()), value)
+    });
+    keys.chain(plugins).map(|(key, value)| (key, shown::without_userinfo(value))).collect()
+}
+
+fn change(control: &Control, config: JsonObject) -> OwnChange {
+    let mut changed = OwnChange::default();
+    for (key, value) in config {
+        if let Err(why) = change_one(control, &key, value) {
+            changed.refused = Some(control.hidden.hide(&why.to_string()).into_owned());
+            break;
+        }
+        if let Ok((files, rows)) = control.configured() {
+            // What was taken back is said to be.
+            let now = values(&files, &rows).shift_remove(&key).unwrap_or(Value::Null);
+            changed.shown.insert(key, now);
+        }
+    }
+    changed
+}
+
+fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
+    let (files, rows) = control.configured()?;
+    if let Some(name) = key.strip_prefix(PLUGIN) {
+        return change_plugin(control, &files, &rows, name, value);
+    }
+    let Some(known) = KEYS.iter().find(|known| known.name == key) else {
+        return Err(Exit::usage(format!("{key} is not a setting of this host")));
+    };
+    let live = match (known.name, &value) {
+        ("advancedTools", Value::Bool(offered)) => Some(*offered),
+        ("advancedTools", Value::Null) => Some(false),
+        _ => None,
+    };
+    let written = config::edit(&files, key, |fields| {
+        let sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
+        let held = fields.get(key).cloned();
+        let mut after = patched(fields, &sent, Known::Schema(Some(&MARKS)))
+            .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+        // A setting is one value, and only credentials in it are left as they were.
+        if let (Some(Value::Object(sent)), Some(Value::Object(held)), Some(Value::Object(after))) =
+            (sent.get(key), held, after.get_mut(key))
+            && known.name != "mcpServers"
+        {
+            after.retain(|name, _| sent.contains_key(name) || !held.contains_key(name));
+        }
+        *fields = after;
+        Ok(())
+    })?;
+    if let Some(offered) = live {
+        control.host.set_advanced_tools(offered);
+    }
+    if written.is_some() && !known.live {
+        control.needs_restart(key);
+    }
+    Ok(())
+}
+
+/// `{ enabled, options }`; what is left out stays.
+fn change_plugin(
+    control: &Control,
+    files: &ConfigFiles,
+    rows: &[Row],
+    name: &str,
+    value: Value,
+) -> Result<(), Exit> {
+    let wrong = || Exit::usage(format!("{PLUGIN}{name} must be {{ enabled, options }}"));
+    let Value::Object(mut sent) = value else { return Err(wrong()) };
+    let options = match sent.shift_remove("options") {
+        None => None,
+        Some(Value::Object(options)) => Some(options),
+        Some(_) => return Err(wrong()),
+    };
+    let enabled = match sent.shift_remove("enabled") {
+        None => None,
+        Some(Value::Bool(enabled)) => Some(enabled),
+        Some(_) => return Err(wrong()),
+    };
+    if !sent.is_empty() {
+        return Err(wrong());
+    }
+    let mut written = false;
+    if let Some(options) = options {
+        written |= Change::Patch(options).apply(files, rows, name)?.file.is_some();
+    }
+    if let Some(enabled) = enabled {
+        written |= plugins::set_enabled(files, rows, name, enabled)?.file.is_some();
+    }
+    if written {
+        control.needs_restart(&format!("{PLUGIN}{name}"));
+    }
+    Ok(())
+}
+
+/// A plugin's entry as a client draws it.
+fn of_plugin(row: &Row) -> Value {
+    let title = row.title.clone().unwrap_or_else(|| row.name().to_owned());
+    let mut options = match row.marks.schema() {
+        Some(schema) => property("options", &Nodes::of(Some(schema)), DEEPEST),
+        None => json!({ "type": "object" }),
+    };
+    options["title"] = "Options".into();
+    let enabled = json!({ "type": "boolean", "title": "Enabled", "default": true });
+    json!({ "type": "object", "title": title, "properties": { "enabled": enabled, "options": options } })
+}
+
+/// What a configuration schema can say of a place. A credential's default, or the words it is one of, are not
+/// said.
+fn property(name: &str, nodes: &Nodes<'_>, deep: usize) -> Value {
+    let said = |key: &str| nodes.all().iter().find_map(|node| node.get(key));
+    let kind = match said("type") {
+        Some(Value::String(kind)) => kind.clone(),
+        Some(Value::Array(kinds)) => {
+            let first = kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null");
+            first.unwrap_or("string").to_owned()
+        }
+        _ if said("properties").is_some() || said("additionalProperties").is_some() => "object".to_owned(),
+        _ if said("items").is_some() => "array".to_owned(),
+        _ => "string".to_owned(),
+    };
+    let title = said("title").and_then(Value::as_str).unwrap_or(name);
+    let mut property = json!({ "type": kind, "title": title });
+    let described = said("description").and_then(Value::as_str);
+    if nodes.hidden() {
+        property["writeOnly"] = true.into();
+        property["description"] = match described {
+            Some(described) => format!("{described} ({SET} leaves it as it is)").into(),
+            None => format!("A credential; {SET} leaves it as it is").into(),
+        };
+        return property;
+    }
+    if let Some(described) = described {
+        property["description"] = described.into();
+    }
+    if let Some(default) = said("default") {
+        property["default"] = shown_value(default, nodes);
+    }
+    for key in ["enum", "minItems", "maxItems", "required"] {
+        if let Some(value) = said(key) {
+            property[key] = value.clone();
+        }
+    }
+    if deep > 0 {
+        let members = nodes.keys();
+        if !members.is_empty() {
+            let member = |key: &&str| ((*key).to_owned(), self::property(key, &nodes.member(key), deep - 1));
+            property["properties"] = members.iter().map(member).collect();
+        }
+        if said("items").is_some_and(Value::is_object) {
+            property["items"] = self::property(name, &nodes.entry(0), deep - 1);
+        }
+        if said("additionalProperties").is_some_and(Value::is_object) {
+            // No key is called so; what describes it describes all others.
+            property["additionalProperties"] = self::property(name, &nodes.member("\u{0}"), deep - 1);
+        }
+    }
+    property
+}

@@ -1,0 +1,76 @@
+//! The configuration as clients are shown it: credentials are `<set>`, by the walk that hides a plugin's.
+
+use std::sync::LazyLock;
+
+use ostler_contract::secret::SET;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_loader::options::{Known, shown};
+
+use crate::config::ConfigFiles;
+use crate::plugins::Row;
+
+/// Which keys of the configuration hold credentials.
+pub static MARKS: LazyLock<Value> = LazyLock::new(|| {
+    let values = json!({ "additionalProperties": { "writeOnly": true } });
+    json!({ "properties": {
+        "connectionToken": { "writeOnly": true },
+        "mcpServers": { "additionalProperties": { "properties": { "env": values, "headers": values } } }
+    } })
+});
+
+/// What a client is shown of the files.
+pub fn config(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
+    let said = match serde_json::to_value(&files.config) {
+        Ok(Value::Object(said)) => said,
+        _ => JsonObject::new(),
+    };
+    let said: JsonObject = said.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    let mut seen = shown(&said, Known::Schema(Some(&MARKS)));
+    if let Some(Value::Array(entries)) = seen.get_mut("plugins") {
+        for (entry, row) in entries.iter_mut().zip(rows) {
+            if let Some(options) = entry.get_mut("options") {
+                *options = Value::Object(row.options());
+            }
+        }
+    }
+    seen
+}
+
+/// A value with the name and password of each URL in it hidden.
+pub fn without_userinfo(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.contains("://") && text.contains('@') => Value::String(hide(text)),
+        Value::Array(entries) => entries.into_iter().map(without_userinfo).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (key, without_userinfo(value))).collect()
+        }
+        other => other,
+    }
+}
+
+/// `https://user:password@host/` as `https://<set>@host/`.
+pub fn hide(text: String) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{SET}@{host}{}", &rest[authority.len()..]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_hidden() {
+        for (text, seen) in [
+            ("https://me:pw@host/x@y", "https://<set>@host/x@y"),
+            ("git+ssh://git@host:a/b", "git+ssh://<set>@host:a/b"),
+            ("https://host/x@y", "https://host/x@y"),
+            ("a@b", "a@b"),
+        ] {
+            assert_eq!(without_userinfo(json!({ "a": [text] })), json!({ "a": [seen] }));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `ostler config`: the configuration files as they are. The one answer that shows a credential.
+
+use ostler_contract::{Value, json};
+
+use crate::answer::Answer;
+use crate::exit::Exit;
+use crate::place::Place;
+
+/// Prints each file as it is; which one it is goes to stderr, so that stdout is the file.
+///
+/// # Errors
+/// Exit 2 for a file that does not read.
+pub fn config(place: &Place) -> Result<Answer, Exit> {
+    let files = place.files()?;
+    let mut answer = Answer::default();
+    let mut rows = Vec::new();
+    for file in &files.files {
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
+        rows.push(
+            json!({ "file": shown, "config": serde_json::from_str::<Value>(&text).unwrap_or_default() }),
+        );
+        answer.text.push_str(&text);
+        if !text.ends_with('\n') {
+            answer.text.push('\n');
+        }
+        answer.notes.push(shown.clone());
+        answer.names.push(shown);
+    }
+    if rows.is_empty() {
+        let own = files.dir.join("config.json");
+        answer.notes.push(format!("no configuration file is there; {} would be read", own.display()));
+    }
+    answer.notes.extend(files.warnings);
+    answer.json = json!({ "files": rows });
+    Ok(answer)
+}

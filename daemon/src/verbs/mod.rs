@@ -1,0 +1,17 @@
+//! What the command line does besides serving: one file per word.
+
+mod ask;
+mod config;
+mod plugin;
+pub mod restart;
+mod start;
+pub mod status;
+mod stop;
+pub mod vault;
+
+pub use config::config;
+pub use plugin::{PluginVerb, plugin};
+pub use restart::RestartFlags;
+pub use start::start;
+pub use stop::stop;
+pub use vault::VaultVerb;

@@ -1,0 +1,205 @@
+//! `ostler plugin …`: what is configured, and changing it. The daemon that runs takes it up at its next start.
+
+use clap::Subcommand;
+use ostler_contract::{Value, json};
+use ostler_loader::options::place;
+
+use super::ask;
+use crate::answer::Answer;
+use crate::config::ConfigFiles;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::plugins::{self, Change, Changed, Row};
+use crate::progress::Progress;
+use crate::record;
+
+/// What to do with plugins.
+#[derive(Debug, Clone, Subcommand)]
+pub enum PluginVerb {
+    /// List the configured plugins with their options
+    List,
+    /// Install plugins and name them in the configuration
+    Install {
+        /// A package, a version of one (`name@1.2`), an archive, or a path
+        #[arg(required = true)]
+        spec: Vec<String>,
+        /// Leave the configuration as it is
+        #[arg(long)]
+        no_enable: bool,
+    },
+    /// Take plugins out of the configuration and remove their packages
+    Remove {
+        /// Ids, or specs as configured
+        #[arg(required = true)]
+        plugin: Vec<String>,
+        /// Leave the packages where they are
+        #[arg(long)]
+        keep: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Bring newer versions of packages
+    Update {
+        /// Ids, or specs as configured; `all` for every one
+        #[arg(required = true)]
+        plugin: Vec<String>,
+        /// Take the latest version, whatever range was asked for
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show a plugin's options, or set one: `config <id> <key>[.<key>] <value>`, `config unset <id> <key>`
+    Config {
+        /// The id, or the spec as configured; or `unset`
+        plugin: String,
+        /// The option's key; a dot leads into it
+        key: Option<String>,
+        /// The value: JSON where it is some, else text
+        #[arg(allow_hyphen_values = true)]
+        value: Option<String>,
+    },
+    /// Turn a plugin on
+    Enable {
+        /// The id, or the spec as configured
+        plugin: String,
+    },
+    /// Turn a plugin off; it stays configured
+    Disable {
+        /// The id, or the spec as configured
+        plugin: String,
+    },
+}
+
+/// Does it.
+///
+/// # Errors
+/// Exit 2 for a wrong argument, 1 where the machine cannot.
+pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
+    let files = at.files()?;
+    match verb {
+        PluginVerb::List => Ok(list(&rows(at, &files).await)),
+        PluginVerb::Install { spec, no_enable } => install(at, &files, &spec, !no_enable).await,
+        PluginVerb::Remove { plugin, keep, yes } => {
+            ask::sure(at, yes, &format!("Remove {}?", plugin.join(", ")))?;
+            let rows = rows(at, &files).await;
+            let _progress = Progress::begin(&at.common, "removing");
+            let mut removed = Vec::new();
+            for name in &plugin {
+                removed.push(plugins::remove(&files, &rows, name, keep).await?);
+            }
+            let lines = removed.iter().map(|spec| format!("Removed {spec}."));
+            Ok(hint(&files, Answer::new(lines, json!({ "removed": removed })).named(removed.clone())))
+        }
+        PluginVerb::Update { plugin, force } => {
+            let rows = rows(at, &files).await;
+            let _progress = Progress::begin(&at.common, "updating");
+            let moved = plugins::update(&files, &rows, &plugin, force).await?;
+            if moved.is_empty() {
+                return Ok(Answer::new(["Nothing to update."], json!({ "updated": [] })));
+            }
+            Ok(hint(&files, Answer::new(moved.clone(), json!({ "updated": moved })).named(moved)))
+        }
+        PluginVerb::Config { plugin, key, value } => configure(at, &files, plugin, key, value).await,
+        PluginVerb::Enable { plugin } => enable(at, &files, &plugin, true).await,
+        PluginVerb::Disable { plugin } => enable(at, &files, &plugin, false).await,
+    }
+}
+
+async fn rows(at: &Place, files: &ConfigFiles) -> Vec<Row> {
+    let _progress = Progress::begin(&at.common, "looking at plugins");
+    plugins::fresh(at, files).await
+}
+
+fn list(rows: &[Row]) -> Answer {
+    let lines: Vec<String> = match rows.is_empty() {
+        true => vec!["plugins: none named".to_owned()],
+        false => rows.iter().flat_map(Row::lines).collect(),
+    };
+    let json = rows.iter().map(Row::json).collect();
+    Answer::new(lines, json).named(rows.iter().map(Row::name))
+}
+
+/// A daemon that runs goes on as it is; says what to do about it.
+fn hint(files: &ConfigFiles, mut answer: Answer) -> Answer {
+    if record::running(&files.dir).is_some() {
+        if let Value::Object(fields) = &mut answer.json {
+            fields.insert("restart".to_owned(), true.into());
+        }
+        return answer.note("The daemon takes it up when it starts again: ostler restart");
+    }
+    answer
+}
+
+async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool) -> Result<Answer, Exit> {
+    let mut installed = Vec::new();
+    for spec in specs {
+        let _progress = Progress::begin(&at.common, &format!("installing {spec}"));
+        installed.push(plugins::install(files, &at.working_dir, spec, enable).await?);
+    }
+    let files = at.files()?;
+    let rows = rows(at, &files).await;
+    let mut answer = Answer::default();
+    let mut named = Vec::new();
+    let mut json = Vec::new();
+    for plugin in &installed {
+        let row = rows.iter().find(|row| row.entry.name == plugin.spec);
+        let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+        let id = row.and_then(|row| row.id.clone());
+        let called = id.as_ref().map(|id| format!(", its id is {id}")).unwrap_or_default();
+        answer.text.push_str(&format!("Installed {}{version}{called}.\n", plugin.spec));
+        if let Some(problem) = row.and_then(|row| row.problem.as_ref()) {
+            answer.notes.push(format!("{}: {problem}", plugin.spec));
+        }
+        named.push(id.clone().unwrap_or_else(|| plugin.spec.clone()));
+        json.push(json!({ "name": plugin.spec, "version": plugin.version, "id": id, "enabled": enable }));
+    }
+    answer.json = json!({ "installed": json });
+    Ok(hint(&files, answer.named(named)))
+}
+
+async fn configure(
+    at: &Place,
+    files: &ConfigFiles,
+    plugin: String,
+    key: Option<String>,
+    value: Option<String>,
+) -> Result<Answer, Exit> {
+    let rows = rows(at, files).await;
+    let (name, change) = match (plugin, key, value) {
+        (unset, Some(name), Some(key)) if unset == "unset" => (name, Change::Unset(key)),
+        (name, Some(key), Some(value)) => {
+            let value = place::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+            (name, Change::Set(key, value))
+        }
+        (name, Some(key), None) => {
+            return Err(Exit::usage(format!(
+                "a value for {key} is missing: ostler plugin config {name} {key} <value>, or ostler plugin config unset {name} {key}"
+            )));
+        }
+        (name, None, _) => return Ok(show(plugins::named(&rows, &name)?)),
+    };
+    let changed = change.apply(files, &rows, &name)?;
+    told(at, &name, changed).await
+}
+
+async fn enable(at: &Place, files: &ConfigFiles, name: &str, enabled: bool) -> Result<Answer, Exit> {
+    let changed = plugins::set_enabled(files, &rows(at, files).await, name, enabled)?;
+    told(at, name, changed).await
+}
+
+fn show(row: &Row) -> Answer {
+    let lines = row.lines().into_iter().chain(row.offered());
+    Answer::new(lines, row.json()).named([row.name()])
+}
+
+/// What is configured now.
+async fn told(at: &Place, name: &str, changed: Changed) -> Result<Answer, Exit> {
+    let files = at.files()?;
+    let rows = rows(at, &files).await;
+    let answer = show(plugins::named(&rows, name)?);
+    let answer = changed.notes.iter().fold(answer, |answer, note| answer.note(note));
+    Ok(match changed.file {
+        Some(file) => hint(&files, answer.note(format!("{} is written", file.display()))),
+        None => answer,
+    })
+}

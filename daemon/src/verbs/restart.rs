@@ -1,0 +1,94 @@
+//! `ostler restart`: the daemon that runs, started again as it was.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::start::{Tail, started};
+use crate::answer::Answer;
+use crate::cli::Cli;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::process::{self, Signal, poll};
+use crate::progress::Progress;
+use crate::record::{self, Record};
+use crate::run::{RESTART_REFUSED, RESTART_STOPPING};
+use crate::settings::Settings;
+
+/// How long it may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// How long until it listens again: closing, and coming up.
+const UP_WITHIN: Duration = Duration::from_secs(45);
+
+/// How to restart.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RestartFlags {
+    /// End turns that run
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Tells it to start again and waits until it has.
+///
+/// # Errors
+/// Exit 2 for a configuration it could not start with, exit 1 where it does not come up, or a turn runs.
+pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit> {
+    let files = place.files()?;
+    let dir = files.dir.clone();
+    let Some(record) = record::running(&dir) else { return Ok(Answer::none("None running.", "restarted")) };
+    check(place, &record)?;
+    let mut log = Tail::at_end(&dir);
+    let progress = Progress::begin(&place.common, "restarting");
+    process::tell(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
+    let answered = poll(ANSWERS_WITHIN, || {
+        let text = log.text();
+        let refused =
+            text.lines().find_map(|line| line.split_once(RESTART_REFUSED)).map(|(_, why)| why.to_owned());
+        match refused {
+            Some(why) => Some(Err(why)),
+            None => text.contains(RESTART_STOPPING).then_some(Ok(())),
+        }
+    });
+    match answered.await {
+        None => return Err(Exit::machine(format!("pid {} did not answer within 5 seconds", record.pid))),
+        Some(Err(why)) => {
+            return Err(Exit::machine(format!("Could not restart it: {why}. Pass --force to end it.")));
+        }
+        Some(Ok(())) => {}
+    }
+    let up = poll(UP_WITHIN, || match record::running(&dir) {
+        Some(now) if now.started_at != record.started_at => Some(Some(now)),
+        _ if !process::runs(record.pid) => Some(None),
+        _ => None,
+    })
+    .await;
+    drop(progress);
+    let shown = record::log_file(&dir).display().to_string();
+    match up {
+        Some(Some(now)) => Ok(started(&now, &log.skipped(now.pid))),
+        Some(None) => Err(Exit::machine(format!(
+            "It stopped and could not be started again. See {shown}{}",
+            log.last_words()
+        ))),
+        None => Err(Exit::machine(format!("It stopped and never said where it was listening. See {shown}"))),
+    }
+}
+
+/// Refuses before anything goes down what it could not come up with.
+pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
+    let Some(argv) = &record.argv else {
+        return Err(Exit::machine(format!(
+            "pid {} runs in the foreground: end it there, and start it again",
+            record.pid
+        )));
+    };
+    let line: Vec<String> = std::iter::once("ostler".to_owned()).chain(argv.iter().cloned()).collect();
+    let read = Cli::read(&line)?.map_err(|error| Exit::usage(error.to_string()))?;
+    let (mut common, flags) = read.into_run();
+    let cwd = record.cwd.clone().unwrap_or_else(|| place.working_dir.clone());
+    // It was started there, and will be again, wherever this command is.
+    common.config_file = common.config_file.map(|file| cwd.join(file));
+    let place = Place { common, working_dir: cwd.clone(), ..place.clone() };
+    let settings = Settings::new(&flags, place.files()?, &cwd)?;
+    settings.token.token().map(drop)
+}

@@ -1,0 +1,183 @@
+//! `ostler start`: the daemon in a process of its own.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek, SeekFrom};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ostler_contract::{Value, json};
+
+use crate::answer::Answer;
+use crate::cli::{DETACHED, RunFlags};
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::process::poll;
+use crate::progress::Progress;
+use crate::record::{self, Record};
+use crate::settings::Settings;
+
+/// How long a daemon may take to say where it listens.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A log larger than this is put aside at a start.
+const ROLLS_AT: u64 = 5 * 1024 * 1024;
+/// Flags that say how a command answers, not how the daemon runs.
+const ANSWERS: &[&str] = &["--json", "--quiet", "--verbose", "--no-color"];
+
+/// Starts one and waits until it has said where it listens.
+///
+/// # Errors
+/// Exit 2 for what does not go together, exit 1 where it does not come up.
+pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Result<Answer, Exit> {
+    if flags.stdio {
+        return Err(Exit::usage("--stdio cannot be detached: it serves the process that started it."));
+    }
+    let settings = Settings::new(flags, place.files()?, &place.working_dir)?;
+    settings.token.token()?;
+    let dir = &settings.dir;
+    let could_not = |why: String| Exit::machine(format!("Could not start it: {why}"));
+    if let Some(record) = record::running(dir) {
+        return Err(could_not(record::already(Some(&record))));
+    }
+    let mut log = Tail::open(dir)?;
+    let failed = |error: std::io::Error| could_not(error.to_string());
+    let out = log.writer().map_err(failed)?;
+    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        .args(of_the_run(arguments))
+        .arg(DETACHED)
+        .stdin(Stdio::null())
+        .stderr(Stdio::from(out.try_clone().map_err(failed)?))
+        .stdout(Stdio::from(out))
+        .spawn()
+        .map_err(failed)?;
+    let pid = child.id();
+    let progress = Progress::begin(&place.common, "starting");
+    let up = poll(LIMIT, || {
+        if let Ok(Some(status)) = child.try_wait() {
+            let code = status.code().map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+            return Some(Err(format!("it exited with {code}")));
+        }
+        record::running(dir).map(Ok)
+    })
+    .await;
+    drop(progress);
+    let shown = record::log_file(dir).display().to_string();
+    match up {
+        None => Err(could_not(format!("it started but never said where it was listening. See {shown}"))),
+        Some(Err(why)) => Err(could_not(format!("{why}. See {shown}{}", log.last_words()))),
+        Some(Ok(record)) if record.pid != pid => Err(could_not(format!(
+            "another daemon, pid {}, was started in its place while it started",
+            record.pid
+        ))),
+        Some(Ok(record)) => {
+            let warnings = settings.warnings.iter();
+            Ok(warnings.fold(started(&record, &log.skipped(pid)), |answer, line| answer.note(line)))
+        }
+    }
+}
+
+/// The line of a run: what was typed, without `start` and without how this command was to answer.
+fn of_the_run(arguments: &[String]) -> Vec<String> {
+    let mut run: Vec<String> = Vec::new();
+    let mut word = false;
+    for argument in arguments.iter().skip(1) {
+        let value = run.last().is_some_and(|before| before == "--config-file");
+        if !word && !value && argument == "start" {
+            word = true;
+        } else if value || !ANSWERS.contains(&argument.as_str()) {
+            run.push(argument.clone());
+        }
+    }
+    run
+}
+
+/// What `start` and `restart` say of a daemon that is up.
+pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
+    let Record { pid, url, paths, automations, .. } = record;
+    let mut lines: Vec<String> = skipped.iter().map(|line| format!("skipped: {line}")).collect();
+    lines.push(format!("ostler on {url} (pid {pid}), sessions in {}", paths.join(", ")));
+    lines.extend(automations.clone());
+    let mut json = json!({ "url": url, "pid": pid, "paths": paths, "skipped": skipped });
+    if let Some(automations) = automations {
+        json["automations"] = Value::from(automations.clone());
+    }
+    Answer::new(lines, json).named([url])
+}
+
+/// The end of a daemon's log: what was written since it was opened.
+pub(super) struct Tail {
+    path: std::path::PathBuf,
+    from: u64,
+}
+
+impl Tail {
+    /// Opens the log; one that has grown large is put aside as `daemon.log.1`.
+    pub(super) fn open(dir: &Path) -> Result<Self, Exit> {
+        let path = record::log_file(dir);
+        let failed =
+            |error: std::io::Error| Exit::machine(format!("{} could not be opened: {error}", path.display()));
+        fs::create_dir_all(dir).map_err(failed)?;
+        if fs::metadata(&path).is_ok_and(|found| found.len() > ROLLS_AT) {
+            fs::rename(&path, path.with_extension("log.1")).map_err(failed)?;
+        }
+        Ok(Self::at_end(dir))
+    }
+
+    /// The log as it is, from its end.
+    pub(super) fn at_end(dir: &Path) -> Self {
+        let path = record::log_file(dir);
+        let from = fs::metadata(&path).map_or(0, |found| found.len());
+        Self { path, from }
+    }
+
+    fn writer(&self) -> std::io::Result<File> {
+        let mut options = File::options();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&self.path)
+    }
+
+    /// What was written since.
+    pub(super) fn text(&self) -> String {
+        let mut text = Vec::new();
+        let read = File::open(&self.path).and_then(|mut log| {
+            log.seek(SeekFrom::Start(self.from))?;
+            log.read_to_end(&mut text)
+        });
+        match read {
+            Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+            Err(_) => String::new(),
+        }
+    }
+
+    /// What a daemon said it skipped, when it said where it listens.
+    pub(super) fn skipped(&mut self, pid: u32) -> Vec<String> {
+        let text = self.text();
+        let mut lines = text.lines().skip_while(|line| *line != format!("pid {pid}"));
+        lines.by_ref().filter_map(|line| line.strip_prefix("skipped: ")).map(str::to_owned).collect()
+    }
+
+    /// The last it said before it ended, below one another.
+    pub(super) fn last_words(&self) -> String {
+        let text = self.text();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+        lines.iter().skip(lines.len().saturating_sub(20)).map(|line| format!("\n{line}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_started_with_what_was_typed() {
+        let run = |line: &str| of_the_run(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).join(" ");
+        assert_eq!(run("ostler start --port 0 --json"), "--port 0");
+        assert_eq!(run("ostler --config-file start start --quiet"), "--config-file start");
+        assert_eq!(
+            run("ostler --json --config-file=c start --plugin start"),
+            "--config-file=c --plugin start"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! `ostler status`: where the daemon runs.
+
+use ostler_contract::{Value, json};
+
+use crate::answer::Answer;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::record::{self, Record};
+
+/// Says where it runs; exit 1 where none does.
+///
+/// # Errors
+/// Exit 2 for a configuration that does not read.
+pub fn status(place: &Place) -> Result<Answer, Exit> {
+    let Some(record) = record::running(&place.files()?.dir) else {
+        return Ok(Answer::none("None running.", "running"));
+    };
+    let Record { pid, url, paths, started_at, automations, .. } = &record;
+    let mut lines = vec![
+        format!("ostler on {url} (pid {pid}), started {started_at}"),
+        format!("sessions in {}", paths.join(", ")),
+    ];
+    lines.extend(automations.clone());
+    lines.extend(record.said.iter().cloned());
+    Ok(Answer::new(lines, status_json(&record)).named([url]))
+}
+
+/// The same as JSON; the token is not in it.
+pub fn status_json(record: &Record) -> Value {
+    let mut json = json!({
+        "pid": record.pid, "url": record.url, "paths": record.paths, "startedAt": record.started_at,
+    });
+    if let Some(automations) = &record.automations {
+        json["automations"] = automations.clone().into();
+    }
+    if !record.said.is_empty() {
+        json["said"] = json!(record.said);
+    }
+    json
+}

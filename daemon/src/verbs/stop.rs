@@ -1,0 +1,41 @@
+//! `ostler stop`: ends the daemon that runs.
+
+use std::time::Duration;
+
+use ostler_contract::json;
+
+use crate::answer::Answer;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::process::{self, Signal};
+use crate::progress::Progress;
+use crate::record;
+
+/// Longer than closing may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Tells it to end and waits until it has; exit 1 where none runs.
+///
+/// # Errors
+/// Exit 1 where it does not end.
+pub async fn stop(place: &Place) -> Result<Answer, Exit> {
+    let dir = place.files()?.dir;
+    let Some(record) = record::running(&dir) else { return Ok(Answer::none("None running.", "stopped")) };
+    let (url, pid) = (&record.url, record.pid);
+    process::tell(pid, Signal::Stop)?;
+    let progress = Progress::begin(&place.common, "stopping");
+    let ended =
+        process::poll(LIMIT, || (!process::runs(pid) || record::running(&dir).is_none()).then_some(())).await;
+    drop(progress);
+    if ended.is_none() {
+        let limit = LIMIT.as_secs();
+        return Err(Exit::machine(format!(
+            "pid {pid} was told to stop and still runs after {limit} seconds"
+        )));
+    }
+    Ok(Answer::new(
+        [format!("Stopped {url} (pid {pid}).")],
+        json!({ "stopped": true, "url": url, "pid": pid }),
+    )
+    .named([url]))
+}

@@ -1,0 +1,143 @@
+//! `ostler vault …`: the secrets that options name. A value goes in and is never printed.
+
+use std::io::{IsTerminal, Read};
+use std::sync::Arc;
+
+use clap::Subcommand;
+use ostler_contract::points::Vault;
+use ostler_contract::{Value, VaultName, json, problem};
+use ostler_loader::options::{references, walk::path_text};
+use ostler_ports::FileVault;
+
+use super::ask;
+use crate::answer::Answer;
+use crate::config::ConfigFiles;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::record;
+
+/// What to do with secrets.
+#[derive(Debug, Clone, Subcommand)]
+pub enum VaultVerb {
+    /// Keep a secret; its value is read from standard input
+    Set {
+        /// host:<name>, team:<team>/<name> or user:<id>/<name>
+        name: String,
+    },
+    /// Forget a secret
+    Delete {
+        /// The name
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// List the names of the secrets, and those options name that are not set
+    List,
+}
+
+/// Does it.
+///
+/// # Errors
+/// Exit 2 for a wrong argument, 1 where the machine cannot.
+pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
+    let files = at.files()?;
+    let vault = open(&files)?;
+    match verb {
+        VaultVerb::Set { name } => {
+            let name = parse(&name)?;
+            if std::io::stdin().is_terminal() {
+                return Err(Exit::usage("pipe the value on standard input"));
+            }
+            let mut value = String::new();
+            std::io::stdin()
+                .read_to_string(&mut value)
+                .map_err(|error| Exit::usage(format!("the value could not be read: {error}")))?;
+            set(&vault, &name, without_last_newline(&value)).await
+        }
+        VaultVerb::Delete { name, yes } => {
+            let name = parse(&name)?;
+            ask::sure(at, yes, &format!("Delete {name}?"))?;
+            delete(&vault, &name).await
+        }
+        VaultVerb::List => list(&vault, &files).await,
+    }
+}
+
+/// A name, in one of its three forms.
+pub fn parse(name: &str) -> Result<VaultName, Exit> {
+    VaultName::parse(name).map_err(|why| Exit::usage(why.to_string()))
+}
+
+fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
+    if let Some(plugin) = record::running(&files.dir).and_then(|record| record.vault) {
+        return Err(Exit::machine(format!(
+            "the daemon's secrets are kept by plugin {plugin}; keep them there"
+        )));
+    }
+    let report = Arc::new(|line: String| {
+        let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
+    });
+    FileVault::new(&files.dir, report)
+        .map(|vault| Arc::new(vault).into_point())
+        .map_err(|why| Exit::machine(why.message))
+}
+
+fn without_last_newline(value: &str) -> &str {
+    value.strip_suffix("\r\n").or_else(|| value.strip_suffix('\n')).unwrap_or(value)
+}
+
+/// Keeps a secret.
+pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer, Exit> {
+    if value.is_empty() {
+        return Err(Exit::usage(format!(
+            "the value of {name} is empty; ostler vault delete {name} forgets one"
+        )));
+    }
+    let name = name.to_string();
+    vault.set.call((name.clone(), value.to_owned())).await.map_err(|why| Exit::machine(why.message))?;
+    Ok(Answer::new([format!("{name} is set.")], json!({ "name": name, "set": true })).named([name]))
+}
+
+/// Forgets a secret; exit 1 where there is none.
+pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
+    let name = name.to_string();
+    match vault.delete.call((name.clone(),)).await.map_err(|why| Exit::machine(why.message))? {
+        true => Ok(Answer::new([format!("{name} is deleted.")], json!({ "name": name, "deleted": true }))
+            .named([name])),
+        false => Err(Exit::machine(problem::no_secret(&name))),
+    }
+}
+
+/// The names, and those the configuration names that are not set.
+pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
+    let held = vault.list.call(()).await.map_err(|why| Exit::machine(why.message))?;
+    let mut rows: Vec<(String, bool, Vec<String>)> =
+        held.into_iter().map(|name| (name, true, Vec::new())).collect();
+    for (at, entry) in files.config.plugins.iter().flatten().enumerate() {
+        let options = Value::Object(entry.options.clone().unwrap_or_default());
+        for reference in references(&options, None) {
+            // What is no name may be a secret itself.
+            let Some(name) = reference.name.as_str().filter(|name| VaultName::parse(name).is_ok()) else {
+                continue;
+            };
+            let path = format!("plugins[{at}].options{}", path_text(&reference.path));
+            match rows.iter_mut().find(|(known, _, _)| known == name) {
+                Some((_, _, paths)) => paths.push(path),
+                None => rows.push((name.to_owned(), false, vec![path])),
+            }
+        }
+    }
+    rows.sort();
+    let line = |(name, set, paths): &(String, bool, Vec<String>)| {
+        let named = if paths.is_empty() { String::new() } else { format!(" ({})", paths.join(", ")) };
+        format!("{name} {}{named}", if *set { "set" } else { "not set" })
+    };
+    let json =
+        rows.iter().map(|(name, set, paths)| json!({ "name": name, "set": set, "named": paths })).collect();
+    let lines: Vec<String> = match rows.is_empty() {
+        true => vec!["vault: no secrets".to_owned()],
+        false => rows.iter().map(line).collect(),
+    };
+    Ok(Answer::new(lines, json).named(rows.iter().map(|(name, _, _)| name.clone())))
+}

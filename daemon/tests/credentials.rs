@@ -1,0 +1,444 @@
+//! Options of plugins as clients see and change them, over a real daemon: what is marked is never said, what is
+//! sent back replaces what it says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use support::{Client, Daemon, Folder, ended, program};
+
+const TOKEN: &str = "the-connection-token";
+
+const NOTES: &str = r"
+    export const name = 'notes';
+    export const title = 'Notes';
+    export const defaults = { size: 3 };
+    export const optionsSchema = { properties: {
+        key: { type: 'string', writeOnly: true, default: 'SECRET-default' },
+        size: { type: 'integer' },
+        env: { type: 'object', additionalProperties: { type: 'string', writeOnly: true } },
+        later: { type: 'object', secretAtUse: true, writeOnly: true } } };
+    export function apply(host, options) {
+        host.registerRoute(() => new Response(JSON.stringify(options)));
+    }
+";
+
+/// A daemon with its API, the echo backend and these plugins.
+fn folder(plugins: Value) -> Folder {
+    let mut all = vec![json!({ "name": "@ostler/echo" })];
+    all.extend(plugins.as_array().unwrap().clone());
+    let folder = Folder::new(json!({ "http": true, "connectionToken": TOKEN, "plugins": all }));
+    folder.write("notes.js", NOTES);
+    folder
+}
+
+fn notes(options: Value) -> Value {
+    json!([{ "name": "./notes.js", "options": options }])
+}
+
+async fn ask(daemon: &Daemon, head: &str, headers: &str, body: &str) -> (u16, Value) {
+    let address = daemon.address();
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = daemon.exchange(request.as_bytes()).await;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
+async fn api(daemon: &Daemon, head: &str, body: Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n");
+    ask(daemon, head, &headers, &body).await
+}
+
+async fn get(daemon: &Daemon, path: &str) -> Value {
+    let (status, answer) = api(daemon, &format!("GET /api/{path}"), Value::Null).await;
+    assert_eq!(status, 200, "{path}: {answer}");
+    answer
+}
+
+async fn post(daemon: &Daemon, path: &str, body: Value) -> Value {
+    let (status, answer) = api(daemon, &format!("POST /api/{path}"), body).await;
+    assert_eq!(status, 200, "{path}: {answer}");
+    answer
+}
+
+async fn client(daemon: &Daemon) -> Client {
+    let mut client = Client::connect(&format!("{}/?tkn={TOKEN}", daemon.url)).await;
+    client.initialize("one").await;
+    client
+}
+
+async fn root(client: &mut Client) -> Value {
+    client.subscribe("ahp-root://").await
+}
+
+fn held(folder: &Folder) -> Value {
+    serde_json::from_str::<Value>(&folder.read("config.json")).unwrap()["plugins"][1]["options"].clone()
+}
+
+#[tokio::test]
+async fn a_credential_is_set_in_every_answer_but_the_file_at_a_terminal() {
+    let options = json!({
+        "key": "SECRET-key", "size": 5, "env": { "A": "SECRET-a", "B": { "$secret": "host:b" } },
+        "later": { "x": { "$secret": "team:t/x" } }, "extra": "shown"
+    });
+    let folder = folder(notes(options.clone()));
+    folder.write("vault.json", r#"{ "host:b": "SECRET-b" }"#);
+    let daemon = folder.start();
+    let shown = json!({
+        "key": "<set>", "size": 5, "env": { "A": "<set>", "B": { "$secret": "host:b" } }, "later": "<set>", "extra": "shown"
+    });
+    let mut client = client(&daemon).await;
+    let state = root(&mut client).await;
+    assert_eq!(state["config"]["values"]["plugins.notes"], json!({ "enabled": true, "options": shown }));
+    assert_eq!(get(&daemon, "config").await["config"]["plugins"][1]["options"], shown);
+    let row = &get(&daemon, "plugin/list").await[1];
+    assert_eq!((&row["options"], &row["id"], &row["state"]), (&shown, &json!("notes"), &json!("ready")));
+    assert_eq!(post(&daemon, "plugin/config", json!({ "name": "notes" })).await["options"], shown);
+    assert_eq!(post(&daemon, "plugin/config", json!({ "name": "./notes.js" })).await["options"], shown);
+    assert_eq!(get(&daemon, "config").await["config"]["connectionToken"], "<set>");
+    let schema =
+        &state["config"]["schema"]["properties"]["plugins.notes"]["properties"]["options"]["properties"];
+    assert_eq!((&schema["key"]["writeOnly"], &schema["size"]["type"]), (&json!(true), &json!("integer")));
+    assert!(!state.to_string().contains("SECRET-"), "{state}");
+    let printed = folder.run(&["config"]).out;
+    assert_eq!(printed, folder.read("config.json") + "\n");
+    assert!(printed.contains("SECRET-key") && printed.contains(r#"{"$secret":"host:b"}"#), "{printed}");
+    let listed = folder.run(&["plugin", "list"]).out;
+    assert!(
+        listed.contains(r#"env: {"A":"<set>","B":{"$secret":"host:b"}}"#) && !listed.contains("SECRET-"),
+        "{listed}"
+    );
+    // What `apply` is handed: strings, and what it reads itself as it is written.
+    let (_, handed) = ask(&daemon, "GET /plugins/notes/", "", "").await;
+    assert_eq!(
+        handed,
+        json!({
+            "size": 5, "key": "SECRET-key", "env": { "A": "SECRET-a", "B": "SECRET-b" },
+            "later": { "x": { "$secret": "team:t/x" } }, "extra": "shown"
+        })
+    );
+    assert!(!folder.read("log").contains("SECRET-"), "{}", folder.read("log"));
+}
+
+#[tokio::test]
+async fn what_a_client_sends_back_replaces_what_it_says() {
+    let folder =
+        folder(notes(json!({ "key": "SECRET-key", "env": { "A": "SECRET-a", "B": "SECRET-b" }, "size": 1 })));
+    let daemon = folder.start();
+    let mut client = client(&daemon).await;
+    root(&mut client).await;
+    let mut seq = 0;
+    let mut change = async |value: Value| {
+        seq += 1;
+        let action = json!({ "type": "root/configChanged", "config": { "plugins.notes": value } });
+        client.dispatch("ahp-root://", seq, action).await;
+        client.actions_until("root/configChanged").await.pop().unwrap()
+    };
+    let same = change(json!({ "options": { "key": "<set>", "env": { "A": "<set>", "B": "<set>" } } })).await;
+    assert_eq!(same["rejectionReason"], Value::Null, "{same}");
+    assert_eq!(
+        held(&folder),
+        json!({ "key": "SECRET-key", "env": { "A": "SECRET-a", "B": "SECRET-b" }, "size": 1 })
+    );
+
+    let new = change(json!({ "options": { "key": "SECRET-new", "env": { "A": "SECRET-new-a" } } })).await;
+    assert_eq!(
+        held(&folder),
+        json!({ "key": "SECRET-new", "env": { "A": "SECRET-new-a", "B": "SECRET-b" }, "size": 1 })
+    );
+    let options = json!({ "key": "<set>", "env": { "A": "<set>", "B": "<set>" }, "size": 1 });
+    assert_eq!(new["action"]["config"]["plugins.notes"], json!({ "enabled": true, "options": options }));
+    assert_eq!(new["origin"]["clientSeq"], 2);
+
+    change(json!({ "options": { "key": null, "env": { "B": null } } })).await;
+    assert_eq!(held(&folder), json!({ "env": { "A": "SECRET-new-a" }, "size": 1 }));
+
+    let wrong = change(json!({ "options": { "size": "SECRET-size", "key": "SECRET-other" } })).await;
+    assert_eq!(wrong["rejectionReason"], "plugins.notes.options.size must be an integer");
+    assert!(!wrong.to_string().contains("SECRET-"), "{wrong}");
+    let wrong = change(json!({ "options": { "key": { "$secret": "SECRET-none" } } })).await;
+    assert!(
+        wrong["rejectionReason"]
+            .as_str()
+            .unwrap()
+            .starts_with("plugins.notes.options.key: a secret is named host:<name>")
+    );
+    assert!(!wrong.to_string().contains("SECRET-"), "{wrong}");
+    assert_eq!(held(&folder), json!({ "env": { "A": "SECRET-new-a" }, "size": 1 }));
+
+    // The same over HTTP.
+    let row = post(
+        &daemon,
+        "plugin/config",
+        json!({ "name": "notes", "options": { "env": { "A": "<set>", "C": "SECRET-c" } } }),
+    )
+    .await;
+    assert_eq!(row["options"], json!({ "env": { "A": "<set>", "C": "<set>" }, "size": 1 }));
+    assert_eq!(held(&folder), json!({ "env": { "A": "SECRET-new-a", "C": "SECRET-c" }, "size": 1 }));
+    let row =
+        post(&daemon, "plugin/config", json!({ "name": "notes", "options": { "env": { "A": null } } })).await;
+    assert_eq!(row["options"], json!({ "env": { "C": "<set>" }, "size": 1 }));
+    assert_eq!(held(&folder), json!({ "env": { "C": "SECRET-c" }, "size": 1 }));
+    assert_eq!(
+        post(&daemon, "plugin/config/set", json!({ "name": "notes", "key": "size", "value": 9 })).await["options"]
+            ["size"],
+        9
+    );
+    assert_eq!(
+        post(&daemon, "plugin/config/unset", json!({ "name": "notes", "key": "size" })).await["options"]
+            .get("size"),
+        None
+    );
+    // It holds from the next start on, and says so.
+    assert_eq!(get(&daemon, "config").await["restartNeeded"], json!(["plugins.notes"]));
+    let mut later = self::client(&daemon).await;
+    assert_eq!(root(&mut later).await["_meta"]["ostler.restartNeeded"], json!(["plugins.notes"]));
+    assert!(!folder.read("log").contains("SECRET-"), "{}", folder.read("log"));
+}
+
+#[tokio::test]
+async fn of_a_plugin_nobody_could_look_into_nothing_is_shown() {
+    let folder = folder(json!([
+        { "name": "./notes.js", "enabled": false, "options": { "key": "SECRET-1", "size": 5, "env": { "A": { "$secret": "host:a" } } } },
+        { "name": "./gone.js", "options": { "a": "SECRET-2" } },
+        { "name": "./broken.js", "options": { "a": "SECRET-3" } },
+        { "name": "./bad.js", "options": { "a": "SECRET-4" } },
+        { "name": "./open.js", "options": { "a": "in the open" } },
+        { "name": "./late.js", "options": { "key": "SECRET-5", "size": "not a size" } },
+    ]));
+    folder.write("broken.js", "throw new Error('no')");
+    folder.write(
+        "bad.js",
+        "export const optionsSchema = { properties: { a: { type: 5 } } }; export function apply() {}",
+    );
+    folder.write("open.js", "export function apply() {}");
+    folder.write("late.js", &NOTES.replace("'notes'", "'late'"));
+    let daemon = folder.start();
+    let rows = get(&daemon, "plugin/list").await;
+    let options = |at: usize| rows[at]["options"].clone();
+    assert_eq!(options(1), json!({ "key": "<set>", "size": "<set>", "env": "<set>" }));
+    assert_eq!(
+        (options(2), options(3), options(4)),
+        (json!({ "a": "<set>" }), json!({ "a": "<set>" }), json!({ "a": "<set>" }))
+    );
+    assert_eq!(options(5), json!({ "a": "in the open" }), "it marks nothing");
+    assert_eq!(
+        options(6),
+        json!({ "key": "<set>", "size": "not a size" }),
+        "it declares its schema, though its options do not fit"
+    );
+    let states: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|row| row["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["ready", "disabled", "missing", "error", "error", "ready", "error"]);
+    let mut client = client(&daemon).await;
+    let state = root(&mut client).await;
+    assert_eq!(
+        state["config"]["values"]["plugins.notes"],
+        json!({ "enabled": false, "options": { "key": "<set>", "size": "<set>", "env": "<set>" } })
+    );
+    assert_eq!(state["config"]["values"]["plugins.open"]["options"], json!({ "a": "in the open" }));
+    // Turned on, it is known from the next start on.
+    let row = post(&daemon, "plugin/enable", json!({ "name": "notes" })).await;
+    assert_eq!((&row["enabled"], &row["options"]["size"]), (&json!(true), &json!("<set>")));
+    for path in ["config", "plugin/list"] {
+        assert!(!get(&daemon, path).await.to_string().contains("SECRET-"));
+    }
+}
+
+#[tokio::test]
+async fn other_settings_are_edited_on_the_root_channel() {
+    let folder = folder(json!([]));
+    let daemon = folder.start();
+    let (mut one, mut two) = (client(&daemon).await, client(&daemon).await);
+    root(&mut one).await;
+    root(&mut two).await;
+    let servers = json!({ "x": { "type": "http", "url": "https://me:SECRET-pw@h/", "headers": { "a": "SECRET-h" } },
+            "y": { "type": "stdio", "command": "y", "env": { "KEY": "SECRET-e" } } });
+    let action =
+        json!({ "type": "root/configChanged", "config": { "mcpServers": servers, "advancedTools": true } });
+    one.dispatch("ahp-root://", 1, action).await;
+    let seen = two.actions_until("root/configChanged").await.pop().unwrap();
+    let shown = json!({ "x": { "type": "http", "url": "https://<set>@h/", "headers": { "a": "<set>" } },
+        "y": { "type": "stdio", "command": "y", "env": { "KEY": "<set>" } } });
+    assert_eq!(seen["action"]["config"], json!({ "mcpServers": shown, "advancedTools": true }));
+    one.actions_until("root/configChanged").await;
+    let file: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    assert_eq!((&file["mcpServers"], &file["advancedTools"]), (&servers, &json!(true)));
+    let mut send = async |seq: i64, config: Value| {
+        one.dispatch("ahp-root://", seq, json!({ "type": "root/configChanged", "config": config })).await;
+        one.actions_until("root/configChanged").await.pop().unwrap()
+    };
+    send(2, json!({ "mcpServers": { "x": { "headers": { "a": "<set>", "b": "SECRET-b" } } } })).await;
+    let file: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    assert_eq!(file["mcpServers"]["x"]["headers"], json!({ "a": "SECRET-h", "b": "SECRET-b" }));
+    let refused = send(3, json!({ "port": "x" })).await;
+    assert_eq!(refused["rejectionReason"], "port must be an integer between 0 and 65535");
+    let refused = send(4, json!({ "plugins.nobody": { "enabled": false } })).await;
+    assert_eq!(refused["rejectionReason"], "no plugin is called nobody; configured are echo");
+    let refused = send(5, json!({ "connectionToken": "x" })).await;
+    assert_eq!(refused["rejectionReason"], "connectionToken is not a setting of this host");
+    assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "both hold at once");
+}
+
+#[tokio::test]
+async fn the_api_answers_who_has_the_token_and_nobody_else() {
+    let folder = folder(json!([]));
+    let daemon = folder.start();
+    let http = format!("http on http://{}/api", daemon.address());
+    assert_eq!(daemon.block[1], http);
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    for (head, headers, body, status, says) in [
+        ("GET /api/status", "", "", 401, "A connection token is required"),
+        ("GET /api/status", "Authorization: Bearer wrong\r\n", "", 401, "A connection token is required"),
+        ("GET /api/nope", bearer.as_str(), "", 404, "No API at /api/nope"),
+        ("POST /api/status", &bearer, "", 405, "/api/status is asked with GET"),
+        ("GET /api/plugin/config", &bearer, "", 405, "/api/plugin/config is asked with POST"),
+        ("POST /api/plugin/config", &bearer, "x", 415, "A body is application/json here"),
+        ("POST /api/plugin/config", &bearer, "", 400, "the body needs name"),
+        ("GET /v1/models", &bearer, "", 404, "No API at /v1/models"),
+    ] {
+        let (seen, answer) = ask(&daemon, head, headers, body).await;
+        assert_eq!((seen, &answer["message"]), (status, &json!(says)), "{head}");
+    }
+    let foreign = format!("{bearer}Origin: https://evil.org\r\n");
+    assert_eq!(ask(&daemon, "GET /api/status", &foreign, "").await.0, 403);
+    let near = format!("{bearer}Origin: http://localhost:3000\r\n");
+    let (status, answer) = ask(&daemon, "GET /api/status", &near, "").await;
+    assert_eq!((status, &answer["url"]), (200, &json!(daemon.url)));
+    assert_eq!(ask(&daemon, &format!("GET /api/status?tkn={TOKEN}"), "", "").await.0, 200);
+    let host = daemon
+        .exchange(
+            format!("GET /api/status HTTP/1.1\r\nHost: evil.org\r\nConnection: close\r\n{bearer}\r\n")
+                .as_bytes(),
+        )
+        .await;
+    assert!(host.contains("403") && host.contains("This API does not answer to evil.org"), "{host}");
+    let (status, answer) = api(&daemon, "POST /api/restart", json!({})).await;
+    assert_eq!(
+        (status, &answer["message"]),
+        (409, &json!("the daemon runs in the foreground and does not start itself again"))
+    );
+
+    assert_eq!(
+        post(&daemon, "vault/set/host%3Ak", json!({ "value": "SECRET-k" })).await,
+        json!({ "name": "host:k", "set": true })
+    );
+    assert_eq!(get(&daemon, "vault/list").await, json!([{ "name": "host:k", "set": true, "named": [] }]));
+    assert_eq!(post(&daemon, "vault/delete/host%3Ak", json!({})).await["deleted"], true);
+    let (status, answer) = api(&daemon, "POST /api/vault/delete/host%3Ak", json!({})).await;
+    assert_eq!((status, &answer["message"]), (409, &json!("the vault holds no host:k")));
+    assert_eq!(api(&daemon, "POST /api/vault/set/k", json!({ "value": "x" })).await.0, 400);
+    let installed = post(&daemon, "plugin/install", json!({ "name": "@ostler/webhook" })).await;
+    assert_eq!(installed["restart"], true);
+    assert_eq!(
+        post(&daemon, "plugin/remove", json!({ "name": "@ostler/webhook" })).await["removed"],
+        json!(["@ostler/webhook"])
+    );
+
+    let off = Folder::new(json!({ "connectionToken": TOKEN, "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = off.start();
+    assert_eq!(ask(&daemon, "GET /api/status", &bearer, "").await.0, 404);
+    for (config, says) in [
+        (
+            r#"{ "http": true }"#,
+            "http needs a credential: pass --connection-token, --connection-token-file or --users.",
+        ),
+        (r#"{ "http": { "host": "127.0.0.1" }, "connectionToken": "x" }"#, "http.host needs http.port"),
+        (
+            r#"{ "http": { "port": 1.5 }, "connectionToken": "x" }"#,
+            "http.port must be an integer between 0 and 65535",
+        ),
+    ] {
+        let wrong = Folder::new(json!({}));
+        wrong.write("config.json", config);
+        let ended = wrong.run(&[]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains(says), "{ended:?}");
+    }
+    let own = Folder::new(
+        json!({ "http": { "port": 0 }, "connectionToken": TOKEN, "plugins": [{ "name": "@ostler/echo" }] }),
+    );
+    let daemon = own.start();
+    let there = daemon.block[1].strip_prefix("http on http://").unwrap().strip_suffix("/api").unwrap();
+    assert_ne!(there, daemon.address());
+    assert_eq!(ask(&daemon, "GET /api/status", &bearer, "").await.0, 404);
+    let _ = ended(program().args(["status", "--config-file"]).arg(own.path().join("config.json")));
+}
+
+/// A schema, options with secrets in marked places, and how deep they are.
+fn marked() -> impl Strategy<Value = (Value, Value)> {
+    let leaf = prop_oneof![
+        "SECRET-[a-z]{6}".prop_map(|text| (json!(text), json!({ "type": "string", "writeOnly": true }))),
+        "SECRET-[a-z]{6}".prop_map(|text| (json!([text]), json!({ "writeOnly": true }))),
+        (0..9).prop_map(|number| (json!(number), json!({ "type": "integer" }))),
+    ];
+    leaf.prop_recursive(3, 8, 2, |inner| {
+        prop_oneof![
+            inner
+                .clone()
+                .prop_map(|(value, node)| (json!({ "k": value }), json!({ "properties": { "k": node } }))),
+            inner
+                .clone()
+                .prop_map(|(value, node)| (json!({ "k": value }), json!({ "additionalProperties": node }))),
+            inner.clone().prop_map(|(value, node)| (
+                json!({ "k": value }),
+                json!({ "patternProperties": { "k": node } })
+            )),
+            inner.prop_map(|(value, node)| (json!([value]), json!({ "items": node }))),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a plugin marks, however it fails and whatever it says: no answer and no line holds it.
+    #[test]
+    fn no_answer_and_no_line_holds_a_marked_value(
+        places in proptest::collection::vec(marked(), 1..4), fails in any::<bool>(), enabled in any::<bool>()
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut options, mut nodes) = (json!({}), json!({}));
+            for (at, (value, node)) in places.iter().enumerate() {
+                options[format!("o{at}")] = value.clone();
+                nodes[format!("o{at}")] = node.clone();
+            }
+            let folder = folder(json!([{ "name": "./loud.js", "enabled": enabled, "options": options }]));
+            let schema = json!({ "properties": nodes });
+            folder.write("loud.js", &format!(
+                "export const optionsSchema = {schema};\nconst heard = [];\nexport function apply(host, options) {{\n\
+                 const flat = (v) => typeof v === 'object' ? Object.values(v).forEach(flat) : host.log('it is ' + v);\n\
+                 host.on('log', (event) => heard.push(event.line)); host.on('listening', () => host.say('heard ' + heard.join(' ')));\n\
+                 flat(options); console.log(options); host.problem('with ' + JSON.stringify(options));\n\
+                 if ({fails}) throw new Error('no good: ' + JSON.stringify(options)); }}"
+            ));
+            let daemon = folder.start();
+            let mut client = client(&daemon).await;
+            let mut seen = vec![root(&mut client).await.to_string()];
+            for path in ["config", "plugin/list", "status"] {
+                seen.push(get(&daemon, path).await.to_string());
+            }
+            seen.push(post(&daemon, "plugin/config", json!({ "name": "loud", "options": options })).await.to_string());
+            seen.push(post(&daemon, "plugin/config", json!({ "name": "loud" })).await.to_string());
+            seen.push(folder.run(&["plugin", "list"]).out);
+            seen.push(folder.run(&["plugin", "list", "--json"]).out);
+            let mut rest = String::new();
+            let mut daemon = daemon;
+            daemon.signal("-TERM");
+            std::io::Read::read_to_string(&mut daemon.out, &mut rest).unwrap();
+            seen.push(daemon.block.join("\n") + &rest);
+            seen.push(folder.read("log"));
+            for text in seen {
+                assert!(!text.contains("SECRET-"), "{text}");
+            }
+        });
+    }
+}

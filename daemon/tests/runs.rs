@@ -1,0 +1,149 @@
+//! What a run is made of: the plugins it names, the flags it is given, what they become.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use support::{Client, Daemon, Folder, runs_of};
+
+const YARD: &str = r"
+    export const name = 'yard';
+    export function apply(host, options) {
+        host.log('applied once');
+        host.registerTool({
+            definition: { name: 'stamp', description: 'Stamps', inputSchema: { type: 'object' } },
+            run: async () => ({ success: true, content: [{ type: 'text', text: 'stamped' }] }),
+        });
+        host.registerVault({
+            get: async () => undefined, set: async () => {}, delete: async () => false, list: async () => [],
+        }, 'replace');
+        host.registerRoute(() => Response.json({ pid: process.pid, version: host.version, options }));
+        return { registerTool: 'ignored' };
+    }
+";
+
+fn folder(config: Value) -> Folder {
+    let folder = Folder::new(config);
+    folder.write("yard.js", YARD);
+    folder
+}
+
+async fn backends(daemon: &Daemon) -> Vec<String> {
+    let mut client = daemon.initialized("who").await;
+    let state = client.subscribe("ahp-root://").await;
+    state["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| agent["provider"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn said(client: &mut Client, session: &str, prompt: &str) -> String {
+    client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat(session);
+    client.subscribe(&chat).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": prompt } });
+    client.dispatch(&chat, 1, turn).await;
+    json!(client.actions_until("chat/turnComplete").await).to_string()
+}
+
+#[tokio::test]
+async fn installing_a_plugin_and_naming_it_adds_what_it_registers() {
+    let folder = folder(json!({}));
+    for spec in ["@ostler/echo", "./yard.js"] {
+        assert_eq!(folder.run(&["plugin", "install", spec]).code, Some(0));
+    }
+    let daemon = folder.start();
+    assert_eq!(backends(&daemon).await, ["echo"]);
+    assert!(daemon.block.contains(&"vault from a plugin".to_owned()), "{:?}", daemon.block);
+    let mut client = daemon.initialized("one").await;
+    let session = "echo:/7e0c6a1e-1111-4222-8333-444455556666";
+    let seen = said(&mut client, session, "/tool stamp {}").await;
+    assert!(seen.contains("stamped"), "{seen}");
+    // It runs in this very process, once, and what its `apply` answers is nothing.
+    let (status, body) = daemon.post("/plugins/yard/", None, "{}").await;
+    let seen: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, seen["pid"].as_u64()), (200, Some(u64::from(daemon.child.id()))), "{seen}");
+    assert_eq!(seen["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(folder.read("log").matches("plugin yard: applied once").count(), 1);
+    assert!(!daemon.block.iter().any(|line| line.contains("applied once")), "the log is stderr");
+}
+
+#[tokio::test]
+async fn a_run_may_name_its_own_plugins_or_none() {
+    let folder = folder(json!({ "plugins": [{ "name": "./yard.js" }], "host": "127.0.0.2" }));
+    let daemon = folder.start_with(&["--plugin", "@ostler/echo"]);
+    assert!(daemon.url.starts_with("ws://127.0.0.2:"), "{}", daemon.url);
+    assert!(daemon.block.contains(&"plugins echo".to_owned()), "{:?}", daemon.block);
+    assert_eq!(backends(&daemon).await, ["echo"]);
+    assert!(!folder.read("log").contains("yard"), "what is not named is not even imported");
+    assert_eq!(daemon.stop(), Some(0));
+    let daemon = folder.start_with(&[
+        "--plugin",
+        "@ostler/echo",
+        "--plugin",
+        "./yard.js",
+        "--plugin-option",
+        "yard.size=1",
+    ]);
+    assert!(daemon.block.contains(&"plugins echo, yard".to_owned()), "{:?}", daemon.block);
+    let config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    assert_eq!(config["plugins"], json!([{ "name": "./yard.js" }]), "the file is as it was");
+    assert_eq!(daemon.stop(), Some(0));
+    let none = folder.run(&["--no-plugins"]);
+    assert_eq!(none.code, Some(1), "{none:?}");
+    assert!(none.err.contains("No backend is loaded"), "it brings none of its own: {none:?}");
+}
+
+#[test]
+fn one_connection_on_stdin_and_stdout() {
+    let folder = folder(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let mut child = folder
+        .command(&["--stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "channel": "ahp-root://", "clientId": "c", "protocolVersions": ["0.9.0"] } });
+    writeln!(stdin, "{hello}").unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(answer["result"]["serverInfo"]["name"], "ostler", "{answer}");
+    drop(stdin);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.lines().any(|line| line.starts_with("ostler over stdio (")), "{said}");
+    // It is nobody else's daemon.
+    assert!(!folder.path().join("daemon.json").exists());
+    assert_eq!(folder.run(&["status"]).code, Some(1));
+}
+
+#[tokio::test]
+async fn automations_nobody_owns_run_unless_a_flag_says_otherwise() {
+    let folder = Folder::with_webhook("hello");
+    let daemon = folder.start_with(&["--unowned-automations", "none"]);
+    assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), "{}").await.0, 202);
+    let mut client = daemon.initialized("one").await;
+    let catalogue = client.subscribe("ahp-automations://").await;
+    assert_eq!(runs_of(&catalogue, "note"), Vec::<Value>::new());
+    assert_eq!(daemon.stop(), Some(0));
+    for flags in [&["--unowned-automations", "every"][..], &[]] {
+        let folder = Folder::with_webhook("hello");
+        let daemon = folder.start_with(flags);
+        assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), "{}").await.0, 202);
+        let mut client = daemon.initialized("two").await;
+        assert_eq!(client.ended_runs(1).await.len(), 1);
+    }
+    assert_eq!(folder.run(&["--unowned-automations", "some"]).code, Some(2));
+}

@@ -1,0 +1,181 @@
+//! Secrets by name: in options at load, and through `host.secret`, over a real daemon.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Daemon, Folder};
+
+/// A plugin whose route asks for the secret in its query, and counts what a vault was asked.
+const READER: &str = r"
+    export const name = 'reader';
+    export const optionsSchema = { properties: {
+        key: { type: 'string', writeOnly: true }, later: { type: 'object', secretAtUse: true },
+        fromHome: { type: 'string', fromEnv: true, writeOnly: true } } };
+    export function apply(host, options) {
+        host.registerRoute(async (request) => {
+            const asked = await request.json();
+            if (asked.options) return Response.json(options);
+            try {
+                return Response.json({ value: await host.secret(asked.name, asked.scope) });
+            } catch (error) {
+                return Response.json({ refused: error.message });
+            }
+        });
+    }
+";
+
+/// A vault that answers everything and logs what it is asked.
+const VAULT: &str = r"
+    export const name = 'vault';
+    export function apply(host) {
+        const get = async (name) => { host.log('asked for ' + name); return 'from the plugin: ' + name; };
+        host.registerVault({ get, set: async () => {}, delete: async () => false, list: async () => [] }, 'replace');
+    }
+";
+
+fn folder(plugins: Value) -> Folder {
+    let mut all = vec![json!({ "name": "@ostler/echo" })];
+    all.extend(plugins.as_array().unwrap().clone());
+    let folder = Folder::new(json!({ "plugins": all }));
+    folder.write("reader.js", READER);
+    folder.write("vault.js", VAULT);
+    folder
+}
+
+async fn ask(daemon: &Daemon, body: Value) -> Value {
+    let (status, body) = daemon.post("/plugins/reader/", None, &body.to_string()).await;
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn reader(options: Value) -> Value {
+    json!({ "name": "./reader.js", "options": options })
+}
+
+#[tokio::test]
+async fn options_are_handed_the_values_their_names_stand_for() {
+    let folder = folder(json!([reader(json!({
+        "key": { "$secret": "host:k" }, "later": { "a": { "$secret": "user:ada/k" }, "b": { "$secret": "host:gone" } }
+    }))]));
+    folder.write("vault.json", r#"{ "host:k": "sk-live-1" }"#);
+    let mut command = folder.command(&[]);
+    command.env("FROM_HOME", "from the environment");
+    let mut child =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let url = line.split(' ').find(|word| word.starts_with("ws://")).unwrap().to_owned();
+    let daemon = Daemon { child, out, block: vec![line], url };
+    assert_eq!(
+        ask(&daemon, json!({ "options": true })).await,
+        json!({
+            "key": "sk-live-1", "fromHome": "from the environment",
+            "later": { "a": { "$secret": "user:ada/k" }, "b": { "$secret": "host:gone" } }
+        })
+    );
+    // What it was handed is nowhere in the file.
+    assert!(!folder.read("config.json").contains("sk-live-1"));
+}
+
+#[test]
+fn options_that_name_what_cannot_be_read_cost_the_plugin_and_one_line() {
+    for (reference, says) in [
+        (json!("host:gone"), "names host:gone: the vault holds no host:gone"),
+        (json!("team:inn/k"), "names team:inn/k: "),
+        (json!("user:ada/k"), "names user:ada/k: "),
+        (json!("k"), "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>"),
+        (json!(5), "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>"),
+    ] {
+        let folder = folder(json!([reader(json!({ "key": { "$secret": reference } }))]));
+        folder.write("vault.json", r#"{ "team:inn/k": "SECRET-team", "user:ada/k": "SECRET-user" }"#);
+        let mut daemon = folder.start();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut daemon.out, &mut line).unwrap();
+        assert!(
+            line.starts_with("skipped: plugin reader skipped: plugins.reader.options.key names "),
+            "{line}"
+        );
+        assert!(line.contains(says), "{says:?} is not in {line:?}");
+        assert!(!(line + &folder.read("log")).contains("SECRET-"));
+        assert_eq!(daemon.stop(), Some(0));
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_read_for_the_work_it_belongs_to() {
+    let folder = folder(json!([{ "name": "./vault.js" }, reader(json!({}))]));
+    let daemon = folder.start();
+    for (name, scope) in [
+        ("host:k", Value::Null),
+        ("host:k", json!({ "team": "other" })),
+        ("team:inn/k", json!({ "team": "inn" })),
+        ("user:ada/k", json!({ "owner": "user:ada" })),
+    ] {
+        let answer = ask(&daemon, json!({ "name": name, "scope": scope })).await;
+        assert_eq!(answer, json!({ "value": format!("from the plugin: {name}") }));
+    }
+    let asked = || folder.read("log").matches("asked for ").count();
+    let before = asked();
+    for (name, scope, says) in [
+        ("k", Value::Null, "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>"),
+        ("root:k", Value::Null, "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>"),
+        ("team:inn/k", Value::Null, "team:inn/k"),
+        ("team:inn/k", json!({ "team": "other" }), "team:inn/k"),
+        ("team:inn/k", json!({ "owner": "user:ada" }), "team:inn/k"),
+        ("user:ada/k", Value::Null, "user:ada/k"),
+        ("user:ada/k", json!({ "owner": "user:bob" }), "user:ada/k"),
+        ("user:ada/k", json!({ "team": "ada" }), "user:ada/k"),
+    ] {
+        let answer = ask(&daemon, json!({ "name": name, "scope": scope })).await;
+        let refused = answer["refused"].as_str().unwrap_or_else(|| panic!("{name} {scope}: {answer}"));
+        assert!(refused.contains(says), "{name} {scope}: {refused}");
+    }
+    assert_eq!(asked(), before, "the vault is not asked for what is refused");
+    assert!(folder.read("config.json").find("from the plugin").is_none());
+}
+
+#[tokio::test]
+async fn a_name_the_vault_lacks_is_refused() {
+    let folder = folder(json!([reader(json!({}))]));
+    let daemon = folder.start();
+    let answer = ask(&daemon, json!({ "name": "host:k" })).await;
+    assert_eq!(answer, json!({ "refused": "the vault holds no host:k" }));
+    folder.write("vault.json", r#"{ "host:k": "now" }"#);
+    let found = support::wait_for(|| folder.read("vault.json").contains("now").then_some(()));
+    assert!(found.is_some());
+    for _ in 0..100 {
+        if ask(&daemon, json!({ "name": "host:k" })).await == json!({ "value": "now" }) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the vault is read again");
+}
+
+#[test]
+fn a_vault_plugin_comes_first() {
+    let named = || reader(json!({ "key": { "$secret": "host:k" } }));
+    let skipped = |plugins: Value| {
+        let folder = folder(plugins);
+        folder.write("vault.json", r#"{ "host:k": "from the daemon" }"#);
+        let mut daemon = folder.start();
+        daemon.signal("-TERM");
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut daemon.out, &mut rest).unwrap();
+        (rest, daemon.block.iter().find(|line| line.starts_with("vault ")).cloned().unwrap())
+    };
+    let (none, vault) = skipped(json!([{ "name": "./vault.js" }, named()]));
+    assert_eq!((none.as_str(), vault.as_str()), ("", "vault from a plugin"));
+    let (late, vault) = skipped(json!([named(), { "name": "./vault.js" }]));
+    assert!(
+        late.contains("plugin vault sets vault, but plugin reader already named a secret; list vault first"),
+        "{late}"
+    );
+    assert!(vault.ends_with("vault.json"), "{vault}");
+    let own = json!({ "name": "./vault.js", "options": { "key": { "$secret": "host:k" } } });
+    let (own, _) = skipped(json!([own]));
+    assert!(own.contains("plugin vault skipped: a vault plugin's own options cannot name a secret"), "{own}");
+}
