@@ -104,6 +104,13 @@ impl Builder {
         self.entry(entry)
     }
 
+    /// Brings a native plugin along for an entry to name.
+    #[must_use]
+    pub fn bundled(mut self, plugin: Plugin) -> Self {
+        self.bundled.push(plugin);
+        self
+    }
+
     /// Names one more plugin as a configuration does.
     #[must_use]
     pub fn entry(mut self, entry: Entry) -> Self {

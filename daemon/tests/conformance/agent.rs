@@ -12,7 +12,7 @@ use serde_json::Value::Null;
 
 use crate::side::{Both, Side, Talk, action, lines_of, object};
 
-const PLUGIN: Both = Both { spec: "@conformance/agent", native, javascript: "agent.mjs" };
+pub const PLUGIN: Both = Both { spec: "@conformance/agent", native, javascript: "agent.mjs", dress: None };
 
 both! { PLUGIN:
     a_backend_is_listed_with_what_it_offers,

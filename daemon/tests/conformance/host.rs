@@ -15,13 +15,15 @@ use ostler_testkit::{Builder, MemoryHost};
 
 use crate::side::{Both, Side, Talk, lines_of, object};
 
-const PLUGIN: Both = Both { spec: "@conformance/host-calls", native, javascript: "host.mjs" };
+const PLUGIN: Both = Both { spec: "@conformance/host-calls", native, javascript: "host.mjs", dress: None };
 
 both! { PLUGIN:
     facts_are_the_hosts,
     yaml_is_read_and_written,
     a_host_without_yaml_throws,
     sessions_are_started_for_their_owner,
+    a_session_request_is_taken_field_by_field,
+    a_secret_out_of_scope_is_not_asked_for,
     secrets_are_read_by_name_and_scope,
     usage_is_taken,
     records_are_kept_and_watched,
@@ -39,7 +41,13 @@ async fn turns_until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-async fn answer(host: &PluginHost, notes: &Collection, early: &Early, way: &str) -> Result<Value, Thrown> {
+async fn answer(
+    host: &PluginHost,
+    notes: &Collection,
+    early: &Early,
+    input: &Value,
+) -> Result<Value, Thrown> {
+    let way = input["way"].as_str().unwrap();
     let secret = |name: &str, scope: Option<SecretScope>| host.secret(name.to_owned(), scope);
     let started = |request: SessionRequest| host.start_session(request);
     Ok(match way {
@@ -71,6 +79,7 @@ async fn answer(host: &PluginHost, notes: &Collection, early: &Early, way: &str)
                 host.session_owner(silent).await?,
             ])
         }
+        "start" => started(serde_json::from_value(input["request"].clone()).unwrap()).await?.into(),
         "blank" => {
             let blank = SessionRequest {
                 owner: "user:ada".into(),
@@ -178,7 +187,7 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         run: Call::new(move |(input, _): (Value, _)| {
             let (host, notes, early) = (asked.clone(), notes.clone(), early.clone());
             async move {
-                Ok(match answer(&host, &notes, &early, input["way"].as_str().unwrap()).await {
+                Ok(match answer(&host, &notes, &early, &input).await {
                     Ok(answer) => json!({ "answer": answer }),
                     Err(thrown) => json!({ "threw": thrown.message }),
                 })
@@ -259,6 +268,87 @@ async fn sessions_are_started_for_their_owner(side: Side) {
         let left =
             client.request("listSessions", json!({})).await.unwrap()["items"].as_array().unwrap().len();
         assert_eq!(left, 1, "a refusal leaves nothing behind");
+    }
+}
+
+/// Starts a session as asked; answers its row and its chat once the turn it was asked with is over.
+async fn started(host: &MemoryHost, turn: u64, request: Value) -> (Value, Value) {
+    let mut client = host.raw();
+    client.initialize(&format!("asker-{turn}")).await;
+    let session = format!("echo:/asker-{turn}");
+    client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat(&session);
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let text = format!("/tool ask {}", json!({ "way": "start", "request": request }));
+    let message = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": text } });
+    client.dispatch(&chat, 1, message).await;
+    let seen = client.actions_until("chat/toolCallComplete").await;
+    let said = seen.last().unwrap()["action"]["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    let answer: Value = serde_json::from_str(&said).unwrap();
+    let uri = answer["answer"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    let turns = usize::from(request.get("prompt").is_some());
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let chat = ostler_protocol::uri::default_chat(&uri);
+        let state =
+            client.request("subscribe", json!({ "channel": chat })).await.unwrap()["snapshot"]["state"]
+                .clone();
+        if state["turns"].as_array().map_or(0, Vec::len) >= turns {
+            let listed = client.request("listSessions", json!({})).await.unwrap()["items"].clone();
+            let row = listed.as_array().unwrap().iter().find(|row| row["resource"] == uri.as_str()).cloned();
+            return (row.unwrap(), state);
+        }
+        assert!(std::time::Instant::now() < end, "{state}");
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
+
+async fn a_session_request_is_taken_field_by_field(side: Side) {
+    let builder = with_stores(side.host_with_echo());
+    let host = side.other(crate::agent::PLUGIN).load(builder, json!({})).start().await;
+    let said = |chat: &Value| {
+        let parts = chat["turns"][0]["responseParts"].as_array().unwrap();
+        parts.iter().map(|part| part["content"].as_str().unwrap()).collect::<String>()
+    };
+    let (row, chat) = started(&host, 1, json!({ "owner": "user:ada", "prompt": "What to feed?" })).await;
+    assert_eq!(
+        (&row["provider"], &row["title"]),
+        (&json!("echo"), &json!("What to feed?")),
+        "the first backend, named after its turn"
+    );
+    assert_eq!(chat["turns"][0]["message"]["text"], "What to feed?");
+
+    let ask = json!({ "owner": "user:ada", "provider": "parrot", "prompt": "start" });
+    let place: Value = serde_json::from_str(&said(&started(&host, 2, ask).await.1)).unwrap();
+    assert_eq!(place[2], "/srv/work", "the host's first directory");
+    let ask = json!({ "owner": "user:ada", "provider": "parrot", "workingDirectory": "/srv/more", "prompt": "start" });
+    let place: Value = serde_json::from_str(&said(&started(&host, 3, ask).await.1)).unwrap();
+    assert_eq!(place[2], "/srv/more");
+
+    let ask = json!({ "owner": "user:ada", "provider": "parrot", "config": { "prefix": "> " }, "model": { "id": "m" },
+        "title": "Mine", "prompt": "hi" });
+    let (row, chat) = started(&host, 4, ask).await;
+    assert_eq!((row["title"].as_str(), said(&chat).as_str()), (Some("Mine"), "> hi"));
+    assert_eq!(chat["turns"][0]["message"]["model"]["id"], "m");
+
+    let (_, chat) = started(&host, 5, json!({ "owner": "user:ada" })).await;
+    assert!(chat["turns"].as_array().is_none_or(Vec::is_empty), "nobody speaks: {chat}");
+}
+
+async fn a_secret_out_of_scope_is_not_asked_for(side: Side) {
+    for (way, asked) in [("outOfScope", 0), ("malformed", 0), ("inScope", 1)] {
+        let count = Arc::new(Mutex::new(0));
+        let counts = count.clone();
+        let vault = Vault {
+            get: Call::now(move |_| {
+                *counts.lock().unwrap() += 1;
+                Ok(Some("t".into()))
+            }),
+            ..vault()
+        };
+        let host = side.host_with_echo().vault(vault).start().await;
+        ask(&host, way).await;
+        assert_eq!(*count.lock().unwrap(), asked, "{way}");
     }
 }
 

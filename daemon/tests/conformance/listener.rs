@@ -6,7 +6,7 @@ use ostler_contract::{Call, Frozen, Options, PluginContext, PluginHost, Thrown, 
 
 use crate::side::{Both, Side, Talk, lines_of};
 
-const PLUGIN: Both = Both { spec: "@conformance/listener", native, javascript: "listener.mjs" };
+const PLUGIN: Both = Both { spec: "@conformance/listener", native, javascript: "listener.mjs", dress: None };
 
 both! { PLUGIN:
     listeners_hear_in_order_and_change_nothing,

@@ -11,6 +11,7 @@ mod cases;
 mod examples;
 mod host;
 mod listener;
+mod module;
 mod registration;
 mod resource_provider;
 mod route;

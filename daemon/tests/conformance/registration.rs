@@ -11,7 +11,8 @@ use ostler_loader::State;
 
 use crate::side::{Both, Side, Talk, builder, lines_of};
 
-const PLUGIN: Both = Both { spec: "@conformance/registration", native, javascript: "registration.mjs" };
+const PLUGIN: Both =
+    Both { spec: "@conformance/registration", native, javascript: "registration.mjs", dress: None };
 
 both! { PLUGIN:
     mistakes_are_named_and_cost_themselves,

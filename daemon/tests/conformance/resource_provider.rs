@@ -13,9 +13,13 @@ use ostler_contract::{Call, Options, PluginHost, RpcError, Thrown, Value, json};
 use crate::side::{Both, Side, builder, object};
 
 const PLUGIN: Both =
-    Both { spec: "@conformance/resource-provider", native, javascript: "resource-provider.mjs" };
-const LATER: Both =
-    Both { spec: "@conformance/later", native: later, javascript: "resource-provider-later.mjs" };
+    Both { spec: "@conformance/resource-provider", native, javascript: "resource-provider.mjs", dress: None };
+const LATER: Both = Both {
+    spec: "@conformance/later",
+    native: later,
+    javascript: "resource-provider-later.mjs",
+    dress: None,
+};
 
 both! { PLUGIN:
     a_scheme_is_read_listed_and_written,

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::side::{Both, Side};
 
-const PLUGIN: Both = Both { spec: "@conformance/route", native, javascript: "route.mjs" };
+const PLUGIN: Both = Both { spec: "@conformance/route", native, javascript: "route.mjs", dress: None };
 
 both! { PLUGIN:
     a_route_is_handed_the_whole_request,

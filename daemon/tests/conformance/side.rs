@@ -19,6 +19,8 @@ pub struct Both {
     pub native: fn(PluginHost, Options) -> Result<(), Thrown>,
     /// A file in `js/`, or one from the repository's root.
     pub javascript: &'static str,
+    /// What the native module exports beside `apply`.
+    pub dress: Option<fn(Plugin) -> Plugin>,
 }
 
 /// Which of the two a case runs.
@@ -57,19 +59,25 @@ impl Side {
 
     /// Names the plugin as one more on a host.
     pub fn load(self, builder: Builder, options: Value) -> Builder {
-        let native = self.both.native;
+        let options = object(options);
+        self.load_as(builder, |entry| Entry { options, ..entry })
+    }
+
+    /// The same, with its configuration entry changed.
+    pub fn load_as(self, builder: Builder, change: impl FnOnce(Entry) -> Entry) -> Builder {
+        let Both { spec, native, javascript: file, dress } = self.both;
         match self.kind {
             Kind::Native => {
-                let plugin = Plugin::new(self.both.spec, move |host, options| {
+                let plugin = Plugin::new(spec, move |host, options| {
                     Box::pin(std::future::ready(native(host, options)))
                 });
-                builder.plugin(plugin, options)
+                let plugin = match dress {
+                    Some(dress) => dress(plugin),
+                    None => plugin,
+                };
+                builder.bundled(plugin).entry(change(Entry::named(spec)))
             }
-            Kind::JavaScript => {
-                let options = options.as_object().cloned().unwrap();
-                let spec = javascript(self.both.javascript).display().to_string();
-                builder.entry(Entry { options, ..Entry::named(&spec) })
-            }
+            Kind::JavaScript => builder.entry(change(Entry::named(&javascript(file).display().to_string()))),
         }
     }
 }

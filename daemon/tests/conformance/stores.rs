@@ -14,17 +14,26 @@ use ostler_testkit::{Builder, MemoryHost};
 use crate::side::{Both, Kind, Side, Talk, builder};
 
 const VAULT: Both =
-    Both { spec: "@conformance/vault", native: vault, javascript: "examples/plugins/vault.ts" };
-const RECORDS: Both =
-    Both { spec: "@conformance/records", native: records, javascript: "examples/plugins/records.ts" };
+    Both { spec: "@conformance/vault", native: vault, javascript: "examples/plugins/vault.ts", dress: None };
+const RECORDS: Both = Both {
+    spec: "@conformance/records",
+    native: records,
+    javascript: "examples/plugins/records.ts",
+    dress: None,
+};
 const AUTOMATIONS: Both = Both {
     spec: "@conformance/automations",
     native: automations,
     javascript: "examples/plugins/automations.ts",
+    dress: None,
 };
-const SESSIONS: Both =
-    Both { spec: "@conformance/sessions", native: sessions, javascript: "examples/plugins/sessions.ts" };
-const HELD: Both = Both { spec: "@conformance/held", native: held, javascript: "held.mjs" };
+const SESSIONS: Both = Both {
+    spec: "@conformance/sessions",
+    native: sessions,
+    javascript: "examples/plugins/sessions.ts",
+    dress: None,
+};
+const HELD: Both = Both { spec: "@conformance/held", native: held, javascript: "held.mjs", dress: None };
 
 both! { HELD:
     a_vault_keeps_secrets,

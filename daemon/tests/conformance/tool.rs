@@ -5,7 +5,7 @@ use ostler_contract::{Call, Options, PluginHost, Thrown, Value, json};
 
 use crate::side::{Both, Side, Talk, object};
 
-const PLUGIN: Both = Both { spec: "@conformance/tool", native, javascript: "tool.mjs" };
+const PLUGIN: Both = Both { spec: "@conformance/tool", native, javascript: "tool.mjs", dress: None };
 
 both! { PLUGIN:
     a_tool_is_recorded_as_it_says_it_is,

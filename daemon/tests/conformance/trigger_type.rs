@@ -11,8 +11,10 @@ use ostler_testkit::Builder;
 
 use crate::side::{Both, Side, Talk, object};
 
-const PLUGIN: Both = Both { spec: "@conformance/trigger-type", native, javascript: "trigger-type.mjs" };
-const LATER: Both = Both { spec: "@conformance/later", native: later, javascript: "trigger-type-later.mjs" };
+const PLUGIN: Both =
+    Both { spec: "@conformance/trigger-type", native, javascript: "trigger-type.mjs", dress: None };
+const LATER: Both =
+    Both { spec: "@conformance/later", native: later, javascript: "trigger-type-later.mjs", dress: None };
 
 both! { PLUGIN:
     a_type_is_offered_as_it_was_registered,

@@ -12,6 +12,7 @@ const ways = {
     const silent = await host.startSession({ owner: 'root:inn' });
     return [await host.sessionKept(uri), await host.sessionKept('echo:/none'), await host.sessionOwner(uri), await host.sessionOwner(silent) ?? null];
   },
+  start: (host, { request }) => host.startSession(request),
   blank: (host) => host.startSession({ owner: 'user:ada', prompt: '  ' }),
   nobody: (host) => host.startSession({ owner: 'ada' }),
   secret: (host) => host.secret('host:key'),
@@ -75,9 +76,9 @@ export function apply(host) {
   host.problem('one note could not be read');
   host.registerTool({
     definition: { name: 'ask' },
-    run: async ({ way }) => {
+    run: async ({ way, request }) => {
       try {
-        return { answer: await ways[way](host, { notes, early }) };
+        return { answer: await ways[way](host, { notes, early, request }) };
       } catch (error) {
         return { threw: error.message };
       }
