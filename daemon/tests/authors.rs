@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use std::path::Path;
 
 use ostler::exit::Exit;
 use ostler::plugin_check::{Checked, PluginCheck};
 use ostler::plugin_new::plugin_new;
 use ostler_contract::{JsonObject, Value, json};
+use support::Folder;
 
 async fn check(dir: &Path, spec: &str, options: Value) -> Checked {
     let options: JsonObject = options.as_object().cloned().unwrap();
@@ -150,4 +153,31 @@ async fn a_bundled_plugin_is_checked_as_any_other() {
     assert!(checked.holds(), "{checked:#?}");
     assert_eq!(checked.registered[0].method, "registerAgent");
     assert_eq!(checked.registered[0].name.as_deref(), Some("echo"));
+}
+
+#[test]
+fn the_command_line_writes_a_plugin_and_checks_it() {
+    let folder = Folder::new(json!({}));
+    let written = folder.run(&["plugin", "new", "greeter"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    assert!(written.out.contains("Check it with: ostler plugin check ./greeter"), "{}", written.out);
+    assert_eq!(folder.run(&["plugin", "new", "greeter"]).code, Some(2));
+
+    let checked = folder.run(&["plugin", "check", "./greeter", "--option", "greeting=Welcome"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.out.contains("registered: registerTool greet (index.ts:"), "{}", checked.out);
+    assert!(checked.out.ends_with("tests: 2 passed, 0 failed, 0 skipped\n"), "{}", checked.out);
+
+    let unfit = folder.run(&["plugin", "check", "./greeter", "--option", "greeting=5", "--json"]);
+    assert_eq!(unfit.code, Some(1), "{unfit:?}");
+    let answer: Value = serde_json::from_str(&unfit.out).unwrap();
+    assert_eq!((&answer["holds"], &answer["registered"]), (&json!(false), &json!([])));
+    assert!(
+        answer["refused"][0]["line"]
+            .as_str()
+            .unwrap()
+            .contains("plugins.greeter.options.greeting must be text")
+    );
+    assert_eq!(folder.run(&["plugin", "check", "./greeter", "--option", "greeting"]).code, Some(2));
+    assert_eq!(folder.run(&["plugin", "check", "./nowhere"]).code, Some(1));
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod config;
 mod plugin;
+mod plugin_author;
 pub mod restart;
 mod start;
 pub mod status;

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use ostler_contract::{Value, json};
 use ostler_loader::options::place;
 
-use super::ask;
+use super::{ask, plugin_author};
 use crate::answer::Answer;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
@@ -68,6 +68,19 @@ pub enum PluginVerb {
         /// The id, or the spec as configured
         plugin: String,
     },
+    /// Write a new plugin in TypeScript, with its test, into a folder of its name
+    New {
+        /// The plugin's name: lowercase letters, digits and dashes
+        name: String,
+    },
+    /// Load a plugin against a host in memory: what it registers, what would be refused and where, and its tests
+    Check {
+        /// A path or a package, as the configuration would name it
+        spec: String,
+        /// One option: <key>=<value>; JSON where it is some, else text
+        #[arg(long, value_name = "OPTION")]
+        option: Vec<String>,
+    },
 }
 
 /// Does it.
@@ -102,6 +115,8 @@ pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
         PluginVerb::Config { plugin, key, value } => configure(at, &files, plugin, key, value).await,
         PluginVerb::Enable { plugin } => enable(at, &files, &plugin, true).await,
         PluginVerb::Disable { plugin } => enable(at, &files, &plugin, false).await,
+        PluginVerb::New { name } => plugin_author::new(at, &name),
+        PluginVerb::Check { spec, option } => plugin_author::check(at, &files, spec, &option).await,
     }
 }
 
