@@ -53,6 +53,8 @@ const TRIGGER: &str = "webhook";
 const CALL: &str = "call";
 /// The largest body taken: as large as the largest sender known sends.
 const BODY_LIMIT: usize = 25 * 1024 * 1024;
+/// The largest body said to a bot: a chat is sent whole to whoever opens it.
+const TEXT_LIMIT: usize = 1024 * 1024;
 /// How long a `sync` call waits where nothing says otherwise, in seconds.
 const SYNC_TIMEOUT: u32 = 60;
 
