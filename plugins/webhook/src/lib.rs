@@ -109,7 +109,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         limits: Limits::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
-    tokio::spawn(webhook.deliveries.clone().keep_on());
+    tokio::spawn(webhook.deliveries.clone().keep_on(host.clone()));
     let kept = webhook.deliveries.clone();
     host.register_close(Call::new(move |()| {
         let kept = kept.clone();

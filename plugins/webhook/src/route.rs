@@ -160,7 +160,10 @@ impl Webhook {
             (None, Target::Bot(target)) => bot::call(self, endpoint, target, &admitted, seen).await?,
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
-            first.keep(&answer).await?;
+            // What was fired was fired: a failure here must not have the sender deliver it again.
+            if let Err(why) = first.keep(&answer).await {
+                self.problem(&endpoint.id, &format!("the answer to a delivery could not be kept: {why}"));
+            }
         }
         Ok(answer)
     }
