@@ -233,6 +233,11 @@ export interface Agent {
     runsNested?: boolean;
     /** Whether it is built from a preset: a nested host has none of these. */
     variant?: boolean;
+    /**
+     * Whether only its own plugin starts sessions with it: it is not listed, never the default, and no
+     * client may name it.
+     */
+    unlisted?: boolean;
     /** Asked once at the start, before any session. */
     probe?(): Awaitable<Offered>;
     /** Directories it will work in. */
