@@ -73,7 +73,10 @@ async fn webhook_calls_are_answered_by_the_table() {
             assert!(!answer.to_string().contains("right\""), "{answer}");
         }
     }
-    assert_eq!(daemon.post("/plugins/webhook/bot", Some("right"), "{}").await.0, 409);
+    let said = r#"{"thread":"t","text":"x"}"#;
+    let nobody = (409, message("nothing here serves bot:"));
+    assert_eq!(daemon.post("/plugins/webhook/bot", Some("right"), said).await, nobody);
+    assert_eq!(daemon.post("/plugins/webhook/bot", Some("right"), "{}").await.0, 400);
     assert_eq!(daemon.post("/plugins/other", None, "").await.1, message("No plugin route at /plugins/other"));
     let get = daemon
         .exchange(

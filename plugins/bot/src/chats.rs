@@ -44,7 +44,7 @@ impl Chats {
         let digest = Sha256::digest(json!([bot.id, owner, key]).to_string());
         let id: String = digest.iter().take(16).fold("c".to_owned(), |id, byte| format!("{id}{byte:02x}"));
         let _one_at_a_time = self.starting[usize::from(digest[0]) % LANES].lock().await;
-        let request = self.request(bot, owner);
+        let request = self.request(bot, owner, key);
         let runs = runs(bot, &request);
         if let Some(record) = self.kept.get.call((id.clone(),)).await?
             && let Some(chat) = read(&record).filter(|_| record.get("runs") == Some(&runs))
@@ -85,13 +85,15 @@ impl Chats {
         Ok(())
     }
 
-    fn request(&self, bot: &Bot, owner: &str) -> SessionRequest {
+    fn request(&self, bot: &Bot, owner: &str, key: &str) -> SessionRequest {
+        // Several of one bot stand side by side in a list.
+        let title = format!("{} ({key})", bot.name);
         match bot.answers {
-            true => sessions::request(bot, owner, &bot.name),
+            true => sessions::request(bot, owner, &title),
             false => SessionRequest {
                 owner: owner.to_owned(),
                 provider: Some(PROVIDER.to_owned()),
-                title: Some(bot.name.clone()),
+                title: Some(title),
                 ..SessionRequest::default()
             },
         }

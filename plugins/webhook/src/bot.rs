@@ -50,7 +50,7 @@ pub(crate) async fn call(
         Ok(sent) => sent,
         Err(refusal) => return Ok(refusal.into()),
     };
-    call.answer(sent, callback).await
+    Ok(call.answer(sent, callback).await)
 }
 
 impl Call<'_> {
@@ -103,7 +103,7 @@ impl Call<'_> {
         Err(Refusal::NoBot(refusal))
     }
 
-    async fn answer(&self, sent: Sent, callback: Option<Uri>) -> Result<Answer, Thrown> {
+    async fn answer(&self, sent: Sent, callback: Option<Uri>) -> Answer {
         let Sent { thread, turn, chat, waiting, sure } = sent;
         let accepted = json!({ "thread": thread, "turn": turn });
         match (self.target.reply, callback) {
@@ -112,24 +112,27 @@ impl Call<'_> {
                 let ended = self.webhook.talk.end_of(waiting, &chat.uri, &turn, sure);
                 let Ok(ended) = tokio::time::timeout(limit, ended).await else {
                     let running = json!({ "thread": thread, "turn": turn, "status": "running" });
-                    return Ok(Answer::new(StatusCode::ACCEPTED, running));
+                    return Answer::new(StatusCode::ACCEPTED, running);
                 };
                 let mut told = ended.told(&thread, &turn);
-                let Some(error) = ended.error else { return Ok(Answer::new(StatusCode::OK, told)) };
+                let Some(error) = ended.error else { return Answer::new(StatusCode::OK, told) };
                 told["message"] = error.into();
-                Ok(Answer::new(StatusCode::BAD_GATEWAY, told))
+                Answer::new(StatusCode::BAD_GATEWAY, told)
             }
             (ReplyMode::Callback, Some(url)) => {
                 let endpoint = self.endpoint.id.clone();
                 let (chat, retry) = (chat.uri, self.endpoint.extras.retry);
                 let callback = Callback { endpoint, chat, thread, turn, url, failures: 0, next: None };
-                if retry.is_some() {
-                    self.webhook.callbacks.keep(&callback).await?;
+                if retry.is_some()
+                    && self.webhook.callbacks.take(&callback)
+                    && let Err(why) = self.webhook.callbacks.keep(&callback).await
+                {
+                    self.webhook.problem(&callback.endpoint, &format!("a callback could not be kept: {why}"));
                 }
                 self.webhook.call_back(callback, retry, waiting, sure);
-                Ok(Answer::new(StatusCode::ACCEPTED, accepted))
+                Answer::new(StatusCode::ACCEPTED, accepted)
             }
-            _ => Ok(Answer::new(StatusCode::ACCEPTED, accepted)),
+            _ => Answer::new(StatusCode::ACCEPTED, accepted),
         }
     }
 }

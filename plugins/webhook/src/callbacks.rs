@@ -1,7 +1,8 @@
 //! Callbacks on their way: posted at a turn's end, tried again where the endpoint asks for it, found again by
 //! the next start.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -38,12 +39,14 @@ pub(crate) struct Callback {
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     kept: Collection,
+    /// Those somebody sees to already.
+    going: Mutex<HashSet<String>>,
     posting: Semaphore,
 }
 
 impl Callbacks {
     pub fn new(kept: Collection) -> Self {
-        Self { kept, posting: Semaphore::new(AT_ONCE) }
+        Self { kept, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
     }
 
     /// Keeps a callback so that the next start finds it.
@@ -61,8 +64,15 @@ impl Callbacks {
         }
     }
 
+    /// Takes a callback on; `false` where somebody has.
+    pub fn take(&self, callback: &Callback) -> bool {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner).insert(id(callback))
+    }
+
     async fn forget(&self, callback: &Callback) {
-        let _ = self.kept.remove.call((id(callback),)).await;
+        let id = id(callback);
+        let _ = self.kept.remove.call((id.clone(),)).await;
+        self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 }
 
@@ -103,7 +113,10 @@ impl Webhook {
     /// Goes on with what an earlier start left.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
         for record in self.callbacks.kept.list.call(()).await.unwrap_or_default() {
-            let Some(callback) = read(&record) else { continue };
+            // One of a call that came meanwhile is not an earlier start's.
+            let Some(callback) = read(&record).filter(|callback| self.callbacks.take(callback)) else {
+                continue;
+            };
             let webhook = self.clone();
             tokio::spawn(async move {
                 // The record may have been edited since: what it says now holds.

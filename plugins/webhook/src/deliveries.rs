@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ostler_contract::points::Collection;
-use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_contract::{JsonObject, PluginHost, Thrown, Value};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -110,11 +110,17 @@ impl Deliveries {
     }
 
     /// Keeps what was put down, again and again.
-    pub async fn keep_on(self: Arc<Self>) {
+    pub async fn keep_on(self: Arc<Self>, host: PluginHost) {
+        let mut said = None;
         loop {
             self.changed.notified().await;
             tokio::time::sleep(GATHER).await;
-            let _ = self.flush().await;
+            let failed = self.flush().await.err().map(|why| why.message);
+            // Once for each reason: where it cannot be kept there may be many calls.
+            if let Some(why) = failed.as_ref().filter(|_| failed != said) {
+                let _ = host.log(format!("what endpoints were sent could not be kept: {why}"));
+            }
+            said = failed;
         }
     }
 

@@ -6,6 +6,8 @@ use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
 use crate::extras::{self, Extras};
+use crate::verify::Scheme;
+use crate::{BODY_LIMIT, TEXT_LIMIT};
 
 /// What a call to an endpoint does.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +54,15 @@ const FIELDS: &[&str] =
     &["id", "bot", "automation", "secret", "reply", "callbackPrefix", "syncTimeoutSeconds"];
 
 impl Endpoint {
+    /// The largest body it takes.
+    pub fn body_limit(&self) -> usize {
+        let sender = self.extras.verify.map_or(BODY_LIMIT, Scheme::body_limit);
+        match self.target {
+            Target::Automation => sender,
+            Target::Bot(_) => sender.min(TEXT_LIMIT),
+        }
+    }
+
     /// Checks a record; answers the endpoint and what is odd about it.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ const TRIGGER: &str = "webhook";
 const CALL: &str = "call";
 /// The largest body taken: as large as the largest sender known sends.
 const BODY_LIMIT: usize = 25 * 1024 * 1024;
+/// The largest body said to a bot: a chat is sent whole to whoever opens it.
+const TEXT_LIMIT: usize = 1024 * 1024;
 /// How long a `sync` call waits where nothing says otherwise, in seconds.
 const SYNC_TIMEOUT: u32 = 60;
 
@@ -107,7 +109,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         limits: Limits::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
-    tokio::spawn(webhook.deliveries.clone().keep_on());
+    tokio::spawn(webhook.deliveries.clone().keep_on(host.clone()));
     let kept = webhook.deliveries.clone();
     host.register_close(Call::new(move |()| {
         let kept = kept.clone();

@@ -19,7 +19,7 @@ use crate::talk::Talk;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
 use crate::verify::Scheme;
-use crate::{BODY_LIMIT, ENDPOINTS, automation, bot};
+use crate::{ENDPOINTS, automation, bot};
 
 /// What the route needs.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Webhook {
             Some(scheme) => {
                 let claim = scheme.claim(&head.headers, now()).map_err(Refusal::NotSigned)?;
                 let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
-                let body = body.read(scheme.body_limit()).await.map_err(|error| unread(&error))?;
+                let body = body.read(endpoint.body_limit()).await.map_err(|error| unread(&error))?;
                 claim.check(&secret, &body).map_err(Refusal::NotSigned)?;
                 Ok((head, Unread::Read(body)))
             }
@@ -147,7 +147,7 @@ impl Webhook {
         }
         let body = match body {
             Unread::Read(body) => body,
-            Unread::Not(body) => match body.read(BODY_LIMIT).await {
+            Unread::Not(body) => match body.read(endpoint.body_limit()).await {
                 Ok(body) => body,
                 Err(error) => return Ok(unread(&error).into()),
             },
@@ -160,7 +160,10 @@ impl Webhook {
             (None, Target::Bot(target)) => bot::call(self, endpoint, target, &admitted, seen).await?,
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
-            first.keep(&answer).await?;
+            // What was fired was fired: a failure here must not have the sender deliver it again.
+            if let Err(why) = first.keep(&answer).await {
+                self.problem(&endpoint.id, &format!("the answer to a delivery could not be kept: {why}"));
+            }
         }
         Ok(answer)
     }

@@ -1,53 +1,92 @@
 //! Threads: which of an endpoint's callers said what belongs together. Every thread of an endpoint holds the
 //! session and chat the endpoint talks in.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, PoisonError};
 
 use ostler_contract::points::Collection;
 use ostler_contract::{JsonObject, Thrown, Value, json};
+use tokio::sync::Mutex;
 
 use crate::talk::Chat;
+
+/// How many threads of an endpoint are kept. One that is forgotten and speaks again is kept again, with the same
+/// session and chat.
+const MOST: usize = 10_000;
 
 /// The threads.
 #[derive(Debug)]
 pub(crate) struct Threads {
     kept: Collection,
-    /// By endpoint: the chat its threads are known to hold.
-    known: Mutex<HashMap<String, Chat>>,
+    /// By endpoint: what its threads are known to hold, and which there are, oldest first.
+    known: std::sync::Mutex<HashMap<String, Arc<Mutex<Option<Known>>>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    chat: Chat,
+    order: VecDeque<String>,
 }
 
 impl Threads {
     pub fn new(kept: Collection) -> Self {
-        Self { kept, known: Mutex::default() }
+        Self { kept, known: Default::default() }
     }
 
     /// Keeps a thread with the chat it talks in; where the endpoint's chat is another now, every thread of it is
     /// rewritten.
     pub async fn keep(&self, endpoint: &str, thread: &str, chat: &Chat) -> Result<(), Thrown> {
-        if self.known().get(endpoint) != Some(chat) {
-            let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), endpoint.into())]);
-            for mut record in self.kept.find.call((of_endpoint,)).await? {
-                if !holds(&record, chat) {
-                    record.insert("session".to_owned(), chat.session.as_str().into());
-                    record.insert("chat".to_owned(), chat.uri.as_str().into());
-                    self.kept.put.call((record,)).await?;
-                }
-            }
-            self.known().insert(endpoint.to_owned(), chat.clone());
-        }
         let id = crate::id::of('t', &[endpoint, thread]);
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(endpoint.to_owned())
+            .or_default()
+            .clone();
+        let mut known = known.lock().await;
+        if known.as_ref().is_none_or(|known| known.chat != *chat) {
+            let order = self.rewrite(endpoint, chat).await?;
+            *known = Some(Known { chat: chat.clone(), order });
+        }
         let there = self.kept.get.call((id.clone(),)).await?;
         if there.is_some_and(|record| holds(&record, chat)) {
             return Ok(());
         }
         let record = json!({
             "id": id, "endpoint": endpoint, "thread": thread, "session": chat.session, "chat": chat.uri,
+            "since": crate::now(),
         });
-        match record {
-            Value::Object(record) => self.kept.put.call((record,)).await,
-            _ => Ok(()),
+        if let Value::Object(record) = record {
+            self.kept.put.call((record,)).await?;
         }
+        let Some(known) = known.as_mut() else { return Ok(()) };
+        known.order.push_back(id);
+        while known.order.len() > MOST {
+            if let Some(oldest) = known.order.pop_front() {
+                self.kept.remove.call((oldest,)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every thread of an endpoint this chat; answers their ids, oldest first.
+    async fn rewrite(&self, endpoint: &str, chat: &Chat) -> Result<VecDeque<String>, Thrown> {
+        let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), endpoint.into())]);
+        let mut records = self.kept.find.call((of_endpoint,)).await?;
+        let text = |record: &JsonObject, field: &str| {
+            record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        records.sort_by_key(|record| text(record, "since"));
+        let order = records.iter().map(|record| text(record, "id")).collect();
+        for mut record in records {
+            if !holds(&record, chat) {
+                record.insert("session".to_owned(), chat.session.as_str().into());
+                record.insert("chat".to_owned(), chat.uri.as_str().into());
+                self.kept.put.call((record,)).await?;
+            }
+        }
+        Ok(order)
     }
 
     /// Every chat some thread holds.
@@ -60,10 +99,6 @@ impl Threads {
         chats.sort_unstable();
         chats.dedup();
         Ok(chats)
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Chat>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

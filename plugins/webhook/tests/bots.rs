@@ -354,6 +354,7 @@ async fn nothing_of_a_body_is_read_before_the_token_passes_and_no_more_than_the_
 
     let dir = folder();
     endpoint(dir.path(), "fire", "automation: true");
+    endpoint(dir.path(), "talk", "bot: bot://helper\nreply: none");
     let world = World::start(&dir).await;
     let read = Arc::new(AtomicUsize::new(0));
     let body = || {
@@ -368,6 +369,7 @@ async fn nothing_of_a_body_is_read_before_the_token_passes_and_no_more_than_the_
     assert_eq!(read.load(Ordering::Relaxed), 0);
     assert_eq!(world.post("fire", body()).await, (400, message("The body is larger than 26214400 bytes")));
     assert!(read.load(Ordering::Relaxed) <= 26, "{read:?}");
+    assert_eq!(world.post("talk", body()).await, (400, message("The body is larger than 1048576 bytes")));
     let cut = Body::stream(futures::stream::iter([
         Ok(bytes::Bytes::from_static(b"{\"a\":")),
         Err(ostler_contract::http::BodyError::Slow(Duration::from_secs(30))),
