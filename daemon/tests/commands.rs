@@ -159,6 +159,28 @@ fn a_restart_that_cannot_come_up_takes_nothing_down() {
 }
 
 #[test]
+fn a_daemon_that_still_starts_is_seen_and_stopped() {
+    let inn = Inn::new();
+    inn.0.write(
+        "slow.js",
+        "await new Promise(() => setTimeout(() => {}, 600000)); export function apply() {}",
+    );
+    let plugins = json!({ "port": 0, "plugins": [{ "name": "@ostler/echo" }, { "name": "./slow.js" }] });
+    inn.0.write("config.json", &plugins.to_string());
+    let mut child =
+        inn.0.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    let status = wait_for(|| {
+        let status: Value = serde_json::from_str(&inn.run("status --json").out).unwrap();
+        status.get("starting").is_some().then_some(status)
+    });
+    assert_eq!(status, Some(json!({ "running": false, "starting": pid })));
+    inn.refused("start", 1, &format!("Could not start it: One is already starting (pid {pid})"));
+    assert_eq!(inn.ok("stop"), format!("Stopped the one that was starting (pid {pid}).\n"));
+    wait_for(|| child.try_wait().unwrap()).expect("it ends");
+}
+
+#[test]
 fn a_daemon_is_started_again_where_it_was_and_says_what_its_plugins_announce() {
     let inn = Inn::new();
     inn.0.write(
@@ -274,7 +296,10 @@ fn plugins_are_installed_listed_configured_and_removed() {
     );
     inn.refused("plugin config nobody", 2, "no plugin is called nobody; configured are echo, notes");
     let set = inn.ok("plugin config notes key sk-live-1");
-    assert_eq!(set, format!("ready {file} -> {file} (notes, Notes)\n  key: <set>\n  size is not set\n  env is not set\n"));
+    assert_eq!(
+        set,
+        format!("ready {file} -> {file} (notes, Notes)\n  key: <set>\n  size is not set\n  env is not set\n")
+    );
     inn.ok("plugin config notes size 7");
     inn.ok("plugin config notes env.ID 007");
     inn.ok("plugin config notes env.KEY {\"$secret\":\"host:k\"}");
