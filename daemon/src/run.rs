@@ -24,7 +24,7 @@ use crate::record::{Holding, Record};
 use crate::root_settings::RootSettings;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
-use crate::told::Told;
+use crate::told::{Teller, Told};
 
 /// What the log says when it goes down to come up again; `restart` waits for it.
 pub const RESTART_STOPPING: &str = "restart: stopping";
@@ -57,7 +57,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let (mut told, teller) = Told::listen(settings.detached)?;
     let working_dir = place.working_dir.clone();
     if settings.stdio {
-        return over_stdio(&settings, &working_dir, &log, &hidden, &mut told).await.map(|()| Ended::Done);
+        return over_stdio(&settings, &place, &log, &hidden, (&mut told, teller)).await.map(|()| Ended::Done);
     }
     let holding = Holding::take(&settings.dir)?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
@@ -239,14 +239,16 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
 
 async fn over_stdio(
     settings: &Settings,
-    working_dir: &std::path::Path,
+    place: &Place,
     log: &Log,
     hidden: &Hidden,
-    told: &mut Told,
+    (told, teller): (&mut Told, Teller),
 ) -> Result<(), Exit> {
-    let composed = compose(settings, working_dir, log, hidden).await?;
+    let composed = compose(settings, &place.working_dir, log, hidden).await?;
     require_backend(&composed)?;
     let host = composed.host.clone();
+    let control = Control::new(settings, place, &composed, hidden, teller);
+    host.set_own_settings(Arc::new(RootSettings(control)));
     host.listening();
     host.events
         .raise_and_wait(Event::Listening {
