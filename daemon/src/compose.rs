@@ -8,8 +8,8 @@ use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Yaml};
-use ostler_js::{JsOptions, JsSource, LogSink};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml};
+use ostler_js::{HttpClient, JsOptions, JsSource, LogSink};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
@@ -19,6 +19,7 @@ use crate::bundled;
 use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
+use crate::outbound;
 use crate::plugin_options;
 use crate::settings::Settings;
 
@@ -76,12 +77,16 @@ pub async fn compose(
         host.set_own_sessions(port.value.clone());
     }
     let (lines, plugin_lines) = (log.clone(), log.clone());
+    let send: HttpClient = Arc::new(outbound::sender());
+    let native = send.clone();
+    host.set_outbound(Outbound::new(move |request| native(request)));
+    let js = JsOptions {
+        http: Some(send),
+        ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line)))
+    };
     let loader = Loader {
         bundled: bundled::plugins(),
-        source: Arc::new(JsSource::new(javascript(
-            &settings.javascript,
-            Arc::new(move |line| plugin_lines.line(line)),
-        ))),
+        source: Arc::new(JsSource::new(js)),
         working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
@@ -151,7 +156,8 @@ fn host_name() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-fn host_yaml() -> Yaml {
+/// YAML as this host reads and writes it.
+pub(crate) fn host_yaml() -> Yaml {
     Yaml {
         parse: Arc::new(|text| yaml::parse(text).map_err(Thrown::new)),
         stringify: Arc::new(|value| Ok(yaml::stringify(value))),

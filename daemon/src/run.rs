@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ostler_contract::events::Event;
-use ostler_contract::points::Agent;
 use ostler_engine::{Host, Log};
 use ostler_loader::Hidden;
 use ostler_protocol::wire::state::SessionStatus;
@@ -225,8 +224,7 @@ async fn bind(address: SocketAddr) -> Result<Listener, Exit> {
 
 /// A host without a backend could serve nothing.
 fn require_backend(composed: &Composed) -> Result<(), Exit> {
-    let backends = composed.host.registry().map_or(0, |registry| registry.all::<Agent>().len());
-    if backends > 0 {
+    if composed.host.listed_agents().next().is_some() {
         return Ok(());
     }
     let mut why = composed.skipped.iter().map(|line| format!("skipped: {line}\n")).collect::<String>();

@@ -3,6 +3,8 @@
 //
 // Name it in the configuration: { "plugins": [{ "name": "./push-notes.ts" }] }
 
+import type { PluginHost } from '@ostler/sdk';
+
 export const name = 'push-notes';
 export const title = 'Push notes';
 
@@ -32,7 +34,7 @@ function line(commit: Push['commits'][number]): string {
     return `- ${subject} (${commit.id.slice(0, 7)})`;
 }
 
-export function apply(host: any, options: { most: number }): void {
+export function apply(host: PluginHost, options: { most: number }): void {
     host.registerTool({
         definition: {
             name: 'push_notes',
@@ -60,7 +62,7 @@ export function apply(host: any, options: { most: number }): void {
         },
     });
 
-    host.on('turn_end', (event: { turn: string; status: string }, ctx: { log(line: string): void }) => {
+    host.on('turn_end', (event, ctx) => {
         ctx.log(`turn ${event.turn} ended: ${event.status}`);
     });
 }

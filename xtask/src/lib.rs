@@ -1,4 +1,6 @@
 //! Checks, generated files and benchmarks of the workspace.
 
 pub mod bench;
+pub mod examples;
+pub mod generate;
 pub mod tidy;

@@ -1,5 +1,5 @@
 //! What the compiler does not check: which crate may see which, what a crate must not touch, how long a file
-//! may grow, what may stand at the top, and that the ledger names tests that exist.
+//! may grow, what may stand at the top, that the ledger names tests that exist, and that generated files are current.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -101,6 +101,7 @@ pub fn check(root: &Path) -> Vec<String> {
     lengths(root, &mut problems);
     top(root, &mut problems);
     ledger(root, &mut problems);
+    crate::generate::check(root, &mut problems);
     problems
 }
 

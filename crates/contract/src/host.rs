@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::call::{Call, Func};
 use crate::cross::Cross;
+use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
 use crate::live::{Live, Pending};
 use crate::points::{
@@ -173,6 +174,14 @@ pub trait HostCalls: Send + Sync {
         event: String,
         data: JsonObject,
     ) -> Result<Fired, Thrown>;
+
+    /// Sends one HTTP request through the host's one outbound client; answers its response, of which nothing
+    /// but the head is read. A redirect is answered as it is. A JavaScript plugin has `fetch` for that.
+    #[inner]
+    fn send(&self, caller: &Caller, _request: Request) -> Pending<Response> {
+        let why = format!("plugin {}: this host gives plugins no way to the network", caller.plugin);
+        crate::live::ready(Err(Thrown::new(why)))
+    }
 
     /// Publishes an action on a channel of this plugin's.
     #[inner]

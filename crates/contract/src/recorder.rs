@@ -86,7 +86,7 @@ impl Recorder {
         self.entries.iter().filter_map(|entry| entry.value.downcast_ref())
     }
 
-    /// The methods called, in order: what `plugin check` prints.
+    /// The methods called, in order, each with the name it took.
     pub fn methods(&self) -> impl Iterator<Item = (&'static str, Option<&str>)> {
         self.entries.iter().map(|entry| (entry.point.method, entry.key.as_ref().map(|key| key.name.as_str())))
     }

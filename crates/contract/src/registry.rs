@@ -57,6 +57,8 @@ impl<P> std::ops::Deref for Owned<P> {
 pub struct Registry {
     slots: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     plugins: Vec<PluginHost>,
+    /// What each plugin called, with the name it took.
+    called: HashMap<PluginId, Vec<(&'static str, Option<String>)>>,
 }
 
 impl Registry {
@@ -81,6 +83,11 @@ impl Registry {
     /// The host as the plugin of that id sees it.
     pub fn plugin(&self, id: &PluginId) -> Option<&PluginHost> {
         self.plugins.iter().find(|host| host.id() == id)
+    }
+
+    /// What the plugin of that id registered: the methods it called, in order, each with the name it took.
+    pub fn registered_by(&self, id: &PluginId) -> &[(&'static str, Option<String>)] {
+        self.called.get(id).map_or(&[], Vec::as_slice)
     }
 
     /// Every plugin that applied, in configuration order.
@@ -116,6 +123,8 @@ impl Fold {
 
     /// Merges what one plugin registered.
     pub fn plugin(&mut self, host: PluginHost, recorder: Recorder) {
+        let called = recorder.methods().map(|(method, name)| (method, name.map(str::to_owned))).collect();
+        self.registry.called.insert(recorder.plugin().clone(), called);
         self.merge(Owner::Plugin(recorder.plugin().clone()), recorder);
         self.registry.plugins.push(host);
     }

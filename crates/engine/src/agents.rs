@@ -15,9 +15,20 @@ impl Host {
         self.registry()?.all::<Agent>().iter().find(|agent| *agent.provider == *provider).cloned()
     }
 
+    /// The backends a client may name, in the order they are listed.
+    pub fn listed_agents(&self) -> impl Iterator<Item = &Owned<Agent>> {
+        let all = self.registry().map(|registry| registry.all::<Agent>()).unwrap_or_default();
+        all.iter().filter(|agent| agent.unlisted != Some(true))
+    }
+
+    /// The backend of that name, if a client may name it.
+    pub fn listed_agent(&self, provider: &str) -> Option<Owned<Agent>> {
+        self.listed_agents().find(|agent| *agent.provider == *provider).cloned()
+    }
+
     /// The default backend: the first one registered.
     pub fn first_agent(&self) -> Option<Owned<Agent>> {
-        self.registry()?.all::<Agent>().first().cloned()
+        self.listed_agents().next().cloned()
     }
 
     /// The tools every session is offered.

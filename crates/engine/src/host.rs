@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::events::{Event, EventName};
+use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{
-    Agent, AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
+    AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
 };
 use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
 use ostler_protocol::Version;
@@ -143,6 +144,29 @@ impl std::fmt::Debug for OpenToolsServer {
     }
 }
 
+/// Sends plugins' HTTP requests; given by whoever may reach the network.
+#[derive(Clone)]
+pub struct Outbound(Arc<SendOut>);
+
+type SendOut = dyn Fn(Request) -> Pending<Response> + Send + Sync;
+
+impl Outbound {
+    /// From a function of one request.
+    pub fn new(send: impl Fn(Request) -> Pending<Response> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(send))
+    }
+
+    pub(crate) fn send(&self, request: Request) -> Pending<Response> {
+        (self.0)(request)
+    }
+}
+
+impl std::fmt::Debug for Outbound {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Outbound")
+    }
+}
+
 /// How many clients' versions are remembered.
 const CLIENTS_KEPT: usize = 10_000;
 
@@ -196,6 +220,7 @@ pub struct Host {
     pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
     pub(crate) advanced_tools: AtomicBool,
     own_sessions: OnceLock<SessionStore>,
+    outbound: OnceLock<Outbound>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
@@ -228,6 +253,7 @@ impl Host {
             tools_server: OnceLock::new(),
             own_settings: OnceLock::new(),
             own_sessions: OnceLock::new(),
+            outbound: OnceLock::new(),
             watches: Mutex::default(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),
@@ -242,7 +268,7 @@ impl Host {
         }
         let Some(registry) = self.registry.get() else { return };
         self.events.start(registry, Arc::new(move |line| log.line(line)));
-        let agents = registry.all::<Agent>().iter().map(|agent| agent_info(agent)).collect();
+        let agents = self.listed_agents().map(|agent| agent_info(agent)).collect();
         let meta = self.advertised().await;
         self.root.fill(agents, meta);
         self.load_sessions().await;
@@ -283,6 +309,15 @@ impl Host {
     /// Gives backends a way to open a tools endpoint. Without one they are told that there is none.
     pub fn set_tools_server(&self, open: OpenToolsServer) {
         let _ = self.tools_server.set(open);
+    }
+
+    /// Gives plugins a way to the network. Without one they are told that there is none.
+    pub fn set_outbound(&self, outbound: Outbound) {
+        let _ = self.outbound.set(outbound);
+    }
+
+    pub(crate) fn outbound(&self) -> Option<&Outbound> {
+        self.outbound.get()
     }
 
     pub(crate) fn tools_server(&self) -> Option<OpenToolsServer> {

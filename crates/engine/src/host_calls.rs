@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
+use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
 use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, Reader, RecordChange, StoredCollection, Subscriber,
@@ -186,6 +187,17 @@ impl HostCalls for HostDoor {
         data: JsonObject,
     ) -> Result<Fired, Thrown> {
         self.host()?.fire(caller, &r#type, &event, data)
+    }
+
+    fn send(&self, caller: &Caller, request: Request) -> Pending<Response> {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(why) => return ready(Err(why)),
+        };
+        match host.outbound() {
+            Some(outbound) => outbound.send(request),
+            None => ready(Err(needs(caller, "this host gives plugins no way to the network"))),
+        }
     }
 
     fn publish(

@@ -28,7 +28,7 @@ pub mod settings;
 
 pub use clock::Clock;
 pub use connection::Connection;
-pub use host::{Host, HostOptions, McpServers, Yaml};
+pub use host::{Host, HostOptions, McpServers, Outbound, Yaml};
 pub use host_calls::HostDoor;
 pub use log::Log;
 pub use principal::{Gate, Principal};

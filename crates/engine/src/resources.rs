@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::points::{
-    Encoding, ResourceChanged, ResourceProvider, ResourceTransfer, ResourceWrite, ResourceWriter,
+    Encoding, Reader, ResourceChanged, ResourceProvider, ResourceTransfer, ResourceWrite, ResourceWriter,
     SchemeDescription, SchemeProvider, WriteMode,
 };
 use ostler_contract::registry::Owned;
@@ -59,7 +59,8 @@ impl Connection {
         match command {
             Command::ResourceRead(params) => {
                 let provider = host.readable(&params.uri, "get", &principal).await?;
-                let content = told(provider.provider.read.call((params.uri, writer.reader))).await?;
+                let reader = host.reader_of(&principal);
+                let content = told(provider.provider.read.call((params.uri, reader))).await?;
                 serde_json::to_value(ostler_protocol::wire::commands::ResourceReadResult {
                     data: content.data,
                     encoding: content.encoding,
@@ -203,6 +204,17 @@ impl Host {
             }
         }
         Ok(provider)
+    }
+
+    /// What a provider is told of who reads. A plugin is told of even on a host with no users directory: what
+    /// it reads may be its own, and it holds everything there.
+    fn reader_of(&self, principal: &Principal) -> Option<Reader> {
+        let reader = principal.reader()?;
+        match (self.gate.guarded, principal) {
+            (true, _) => Some(reader),
+            (false, Principal::Plugin { .. }) => Some(Reader { grants: vec!["*:*".to_owned()], ..reader }),
+            (false, _) => None,
+        }
     }
 
     fn writable(

@@ -361,7 +361,11 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
     );
     assert_eq!(
         call(post.clone(), "bot", Some("s3cret"), "{}").await,
-        (409, message("bot://helper cannot be talked to: this host has no bots"))
+        (400, message("The call has no thread"))
+    );
+    assert_eq!(
+        call(post.clone(), "bot", Some("s3cret"), r#"{"thread":"t","text":"hello"}"#).await,
+        (409, message("nothing here serves bot:"))
     );
     let body = r#"{"who":"Ada","branch":"main","endpoint":"forged"}"#;
     assert_eq!(call(post.clone(), "push", Some("s3cret"), body).await, (202, json!({ "endpoint": "push" })));

@@ -7,6 +7,8 @@
 mod side;
 
 mod agent;
+mod cases;
+mod examples;
 mod host;
 mod listener;
 mod registration;

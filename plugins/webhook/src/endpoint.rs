@@ -5,6 +5,8 @@ use std::time::Duration;
 use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
+use crate::extras::{self, Extras};
+
 /// What a call to an endpoint does.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Target {
@@ -40,8 +42,10 @@ pub(crate) enum ReplyMode {
 pub(crate) struct Endpoint {
     pub id: Slug,
     pub target: Target,
-    /// The vault name of the secret callers send.
+    /// The vault name of the secret callers send, or sign with.
     pub secret: String,
+    /// What it asks for beyond the specification.
+    pub extras: Extras,
 }
 
 const FIELDS: &[&str] =
@@ -79,12 +83,13 @@ impl Endpoint {
             (Some(bot), _) => Target::Bot(bot_target(bot, answers)?),
             (None, _) => return Err("an endpoint names a bot, or has automation: true".to_owned()),
         };
+        let extras = Extras::read(record)?;
         let warnings = record
             .keys()
-            .filter(|key| !FIELDS.contains(&key.as_str()))
+            .filter(|key| !FIELDS.contains(&key.as_str()) && !extras::FIELDS.contains(&key.as_str()))
             .map(|key| format!("{key} is not something an endpoint has; ignored"))
             .collect();
-        Ok((Self { id, target, secret: secret.to_owned() }, warnings))
+        Ok((Self { id, target, secret: secret.to_owned(), extras }, warnings))
     }
 }
 

@@ -5,30 +5,62 @@
 //! An endpoint is a record of the `webhooks` collection: `<configDir>/webhooks/<id>.md`, written by hand.
 
 mod automation;
+mod bot;
+mod callback;
+mod callbacks;
+mod deliveries;
 mod endpoint;
+mod extras;
+mod id;
+mod limits;
+mod repeats;
 mod reply;
 mod route;
+mod said;
+mod talk;
+mod threads;
 mod token;
+pub mod tools;
+mod turn;
+mod verify;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ostler_contract::points::{RecordChange, TriggerEvent, TriggerType};
-use ostler_contract::{Call, Plugin, PluginHost, Thrown, json};
+use ostler_contract::events::EventName;
+use ostler_contract::points::{Collection, RecordChange, TriggerEvent, TriggerType};
+use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, Value, json};
 
+use callbacks::Callbacks;
+use deliveries::Deliveries;
 use endpoint::Endpoint;
+use limits::Limits;
+use repeats::Repeats;
 use route::Webhook;
+use talk::Talk;
+use threads::Threads;
 
 /// The collection endpoints are kept in.
-const ENDPOINTS: &str = "webhooks";
+pub const ENDPOINTS: &str = "webhooks";
+/// The collection of what each endpoint was sent lately: its id, `deliveries` and `refused`, oldest first.
+pub const DELIVERIES: &str = "webhook-deliveries";
+/// The collections of what else the plugin keeps: threads, first answers, and callbacks on their way.
+const THREADS: &str = "webhook-threads";
+const REPEATS: &str = "webhook-repeats";
+const CALLBACKS: &str = "webhook-callbacks";
 /// The trigger type a call fires, and its one event.
 const TRIGGER: &str = "webhook";
 const CALL: &str = "call";
+/// The largest body taken: as large as the largest sender known sends.
+const BODY_LIMIT: usize = 25 * 1024 * 1024;
+/// How long a `sync` call waits where nothing says otherwise, in seconds.
+const SYNC_TIMEOUT: u32 = 60;
 
 /// The plugin.
 pub fn plugin() -> Plugin {
-    Plugin::new("@ostler/webhook", |host, _options| Box::pin(async move { apply(&host) }))
+    Plugin::new("@ostler/webhook", |host, options| Box::pin(async move { apply(&host, &options) }))
         .title("Webhooks")
-        .defaults(json!({ "syncTimeoutSeconds": 60 }))
+        .defaults(json!({ "syncTimeoutSeconds": SYNC_TIMEOUT }))
         .options_schema(json!({
             "type": "object",
             "properties": {
@@ -40,7 +72,7 @@ pub fn plugin() -> Plugin {
         }))
 }
 
-fn apply(host: &PluginHost) -> Result<(), Thrown> {
+fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     host.register_trigger_type(TriggerType {
         r#type: TRIGGER.into(),
         title: "A webhook call".into(),
@@ -62,16 +94,55 @@ fn apply(host: &PluginHost) -> Result<(), Thrown> {
     })?;
     let endpoints = host.records(ENDPOINTS.to_owned(), None)?;
     report_edits(host, &endpoints)?;
-    let webhook = Arc::new(Webhook { host: host.clone(), endpoints });
+    let collection = |name: &str| host.records(name.to_owned(), None);
+    let seconds = options.get("syncTimeoutSeconds").and_then(Value::as_f64).unwrap_or(SYNC_TIMEOUT.into());
+    let webhook = Arc::new(Webhook {
+        host: host.clone(),
+        endpoints,
+        talk: Talk::new(host.clone()),
+        threads: Threads::new(collection(THREADS)?),
+        callbacks: Callbacks::new(collection(CALLBACKS)?),
+        deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
+        repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
+        limits: Limits::default(),
+        sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+    });
+    tokio::spawn(webhook.deliveries.clone().keep_on());
+    let kept = webhook.deliveries.clone();
+    host.register_close(Call::new(move |()| {
+        let kept = kept.clone();
+        async move { kept.flush().await }
+    }))?;
+    let resumed = webhook.clone();
+    host.on(
+        EventName::Listening,
+        Call::new(move |_| {
+            tokio::spawn(resume(resumed.clone()));
+            async { Ok(()) }
+        }),
+    )?;
     host.register_route(Call::new(move |(request,)| {
         let webhook = webhook.clone();
         async move { webhook.serve(request).await }
     }))
 }
 
+/// Goes on with what the host left when it went down: callbacks on their way, turns that waited.
+async fn resume(webhook: Arc<Webhook>) {
+    webhook.resume_callbacks().await;
+    for chat in webhook.threads.chats().await.unwrap_or_default() {
+        webhook.talk.go_on(&chat).await;
+    }
+}
+
+/// Now, ISO 8601.
+fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}
+
 /// Says what is wrong with a record when it is read first and whenever it is edited. A call to it answers
 /// 404.
-fn report_edits(host: &PluginHost, endpoints: &ostler_contract::points::Collection) -> Result<(), Thrown> {
+fn report_edits(host: &PluginHost, endpoints: &Collection) -> Result<(), Thrown> {
     let (changed, read) = (host.clone(), endpoints.get.clone());
     endpoints.watch.call((Call::new(move |(change,): (RecordChange,)| {
         let (host, record) = (changed.clone(), read.call((change.id.clone(),)));
@@ -99,5 +170,19 @@ fn report(host: &PluginHost, id: &str, record: &ostler_contract::JsonObject) {
     };
     for problem in problems {
         let _ = host.log(format!("endpoint {ENDPOINTS}/{id}: {problem}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plugin_exports() {
+        let module = plugin().module;
+        assert_eq!(module.name, Some("webhook".into()));
+        assert_eq!(module.defaults, Some(json!({ "syncTimeoutSeconds": 60 })));
+        let schema = module.options_schema.unwrap_or_default();
+        assert_eq!(schema["properties"]["syncTimeoutSeconds"]["type"], "number");
     }
 }

@@ -1,6 +1,34 @@
-//! How a call is refused. Spec: *Webhook statuses*.
+//! How a call is answered. Spec: *Webhook statuses*.
+
+use std::time::Duration;
 
 use ostler_contract::http::{self, HeaderValue, Response, StatusCode, header};
+use ostler_contract::{Value, json};
+
+/// A whole answer: what a caller is told, and what a repeated delivery is told again.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub status: StatusCode,
+    pub body: Value,
+    /// What goes with a refusal.
+    header: Option<(header::HeaderName, HeaderValue)>,
+}
+
+impl Answer {
+    /// An answer with a JSON body.
+    pub fn new(status: StatusCode, body: Value) -> Self {
+        Self { status, body, header: None }
+    }
+
+    /// As it is sent.
+    pub fn response(&self) -> Response {
+        let mut response = http::json(self.status, &self.body);
+        if let Some((name, value)) = &self.header {
+            response.headers_mut().insert(name, value.clone());
+        }
+        response
+    }
+}
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,33 +39,63 @@ pub(crate) enum Refusal {
     NotPost,
     /// No bearer, or not the secret.
     NotAdmitted,
-    /// The body is not what the endpoint takes.
-    BadBody(String),
+    /// The sender's signature is missing, wrong or too old.
+    NotSigned(&'static str),
+    /// What was sent is not what the endpoint takes.
+    Bad(String),
     /// The bot cannot be talked to.
     NoBot(String),
+    /// More calls than the endpoint takes; when the next one may come.
+    TooMany(Duration),
 }
 
 impl Refusal {
-    /// The answer.
-    pub fn response(&self) -> Response {
+    fn status(&self) -> StatusCode {
         match self {
-            Self::NoEndpoint => http::message(StatusCode::NOT_FOUND, "There is no endpoint here"),
-            Self::NotPost => {
-                let mut response =
-                    http::message(StatusCode::METHOD_NOT_ALLOWED, "An endpoint is called with POST");
-                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-                response
-            }
-            Self::NotAdmitted => {
-                let mut response = http::message(
-                    StatusCode::UNAUTHORIZED,
-                    "The endpoint's secret is needed as bearer token",
-                );
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                response
-            }
-            Self::BadBody(why) => http::message(StatusCode::BAD_REQUEST, why),
-            Self::NoBot(why) => http::message(StatusCode::CONFLICT, why),
+            Self::NoEndpoint => StatusCode::NOT_FOUND,
+            Self::NotPost => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAdmitted | Self::NotSigned(_) => StatusCode::UNAUTHORIZED,
+            Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::NoBot(_) => StatusCode::CONFLICT,
+            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     }
+
+    /// What the caller is told.
+    pub fn message(&self) -> String {
+        match self {
+            Self::NoEndpoint => "There is no endpoint here".to_owned(),
+            Self::NotPost => "An endpoint is called with POST".to_owned(),
+            Self::NotAdmitted => "The endpoint's secret is needed as bearer token".to_owned(),
+            Self::NotSigned(why) => (*why).to_owned(),
+            Self::Bad(why) | Self::NoBot(why) => why.clone(),
+            Self::TooMany(wait) => {
+                format!("The endpoint takes no more calls for {} seconds", seconds(*wait))
+            }
+        }
+    }
+
+    fn header(&self) -> Option<(header::HeaderName, HeaderValue)> {
+        match self {
+            Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
+            Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
+            _ => None,
+        }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            status: refusal.status(),
+            body: json!({ "message": refusal.message() }),
+            header: refusal.header(),
+        }
+    }
+}
+
+/// Whole seconds, rounded up: a caller that waits so long is not too early.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

@@ -1,64 +1,210 @@
-//! One call: which endpoint, whose token, and only then its body.
+//! One call: which endpoint, whether its sender is let in, and only then what it says.
 
-use ostler_contract::http::{Method, Request, Response};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri};
 use ostler_contract::points::Collection;
-use ostler_contract::{PluginHost, Slug, Thrown};
+use ostler_contract::{PluginHost, Slug, Thrown, Value, json};
+use tokio::time::Instant;
 
+use crate::callbacks::Callbacks;
+use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
-use crate::reply::Refusal;
+use crate::limits::Limits;
+use crate::repeats::{Delivered, Repeats};
+use crate::reply::{Answer, Refusal};
+use crate::talk::Talk;
+use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
-use crate::{ENDPOINTS, automation};
+use crate::verify::Scheme;
+use crate::{BODY_LIMIT, ENDPOINTS, automation, bot};
 
 /// What the route needs.
+#[derive(Debug)]
 pub(crate) struct Webhook {
     pub host: PluginHost,
     pub endpoints: Collection,
+    pub talk: Talk,
+    pub threads: Threads,
+    pub callbacks: Callbacks,
+    pub deliveries: Arc<Deliveries>,
+    pub repeats: Arc<Repeats>,
+    pub limits: Limits,
+    /// How long a `sync` call waits where its endpoint does not say.
+    pub sync_timeout: Duration,
+}
+
+/// What a request says before its body.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub uri: Uri,
+    pub headers: HeaderMap,
+}
+
+/// A call whose sender was let in, read.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub head: Head,
+    pub body: Bytes,
+}
+
+/// A body: signatures are over it, so a signed one is read before its sender is let in.
+enum Unread {
+    Not(Body),
+    Read(Bytes),
 }
 
 impl Webhook {
     /// Answers one request.
-    pub async fn serve(&self, request: Request) -> Result<Response, Thrown> {
-        match self.call(request).await? {
-            Ok(response) => Ok(response),
-            Err(refusal) => Ok(refusal.response()),
-        }
-    }
-
-    async fn call(&self, request: Request) -> Result<Result<Response, Refusal>, Thrown> {
-        let Some(id) = endpoint_id(request.uri().path()) else { return Ok(Err(Refusal::NoEndpoint)) };
-        let Some(endpoint) = self.endpoint(&id).await? else { return Ok(Err(Refusal::NoEndpoint)) };
+    pub async fn serve(self: &Arc<Self>, request: Request) -> Result<Response, Thrown> {
+        let started = Instant::now();
+        let Some(id) = endpoint_id(request.uri().path()) else { return Ok(refused(Refusal::NoEndpoint)) };
+        let Some(endpoint) = self.endpoint(&id).await? else { return Ok(refused(Refusal::NoEndpoint)) };
         if request.method() != Method::POST {
-            return Ok(Err(Refusal::NotPost));
+            return Ok(refused(Refusal::NotPost));
         }
-        if !self.admits(&endpoint, &request).await {
-            return Ok(Err(Refusal::NotAdmitted));
-        }
-        match &endpoint.target {
-            Target::Automation => automation::call(&self.host, &endpoint, request).await,
-            Target::Bot(target) => {
-                let why = format!("{} cannot be talked to: this host has no bots", target.bot);
-                Ok(Err(Refusal::NoBot(why)))
-            }
-        }
+        let mut seen = Delivery { at: crate::now(), ..Delivery::default() };
+        let (admitted, outcome) = match self.admit(&endpoint, request).await {
+            Ok((head, body)) => (true, self.answer(&endpoint, head, body, &mut seen).await),
+            Err(refusal) => (false, Ok(refusal.into())),
+        };
+        let (status, why) = match &outcome {
+            Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; its log says why")),
+        };
+        seen.status = status.as_u16();
+        seen.why = why.map(str::to_owned);
+        seen.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.deliveries.add(&id, &seen, admitted);
+        outcome.map(|answer| answer.response())
     }
 
-    async fn endpoint(&self, id: &Slug) -> Result<Option<Endpoint>, Thrown> {
+    /// The endpoint of an id, if there is a valid one.
+    pub async fn endpoint(&self, id: &Slug) -> Result<Option<Endpoint>, Thrown> {
         let record = self.endpoints.get.call((id.to_string(),)).await?;
         Ok(record.and_then(|record| Endpoint::read(&record).ok()).map(|(endpoint, _)| endpoint))
     }
 
-    /// Whether the request carries the endpoint's secret. Nothing of its body is read.
-    async fn admits(&self, endpoint: &Endpoint, request: &Request) -> bool {
-        let Some(token) = bearer(request.headers()) else { return false };
-        match self.host.secret(endpoint.secret.clone(), None).await {
-            Ok(secret) => is_secret(token, &secret),
-            Err(why) => {
-                let _ =
-                    self.host.log(format!("endpoint {ENDPOINTS}/{} cannot be called: {why}", endpoint.id));
-                false
+    /// Says in the log what is wrong with an endpoint.
+    pub fn problem(&self, endpoint: &str, what: &str) {
+        let _ = self.host.log(format!("endpoint {ENDPOINTS}/{endpoint}: {what}"));
+    }
+
+    /// Lets the sender in, or not. Of a body whose sender is to show a token nothing is read.
+    async fn admit(&self, endpoint: &Endpoint, request: Request) -> Result<(Head, Unread), Refusal> {
+        let (parts, body) = request.into_parts();
+        let head = Head { uri: parts.uri, headers: parts.headers };
+        match endpoint.extras.verify {
+            None => {
+                let token = bearer(&head.headers).ok_or(Refusal::NotAdmitted)?;
+                let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+                match is_secret(token, &secret) {
+                    true => Ok((head, Unread::Not(body))),
+                    false => Err(Refusal::NotAdmitted),
+                }
+            }
+            Some(scheme) => {
+                let claim = scheme.claim(&head.headers, now()).map_err(Refusal::NotSigned)?;
+                let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+                let body = body.read(scheme.body_limit()).await.map_err(|error| unread(&error))?;
+                claim.check(&secret, &body).map_err(Refusal::NotSigned)?;
+                Ok((head, Unread::Read(body)))
             }
         }
     }
+
+    async fn secret(&self, endpoint: &Endpoint) -> Option<String> {
+        let why = match self.host.secret(endpoint.secret.clone(), None).await {
+            Ok(secret) if !secret.is_empty() => return Some(secret),
+            Ok(_) => format!("{} is empty", endpoint.secret),
+            Err(why) => why.message,
+        };
+        let _ = self.host.log(format!("endpoint {ENDPOINTS}/{} cannot be called: {why}", endpoint.id));
+        None
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        head: Head,
+        body: Unread,
+        seen: &mut Delivery,
+    ) -> Result<Answer, Thrown> {
+        let first = match self.delivery(endpoint, &head).await? {
+            Some(Delivered::Again(answer)) => {
+                seen.again = true;
+                return Ok(answer);
+            }
+            Some(Delivered::First(first)) => Some(first),
+            None => None,
+        };
+        if let Some(limit) = endpoint.extras.limit
+            && let Err(wait) = self.limits.take(&endpoint.id, limit)
+        {
+            return Ok(Refusal::TooMany(wait).into());
+        }
+        let body = match body {
+            Unread::Read(body) => body,
+            Unread::Not(body) => match body.read(BODY_LIMIT).await {
+                Ok(body) => body,
+                Err(error) => return Ok(unread(&error).into()),
+            },
+        };
+        seen.bytes = Some(body.len());
+        let admitted = Admitted { head, body };
+        let answer = match (self.greeting(endpoint, &admitted), &endpoint.target) {
+            (Some(answer), _) => answer,
+            (None, Target::Automation) => automation::call(&self.host, endpoint, &admitted, seen).await?,
+            (None, Target::Bot(target)) => bot::call(self, endpoint, target, &admitted, seen).await?,
+        };
+        if let Some(first) = first.filter(|_| answer.status.is_success()) {
+            first.keep(&answer).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Whether a delivery was sent before. One without the header is a call like any other.
+    async fn delivery(&self, endpoint: &Endpoint, head: &Head) -> Result<Option<Delivered>, Thrown> {
+        let key = endpoint.extras.dedupe.as_ref().and_then(|name| head.headers.get(name));
+        match key.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned()) {
+            Some(key) if !key.is_empty() => self.repeats.enter(&endpoint.id, &key).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The answer to a sender that only asks whether somebody is there; nothing comes of such a call.
+    fn greeting(&self, endpoint: &Endpoint, admitted: &Admitted) -> Option<Answer> {
+        match endpoint.extras.verify? {
+            Scheme::Github if admitted.head.headers.get("x-github-event")? == "ping" => {
+                Some(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
+            }
+            Scheme::Slack => {
+                let body: Value = serde_json::from_slice(&admitted.body).ok()?;
+                let challenge = body["challenge"].as_str().filter(|_| body["type"] == "url_verification")?;
+                Some(Answer::new(StatusCode::OK, json!({ "challenge": challenge })))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Response {
+    Answer::from(refusal).response()
+}
+
+fn unread(error: &BodyError) -> Refusal {
+    let mut text = error.to_string();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    Refusal::Bad(text)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The one segment behind `/plugins/webhook/`.

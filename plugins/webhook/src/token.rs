@@ -35,4 +35,27 @@ mod tests {
             assert!(!is_secret(wrong.as_bytes(), "s3cret"), "{wrong}");
         }
     }
+
+    /// A secret long enough that a comparison which stops at the first difference would show.
+    #[test]
+    fn how_much_of_a_token_is_right_does_not_show_in_the_time_taken() {
+        let secret = "s".repeat(1 << 16);
+        let wrong_at = |at: usize| {
+            let mut token = secret.clone().into_bytes();
+            token[at] = b'x';
+            token
+        };
+        let (first, last) = (wrong_at(0), wrong_at(secret.len() - 1));
+        let fastest = |token: &[u8]| {
+            let once = || {
+                let started = std::time::Instant::now();
+                assert!(!std::hint::black_box(is_secret(std::hint::black_box(token), &secret)));
+                started.elapsed()
+            };
+            (0..20).map(|_| once()).min().unwrap()
+        };
+        let (first, last) = (fastest(&first), fastest(&last));
+        let ratio = first.as_secs_f64() / last.as_secs_f64();
+        assert!((0.5..2.0).contains(&ratio), "{first:?} for the first byte, {last:?} for the last");
+    }
 }

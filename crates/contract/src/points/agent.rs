@@ -80,6 +80,9 @@ pub struct Agent {
     pub runs_nested: Option<bool>,
     /// Whether it is built from a preset: a nested host has none of these.
     pub variant: Option<bool>,
+    /// Whether only its own plugin starts sessions with it: it is not listed, never the default, and no
+    /// client may name it.
+    pub unlisted: Option<bool>,
     /// Asked once at the start, before any session.
     pub probe: Option<Call<fn() -> Offered>>,
     /// Directories it will work in.

@@ -100,18 +100,23 @@ impl ResourceContent {
 }
 
 /// As it is written in JavaScript: the encoding may be left out.
-#[derive(Serialize, Deserialize, Cross)]
-#[serde(rename_all = "camelCase")]
-#[cross(data)]
-struct ResourceContentShape {
-    /// The text, or base64 of the bytes.
-    data: String,
-    /// `utf-8` (where left out) or `base64`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    encoding: Option<Encoding>,
-    /// Its media type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    content_type: Option<String>,
+mod written {
+    use super::{Cross, Deserialize, Encoding, Serialize};
+
+    /// What a URI held.
+    #[derive(Serialize, Deserialize, Cross)]
+    #[serde(rename_all = "camelCase")]
+    #[cross(data)]
+    pub(super) struct ResourceContent {
+        /// The text, or base64 of the bytes.
+        pub data: String,
+        /// `utf-8` (where left out) or `base64`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub encoding: Option<Encoding>,
+        /// Its media type.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub content_type: Option<String>,
+    }
 }
 
 /// How bytes are written in JSON.
@@ -127,11 +132,11 @@ pub enum Encoding {
 
 impl Cross for ResourceContent {
     fn shape() -> Shape {
-        ResourceContentShape::shape()
+        written::ResourceContent::shape()
     }
 
     fn into_live(self) -> Live {
-        data_to_live(&ResourceContentShape {
+        data_to_live(&written::ResourceContent {
             data: self.data,
             encoding: Some(match self.encoding {
                 ContentEncoding::Utf8 => Encoding::Utf8,
@@ -142,7 +147,7 @@ impl Cross for ResourceContent {
     }
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
-        let read: ResourceContentShape = data_from_live(live, &Self::shape())?;
+        let read: written::ResourceContent = data_from_live(live, &Self::shape())?;
         Ok(Self {
             data: read.data,
             encoding: match read.encoding {

@@ -11,7 +11,7 @@ pub(super) async fn resolve_config(
     params: c::ResolveSessionConfigParams,
 ) -> Result<c::ResolveSessionConfigResult, RpcError> {
     let agent = match &params.provider {
-        Some(provider) => host.agent(provider),
+        Some(provider) => host.listed_agent(provider),
         None => host.first_agent(),
     };
     let agent = agent.ok_or_else(|| {

@@ -28,6 +28,11 @@ impl Connection {
             let error = format!("{} is not a session URI: its scheme is not free", params.channel);
             return responder.fail(RpcError::invalid_params(error));
         }
+        if let Some(provider) = &params.provider
+            && host.listed_agent(provider).is_none()
+        {
+            return responder.fail(RpcError::provider_not_found(format!("No provider called {provider}")));
+        }
         let client = self.client_id();
         let mut active_client = params.active_client;
         if let (Some(active), Some(client)) = (&mut active_client, &client) {

@@ -27,17 +27,18 @@ const NODE: &[(&str, &str)] = scripts!("node":
     "assert" "assert/strict" "async_hooks" "buffer" "child_process" "console" "crypto" "diagnostics_channel"
     "dns" "dns/promises" "events" "fs" "fs/promises" "module" "net" "os" "path" "path/posix" "perf_hooks"
     "process" "querystring" "readline" "readline/promises" "stream" "stream/consumers" "stream/promises"
-    "stream/web" "string_decoder" "timers" "timers/promises" "tty" "url" "util" "util/types"
+    "stream/web" "string_decoder" "test" "timers" "timers/promises" "tty" "url" "util" "util/types"
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "blob" "bridge" "commonjs" "console" "context" "deep-equal" "errors" "event-target" "fetch" "form-data" "fs" "globals"
     "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "stack" "stream/adapters" "stream/base"
-    "stream/duplex" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "text" "ticks"
+    "stream/duplex" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "test" "text" "ticks"
     "timers" "url" "watch" "webcrypto" "websocket"
 );
 
-const SDK_FILES: &[(&str, &str)] = scripts!("sdk": "index" "memory-records" "rpc-error");
+const SDK_FILES: &[(&str, &str)] =
+    scripts!("sdk": "index" "memory-records" "policies" "rpc-error" "tool-servers");
 
 const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("child", crate::native::child::native),

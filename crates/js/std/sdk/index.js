@@ -1,4 +1,6 @@
 // `@ostler/sdk`, as the engine serves it to plugins: no install needed.
 
-export { RpcError } from './rpc-error.js';
 export { memoryRecords } from './memory-records.js';
+export { checkPolicy, filePolicies } from './policies.js';
+export { RpcError } from './rpc-error.js';
+export { toolServers } from './tool-servers.js';

@@ -1,0 +1,97 @@
+//! The one outbound HTTP client. A redirect is answered as it is, never followed; a body comes as it is read; a
+//! connection that cannot be made is given up. How long an answer may take is for whoever asks.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt};
+use http::{Request, Response, header};
+use rustls::{ClientConfig, RootCertStore};
+
+/// How long a connection may take to be made.
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why a request was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unanswered(String);
+
+/// A body as it comes; `None` where there is none.
+pub type Chunks = Option<BoxStream<'static, Result<Bytes, Unanswered>>>;
+
+/// The client. Clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client(reqwest::Client);
+
+impl Client {
+    /// A client with the system's certificates, and those of Mozilla where it has none.
+    ///
+    /// # Errors
+    /// What kept TLS from being set up.
+    pub fn new() -> Result<Self, Unanswered> {
+        reqwest::Client::builder()
+            .tls_backend_preconfigured(tls()?)
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_LIMIT)
+            .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map(Self)
+            .map_err(|error| Unanswered(error.to_string()))
+    }
+
+    /// Sends one request; answers once the head of its response is there.
+    ///
+    /// # Errors
+    /// What went wrong, down to its cause.
+    pub async fn send<B>(&self, request: Request<B>) -> Result<Response<Chunks>, Unanswered>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let mut asked = self.0.request(head.method, head.uri.to_string()).headers(head.headers);
+        if !body.is_end_stream() {
+            asked = match body.size_hint().exact() {
+                Some(length) => asked.header(header::CONTENT_LENGTH, length),
+                None => asked,
+            };
+            asked = asked.body(reqwest::Body::wrap(body));
+        }
+        let answered = asked.send().await.map_err(|error| Unanswered(reason(&error)))?;
+        let mut response = Response::new(None);
+        *response.status_mut() = answered.status();
+        *response.headers_mut() = answered.headers().clone();
+        let empty = answered.content_length() == Some(0)
+            && !answered.headers().contains_key(header::TRANSFER_ENCODING);
+        if !empty {
+            let chunks = answered.bytes_stream();
+            let chunks = chunks.map(|chunk| chunk.map_err(|error| Unanswered(reason(&error))));
+            *response.body_mut() = Some(chunks.boxed());
+        }
+        Ok(response)
+    }
+}
+
+fn tls() -> Result<ClientConfig, Unanswered> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Unanswered(error.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// What went wrong, down to its cause: `connection refused` says more than `error sending request`.
+fn reason(error: &reqwest::Error) -> String {
+    let mut deepest: &dyn Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}

@@ -1,0 +1,336 @@
+//! `ostler plugin check`: one plugin loaded against a host in memory. What it registered, what would be refused and
+//! why, and whether its own tests hold.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::points::Vault;
+use ostler_contract::problem::Problem;
+use ostler_contract::{Call, Caller, HostFacts, JsonObject, PluginHost, Slug, Thrown};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log};
+use ostler_js::{JsOptions, JsSource, Outcome, TestResult, run_tests};
+use ostler_loader::{Entry, Hidden, Loader, State};
+use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
+use parking_lot::Mutex;
+
+use crate::bundled;
+use crate::compose::host_yaml;
+use crate::exit::Exit;
+use crate::log::clock;
+
+/// What stands in for every secret an option names: the check knows none.
+const SECRET: &str = "a-secret-stands-here";
+
+/// What is checked.
+#[derive(Debug, Clone)]
+pub struct PluginCheck {
+    /// The spec, as a configuration names it.
+    pub spec: String,
+    /// Option values.
+    pub options: JsonObject,
+    /// Where relative specs are looked for first.
+    pub working_dir: PathBuf,
+    /// Where packages are installed.
+    pub config_dir: PathBuf,
+}
+
+/// One thing the plugin registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// The method.
+    pub method: &'static str,
+    /// The name it took, if it took one.
+    pub name: Option<String>,
+    /// `<file>:<line>` of the call, where it can be told.
+    pub at: Option<String>,
+}
+
+/// One thing that would be refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The line a start prints.
+    pub line: String,
+    /// `<file>:<line>:<column>` in the plugin's source.
+    pub at: Option<String>,
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Checked {
+    /// The plugin's id, once known.
+    pub id: Option<String>,
+    /// The file that was imported.
+    pub file: Option<PathBuf>,
+    /// What it registered.
+    pub registered: Vec<Registered>,
+    /// What would be refused.
+    pub refused: Vec<Refused>,
+    /// What was written to the log.
+    pub log: Vec<String>,
+    /// Its tests, by file.
+    pub tests: Vec<(PathBuf, Result<Vec<TestResult>, String>)>,
+}
+
+impl PluginCheck {
+    /// Loads the plugin, opens and closes a host over it, and runs its tests.
+    ///
+    /// # Errors
+    /// Exit 1 where no host can be put together; what is wrong with the plugin is in the answer.
+    pub async fn run(&self) -> Result<Checked, Exit> {
+        let machine =
+            |error: &dyn std::fmt::Display| Exit::machine(format!("no host could be made: {error}"));
+        // What the plugin writes beside the configuration is gone with the check.
+        let scratch = tempfile::tempdir().map_err(|error| machine(&error))?;
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let written = lines.clone();
+        let hidden = Hidden::default();
+        let hide = hidden.clone();
+        let log = Log::new(move |line| written.lock().push(hide.hide(line).into_owned()));
+        let facts = Arc::new(HostFacts {
+            paths: vec![self.working_dir.to_string_lossy().into_owned()],
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host_name: "check".to_owned(),
+            config_dir: scratch.path().to_string_lossy().into_owned(),
+        });
+        let options = HostOptions {
+            host_name: facts.host_name.clone(),
+            paths: facts.paths.clone(),
+            ..HostOptions::default()
+        };
+        let host = Host::new(options, clock(), log.clone(), host_yaml(), Gate::default());
+        let door = HostDoor::new(&host);
+        let own = own(&facts, &door, &log).map_err(|thrown| machine(&thrown))?;
+        let (of_js, of_loader) = (log.clone(), log.clone());
+        let loader = Loader {
+            bundled: bundled::plugins(),
+            source: Arc::new(JsSource::new(js_options(&of_js))),
+            working_dir: self.working_dir.clone(),
+            config_dir: self.config_dir.clone(),
+            facts,
+            calls: door,
+            log: Arc::new(move |line| of_loader.line(line)),
+            hidden: hidden.clone(),
+        };
+        let entry = Entry { options: self.options.clone(), ..Entry::named(&self.spec) };
+        let loaded = loader.load(std::slice::from_ref(&entry), own).await;
+        let file = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir)
+            .ok()
+            .map(|found| found.path);
+        let said = lines.lock().clone();
+        let row = loaded.plugins.first();
+        let id = row.and_then(|row| row.id.clone());
+        let source = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        let registered = id
+            .as_ref()
+            .map(|id| registered(loaded.registry.registered_by(id), &source, file.as_deref()))
+            .unwrap_or_default();
+        let mut left_out = registered.iter().filter(|call| call.method == "problem");
+        let mut lost = Vec::new();
+        let mut refused = Vec::new();
+        for problem in &loaded.problems {
+            let line = hidden.hide(&problem.to_string()).into_owned();
+            let at = match problem {
+                Problem::Said { .. } => left_out.next().and_then(|call| call.at.clone()),
+                Problem::Clash(_) | Problem::PortHeld { .. } => {
+                    let call = call_of(&line, &registered);
+                    lost.extend(call.cloned());
+                    call.and_then(|call| call.at.clone())
+                }
+                _ => thrown_at(&line, &said, file.as_deref()),
+            };
+            refused.push(Refused { line, at });
+        }
+        let kept = |call: &Registered| call.method != "problem" && !lost.contains(call);
+        let mut checked = Checked {
+            registered: registered.iter().filter(|call| kept(call)).cloned().collect(),
+            refused,
+            id: id.map(|id| id.to_string()),
+            file,
+            ..Checked::default()
+        };
+        if row.is_some_and(|row| row.state == State::Applied) {
+            host.build(loaded.registry).await;
+            host.listening();
+            host.close().await;
+        }
+        checked.tests = self.tests(checked.file.as_deref(), &log).await;
+        checked.log = std::mem::take(&mut *lines.lock());
+        Ok(checked)
+    }
+
+    /// Runs the tests beside the plugin's file.
+    async fn tests(&self, file: Option<&Path>, log: &Log) -> Vec<(PathBuf, Result<Vec<TestResult>, String>)> {
+        let mut ran = Vec::new();
+        // A package's tests are all in its folder; beside a bare file only its own are.
+        for test in file.map(test_files).unwrap_or_default() {
+            let results = run_tests(&test, js_options(log)).await.map_err(|thrown| thrown.for_log());
+            ran.push((test, results));
+        }
+        ran
+    }
+}
+
+fn js_options(log: &Log) -> JsOptions {
+    let lines = log.clone();
+    JsOptions { log: Arc::new(move |line| lines.line(line)), ..JsOptions::default() }
+}
+
+/// Stores that keep everything in memory, and a vault with a stand-in for every secret.
+fn own(
+    facts: &Arc<HostFacts>,
+    calls: &Arc<HostDoor>,
+    log: &Log,
+) -> Result<ostler_contract::recorder::Recorder, Thrown> {
+    let lines = log.clone();
+    let report: ostler_ports::Report = Arc::new(move |line| lines.line(line));
+    let plugin = Slug::parse("host").ok_or_else(|| Thrown::new("host is no slug"))?;
+    let host =
+        PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls.clone());
+    host.register_sessions(
+        Arc::new(SqliteSessions::new(StateDb::memory()?, report.clone())).into_point(),
+        None,
+    )?;
+    host.register_automations(Arc::new(MemoryAutomations::new(report)?).into_point(), None)?;
+    host.register_records(memory_records(), None)?;
+    host.register_vault(
+        Vault {
+            get: Call::now(|_| Ok(Some(SECRET.to_owned()))),
+            set: Call::now(|_| Ok(())),
+            delete: Call::now(|_| Ok(false)),
+            list: Call::now(|()| Ok(Vec::new())),
+            ..Vault::default()
+        },
+        None,
+    )?;
+    Ok(host.seal())
+}
+
+/// Each registration with the line of its call: told where a method is called in one place, or in as many places as
+/// it was called.
+fn registered(
+    methods: &[(&'static str, Option<String>)],
+    source: &str,
+    file: Option<&Path>,
+) -> Vec<Registered> {
+    let name =
+        file.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    methods
+        .iter()
+        .enumerate()
+        .map(|(at, (method, key))| {
+            let call = format!(".{method}(");
+            let places: Vec<usize> = source
+                .lines()
+                .enumerate()
+                .filter(|(_, line)| line.contains(&call) && !line.trim_start().starts_with("//"))
+                .map(|(at, _)| at + 1)
+                .collect();
+            let times = methods.iter().filter(|(other, _)| other == method).count();
+            let before = methods[..at].iter().filter(|(other, _)| other == method).count();
+            let line = match places.len() {
+                1 => places.first(),
+                many if many == times => places.get(before),
+                _ => None,
+            };
+            Registered { method, name: key.clone(), at: line.map(|line| format!("{name}:{line}")) }
+        })
+        .collect()
+}
+
+/// Where a problem was thrown: the first place of the plugin's own in the stack that was logged with it.
+fn thrown_at(problem: &str, said: &[String], file: Option<&Path>) -> Option<String> {
+    let folder = format!("{}/", file?.parent()?.display());
+    let (_, stack) = said
+        .iter()
+        .filter_map(|line| line.split_once('\n'))
+        .find(|(first, _)| first.split_once(": ").is_some_and(|(_, message)| problem.ends_with(message)))?;
+    let frame = stack.lines().find(|frame| frame.contains(&folder))?;
+    Some(frame.split_once(&folder)?.1.trim_end_matches(')').to_owned())
+}
+
+/// The call that took the name a problem speaks of.
+fn call_of<'a>(problem: &str, registered: &'a [Registered]) -> Option<&'a Registered> {
+    let words: Vec<&str> = problem.split(|c: char| c.is_whitespace() || c == ',').collect();
+    let named = |call: &&Registered| call.name.as_deref().is_some_and(|name| words.contains(&name));
+    registered.iter().find(named)
+}
+
+/// The files beside a module that are tests by their names.
+fn test_files(module: &Path) -> Vec<PathBuf> {
+    let is_package = module.file_stem().is_some_and(|stem| stem == "index");
+    let own = module.file_stem().map(|stem| format!("{}.test.", stem.to_string_lossy())).unwrap_or_default();
+    let folder = module.parent().unwrap_or(module);
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let is_test =
+                [".test.ts", ".test.mts", ".test.js", ".test.mjs"].iter().any(|end| name.ends_with(end));
+            is_test && (is_package || name.starts_with(&own))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+impl Checked {
+    /// Whether nothing would be refused and every test held.
+    pub fn holds(&self) -> bool {
+        let tested = |results: &Result<Vec<TestResult>, String>| {
+            results.as_ref().is_ok_and(|results| results.iter().all(|test| test.outcome != Outcome::Failed))
+        };
+        self.refused.is_empty() && self.tests.iter().all(|(_, results)| tested(results))
+    }
+
+    /// The lines to print.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let (Some(id), Some(file)) = (&self.id, &self.file) {
+            lines.push(format!("plugin {id} from {}", file.display()));
+        }
+        for Registered { method, name, at } in &self.registered {
+            let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
+            lines.push(format!("registered: {method}{name}{at}"));
+        }
+        if self.registered.is_empty() && self.refused.is_empty() {
+            lines.push("registered: nothing".to_owned());
+        }
+        for Refused { line, at } in &self.refused {
+            let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
+            lines.push(format!("refused: {line}{at}"));
+        }
+        for (file, results) in &self.tests {
+            let file = file.file_name().unwrap_or_default().to_string_lossy();
+            match results {
+                Ok(results) => lines.extend(results.iter().map(|test| test_line(&file, test))),
+                Err(why) => lines.push(format!("test: {file} could not be run: {why}")),
+            }
+        }
+        let tests = || self.tests.iter().filter_map(|(_, results)| results.as_ref().ok()).flatten();
+        if !self.tests.is_empty() {
+            let count = |outcome| tests().filter(|test| test.outcome == outcome).count();
+            let (passed, failed, skipped) =
+                (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
+            lines.push(format!("tests: {passed} passed, {failed} failed, {skipped} skipped"));
+        }
+        lines
+    }
+}
+
+fn test_line(file: &str, test: &TestResult) -> String {
+    let outcome = match test.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed => "failed",
+        Outcome::Skipped => "skipped",
+    };
+    let why = test.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let at = test.at.as_ref().and_then(|at| {
+        let place = at.rsplit_once('(').map_or(at.as_str(), |(_, place)| place.trim_end_matches(')'));
+        place.rsplit('/').next().map(|place| format!(" ({place})"))
+    });
+    format!("test {outcome}: {file}: {}{why}{}", test.name, at.unwrap_or_default())
+}

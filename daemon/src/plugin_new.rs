@@ -1,0 +1,51 @@
+//! `ostler plugin new`: a plugin in TypeScript that works, with its test and its types.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ostler_contract::Slug;
+
+use crate::exit::Exit;
+
+/// What stands for the plugin's name.
+const NAME: &str = "PLUGIN_NAME";
+
+/// The files, as they are written.
+const FILES: &[(&str, &str)] = &[
+    ("index.ts", include_str!("plugin_new/index.ts")),
+    ("index.test.ts", include_str!("plugin_new/index.test.ts")),
+    ("package.json", include_str!("plugin_new/package.json")),
+    ("tsconfig.json", include_str!("plugin_new/tsconfig.json")),
+    ("README.md", include_str!("plugin_new/README.md")),
+    (".gitignore", "node_modules\n"),
+    ("types/ostler-sdk.d.ts", include_str!("../../sdk/index.d.ts")),
+];
+
+/// Writes a new plugin into a folder of its name under `parent`; answers the folder.
+///
+/// # Errors
+/// Exit 2 where the name is no slug or the folder holds something already, 1 where it cannot be written.
+pub fn plugin_new(name: &str, parent: &Path) -> Result<PathBuf, Exit> {
+    if Slug::parse(name).is_none() {
+        return Err(Exit::usage(format!(
+            "{name} cannot be a plugin's name: use lowercase letters, digits and dashes, at most 40, starting with a letter"
+        )));
+    }
+    let folder = parent.join(name);
+    let failed = |path: &Path, error: std::io::Error| Exit::machine(format!("{}: {error}", path.display()));
+    match fs::read_dir(&folder).map(|mut entries| entries.next().is_none()) {
+        Ok(false) => {
+            return Err(Exit::usage(format!("{} is there already and is not empty", folder.display())));
+        }
+        Ok(true) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(&folder, error)),
+    }
+    for (file, text) in FILES {
+        let path = folder.join(file);
+        let within = path.parent().unwrap_or(&folder);
+        fs::create_dir_all(within).map_err(|error| failed(within, error))?;
+        fs::write(&path, text.replace(NAME, name)).map_err(|error| failed(&path, error))?;
+    }
+    Ok(folder)
+}

@@ -1,0 +1,119 @@
+//! `ostler webhook add`: the record, its secret, the URL and a line to try it with.
+
+use clap::Args;
+use ostler_contract::{JsonObject, Value, VaultName, json};
+use ostler_plugin_webhook::ENDPOINTS;
+use ostler_plugin_webhook::tools::Facts;
+
+use super::{Endpoints, Told, curl, machine, slug};
+use crate::exit::Exit;
+use crate::token::fresh;
+
+/// What an endpoint is to be.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AddFlags {
+    /// The last segment of its URL
+    pub id: String,
+    /// Talk to this bot: bot://<slug>
+    #[arg(long, value_name = "BOT", conflicts_with = "automation", required_unless_present = "automation")]
+    pub bot: Option<String>,
+    /// Fire the automations that name the endpoint
+    #[arg(long)]
+    pub automation: bool,
+    /// How a call to a bot is answered: callback, sync or none [default: callback]
+    #[arg(long, value_name = "HOW", requires = "bot")]
+    pub reply: Option<String>,
+    /// What every callback URL has to start with
+    #[arg(long, value_name = "URL", requires = "bot")]
+    pub callback_prefix: Option<String>,
+    /// How long a sync call waits
+    #[arg(long, value_name = "SECONDS", requires = "bot")]
+    pub sync_timeout_seconds: Option<f64>,
+    /// Take the sender's signature for the bearer: github, stripe, slack or standard
+    #[arg(long, value_name = "SENDER")]
+    pub verify: Option<String>,
+    /// Answer a delivery sent again as the first; the header that names it
+    #[arg(long, value_name = "HEADER")]
+    pub dedupe: Option<String>,
+    /// Take so many calls in so long, as 60/1m
+    #[arg(long, value_name = "CALLS/TIME")]
+    pub limit: Option<String>,
+    /// Try a callback that failed again
+    #[arg(long, requires = "bot")]
+    pub retry: bool,
+    /// The vault name of its secret [default: host:webhook-<id>]
+    #[arg(long, value_name = "NAME")]
+    pub secret: Option<String>,
+    /// The secret's value, where the sender decides it; read from standard input by whoever parses this.
+    #[arg(skip)]
+    pub value: Option<String>,
+}
+
+pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, Exit> {
+    let AddFlags { id, value, .. } = &flags;
+    slug(id)?;
+    let record = record_of(&flags)?;
+    let facts = Facts::read(&record).map_err(Exit::usage)?;
+    let collection = endpoints.collection(ENDPOINTS).await?;
+    if collection.get.call((id.clone(),)).await.map_err(machine)?.is_some() {
+        return Err(Exit::usage(format!("{id} is an endpoint already; edit webhooks/{id}.md")));
+    }
+    let held = endpoints.secret(&facts.secret).await?;
+    let made = match (&held, value) {
+        (Some(_), Some(_)) => {
+            let name = &facts.secret;
+            return Err(Exit::usage(format!("{name} is set already; name another with --secret")));
+        }
+        (Some(_), None) => None,
+        (None, Some(value)) if value.is_empty() => return Err(Exit::usage("the secret is empty")),
+        (None, Some(value)) => Some((value.clone(), false)),
+        (None, None) => Some((fresh(), true)),
+    };
+    // The secret first: an endpoint without one would refuse every call and say so in the log.
+    if let Some((value, _)) = &made {
+        endpoints.vault.set.call((facts.secret.clone(), value.clone())).await.map_err(machine)?;
+    }
+    collection.put.call((record,)).await.map_err(machine)?;
+    let url = endpoints.url(id);
+    // Shown once, and only where it was made here: whoever gave it has it.
+    let shown = made.and_then(|(value, fresh)| fresh.then_some(value));
+    let curl = curl::line(&facts, &url, shown.as_deref());
+    let mut lines = vec![format!("{id}: {url}"), format!("secret in the vault as {}", facts.secret)];
+    lines.extend(facts.warnings.iter().cloned());
+    lines.push(curl.clone());
+    let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
+    if let Some(value) = shown {
+        json["token"] = value.into();
+    }
+    Ok(Told { lines, json, names: vec![id.clone()], good: true })
+}
+
+fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
+    let secret = flags.secret.clone().unwrap_or_else(|| format!("host:webhook-{}", flags.id));
+    VaultName::parse(&secret).map_err(|why| Exit::usage(why.to_string()))?;
+    let mut record = JsonObject::from_iter([("id".to_owned(), flags.id.as_str().into())]);
+    let mut set = |field: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            record.insert(field.to_owned(), value);
+        }
+    };
+    set("bot", flags.bot.clone().map(Value::from));
+    set("automation", flags.automation.then_some(Value::Bool(true)));
+    set("secret", Some(secret.into()));
+    set("reply", flags.reply.clone().map(Value::from));
+    set("callbackPrefix", flags.callback_prefix.clone().map(Value::from));
+    set("syncTimeoutSeconds", flags.sync_timeout_seconds.map(Value::from));
+    set("verify", flags.verify.clone().map(Value::from));
+    set("dedupe", flags.dedupe.clone().map(Value::from));
+    set("limit", flags.limit.as_deref().map(limit).transpose()?);
+    set("retry", flags.retry.then_some(Value::Bool(true)));
+    Ok(record)
+}
+
+fn limit(written: &str) -> Result<Value, Exit> {
+    let parts = written.split_once('/').and_then(|(calls, per)| Some((calls.parse::<u64>().ok()?, per)));
+    match parts {
+        Some((calls, per)) => Ok(json!({ "calls": calls, "per": per })),
+        None => Err(Exit::usage(format!("{written} is not a limit; write one as 60/1m"))),
+    }
+}

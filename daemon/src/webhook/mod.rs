@@ -1,0 +1,125 @@
+//! `ostler webhook …`: endpoints added, listed, tried and looked at. Each verb works on the stores of a
+//! configuration folder and answers what is printed.
+
+mod add;
+mod curl;
+mod list;
+mod log;
+mod test;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use ostler_contract::points::{RecordStore, StoredCollection, Vault};
+use ostler_contract::{JsonObject, Slug, Thrown, Value};
+use ostler_plugin_webhook::ENDPOINTS;
+use ostler_ports::{FileRecords, FileVault, Report};
+
+pub use add::AddFlags;
+pub use test::TestFlags;
+
+use crate::exit::Exit;
+
+/// What to do with endpoints.
+#[derive(Debug, Clone, Subcommand)]
+pub enum WebhookVerb {
+    /// Write an endpoint and its secret, and say how it is called
+    Add(AddFlags),
+    /// Every endpoint, what it does and what is wrong with it
+    List,
+    /// Call an endpoint of the daemon that runs
+    Test(TestFlags),
+    /// The last calls of an endpoint, what each was answered and what came of it
+    Log {
+        /// The endpoint
+        id: String,
+    },
+}
+
+/// Where endpoints and secrets are kept, and where a daemon serves them.
+pub struct Endpoints {
+    /// The records of the configuration folder.
+    pub records: RecordStore,
+    /// Its vault.
+    pub vault: Vault,
+    /// `http://<address>`, before `/plugins/webhook/`.
+    pub base: String,
+}
+
+/// What a verb answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    /// For a person.
+    pub lines: Vec<String>,
+    /// For a program.
+    pub json: Value,
+    /// The endpoints it is about.
+    pub names: Vec<String>,
+    /// Whether what was asked for came about.
+    pub good: bool,
+}
+
+impl Endpoints {
+    /// The stores of a configuration folder, and the daemon at a base URL.
+    ///
+    /// # Errors
+    /// What keeps the vault from being opened.
+    pub fn of(config_dir: &Path, base: &str) -> Result<Self, Exit> {
+        let quiet: Report = Arc::new(|_| {});
+        let vault = FileVault::new(config_dir, quiet.clone()).map_err(machine)?;
+        Ok(Self {
+            records: Arc::new(FileRecords::new(config_dir, quiet)).into_point(),
+            vault: Arc::new(vault).into_point(),
+            base: base.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Exit 2 for a wrong argument, 1 where the machine cannot.
+    pub async fn run(&self, verb: WebhookVerb) -> Result<Told, Exit> {
+        match verb {
+            WebhookVerb::Add(flags) => add::add(self, flags).await,
+            WebhookVerb::List => list::list(self).await,
+            WebhookVerb::Test(flags) => test::test(self, flags).await,
+            WebhookVerb::Log { id } => log::log(self, &id).await,
+        }
+    }
+
+    /// An endpoint's URL.
+    fn url(&self, id: &str) -> String {
+        format!("{}/plugins/webhook/{id}", self.base)
+    }
+
+    async fn collection(&self, name: &str) -> Result<StoredCollection, Exit> {
+        self.records.collection.call((name.to_owned(), Default::default())).await.map_err(machine)
+    }
+
+    /// The record of an endpoint.
+    async fn record(&self, id: &str) -> Result<JsonObject, Exit> {
+        slug(id)?;
+        let held = self.collection(ENDPOINTS).await?.get.call((id.to_owned(),)).await.map_err(machine)?;
+        held.ok_or_else(|| {
+            Exit::usage(format!("there is no endpoint {id}; ostler webhook list shows those there are"))
+        })
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<String>, Exit> {
+        self.vault.get.call((name.to_owned(),)).await.map_err(machine)
+    }
+}
+
+fn slug(id: &str) -> Result<(), Exit> {
+    match Slug::parse(id) {
+        Some(_) => Ok(()),
+        None => Err(Exit::usage(format!(
+            "{id} cannot be an endpoint: 1 to 40 lowercase letters, digits and dashes, starting with a letter"
+        ))),
+    }
+}
+
+fn machine(why: Thrown) -> Exit {
+    Exit::machine(why.message)
+}

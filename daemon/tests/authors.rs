@@ -1,0 +1,153 @@
+//! What the command line does for authors: a new plugin works at once, and a check says what is wrong and where.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+
+use ostler::exit::Exit;
+use ostler::plugin_check::{Checked, PluginCheck};
+use ostler::plugin_new::plugin_new;
+use ostler_contract::{JsonObject, Value, json};
+
+async fn check(dir: &Path, spec: &str, options: Value) -> Checked {
+    let options: JsonObject = options.as_object().cloned().unwrap();
+    let check = PluginCheck {
+        spec: spec.to_owned(),
+        options,
+        working_dir: dir.to_owned(),
+        config_dir: dir.to_owned(),
+    };
+    check.run().await.unwrap()
+}
+
+/// The lines, without where the folder is and how long anything took.
+fn shown(checked: &Checked, dir: &Path) -> String {
+    let lines =
+        checked.lines().join("\n").replace(&dir.canonicalize().unwrap().display().to_string(), "<dir>");
+    let mut words = Vec::new();
+    for word in lines.replace(&dir.display().to_string(), "<dir>").split(' ') {
+        let is_time = words.last().is_some_and(|last| last == "in") && word.parse::<u64>().is_ok();
+        words.push(if is_time { "<n>".to_owned() } else { word.to_owned() });
+    }
+    words.join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_plugin_works_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = plugin_new("greeter", dir.path()).unwrap();
+    assert_eq!(folder, dir.path().join("greeter"));
+    let checked = check(dir.path(), "./greeter", json!({ "greeting": "Welcome" })).await;
+    assert!(checked.holds(), "{:#?}", checked);
+    insta::assert_snapshot!(shown(&checked, dir.path()), @r#"
+    plugin greeter from <dir>/greeter/index.ts
+    registered: registerTool greet (index.ts:13)
+    registered: on (index.ts:22)
+    test passed: index.test.ts: greets by name
+    test passed: index.test.ts: greets as it is told to
+    tests: 2 passed, 0 failed, 0 skipped
+    "#);
+    for (name, why) in [
+        ("Greeter", "Greeter cannot be a plugin's name: "),
+        ("../out", "../out cannot be a plugin's name: "),
+        ("", " cannot be a plugin's name: "),
+        ("greeter", "is there already and is not empty"),
+    ] {
+        let refused = plugin_new(name, dir.path()).unwrap_err();
+        assert!(matches!(&refused, Exit::Usage(said) if said.contains(why)), "{refused}");
+    }
+    for file in ["package.json", "tsconfig.json"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(serde_json::from_str::<Value>(&text).is_ok() && !text.contains("PLUGIN_NAME"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_be_refused_is_said_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| std::fs::write(dir.path().join(file), text).unwrap();
+    write(
+        "nameless.ts",
+        "import type { PluginHost } from '@ostler/sdk';\n\nexport function apply(host: PluginHost) {\n  const run = () => 1;\n  \
+         host.registerTool({ definition: { name: '' }, run });\n}\n",
+    );
+    write("torn.mjs", "export const a = 1;\nnull.b;\nexport function apply() {}\n");
+    write("syntax.ts", "export const a: = 1;\n");
+    write("default.mjs", "export default function apply() {}\n");
+    write(
+        "held.mjs",
+        "export const optionsSchema = { type: 'object', properties: { key: { type: 'string' } }, required: ['key'] };\n\
+         export function apply(host, { key }) {\n\
+           host.registerVault({ get: () => key, set() {}, delete: () => false, list: () => [] });\n\
+           host.problem(`one of ${typeof key}`);\n\
+           for (const name of ['a', 'b']) host.registerTool({ definition: { name }, run: () => 1 });\n\
+         }\n",
+    );
+    write(
+        "held.test.mjs",
+        "import test from 'node:test';\ntest('holds', () => {});\ntest('breaks', () => {\n  throw new Error('no');\n});\n",
+    );
+    write(
+        "secret.mjs",
+        "export function apply(host, { key }) {\n  if (typeof key !== 'string') throw new Error('no key');\n  host.registerAgent({ provider: 'a' });\n}\n",
+    );
+    write("other.test.mjs", "throw new Error('of nobody');\n");
+    let mut all = Vec::new();
+    for (spec, options) in [
+        ("./nameless.ts", json!({})),
+        ("./torn.mjs", json!({})),
+        ("./syntax.ts", json!({})),
+        ("./default.mjs", json!({})),
+        ("./gone.mjs", json!({})),
+        ("not-installed", json!({})),
+        ("./held.mjs", json!({})),
+        ("./held.mjs", json!({ "key": "k" })),
+        ("./secret.mjs", json!({ "key": { "$secret": "host:key" } })),
+    ] {
+        let checked = check(dir.path(), spec, options.clone()).await;
+        assert!(!checked.holds(), "{spec}");
+        all.push(format!("# {spec} {options}\n{}", shown(&checked, dir.path())));
+    }
+    insta::assert_snapshot!(all.join("\n"), @r#"
+    # ./nameless.ts {}
+    plugin nameless from <dir>/nameless.ts
+    refused: plugin nameless failed in <n> ms: plugin nameless: registerTool needs definition.name to be a non-empty string (nameless.ts:5:8)
+    # ./torn.mjs {}
+    refused: plugin ./torn.mjs could not be imported from <dir>/torn.mjs in <n> ms: cannot read property 'b' of null (torn.mjs:2:1)
+    # ./syntax.ts {}
+    refused: plugin ./syntax.ts could not be imported from <dir>/syntax.ts in <n> ms: Unexpected token (<dir>/syntax.ts:1:17)
+    # ./default.mjs {}
+    refused: file://<dir>/default.mjs does not export an apply function
+    # ./gone.mjs {}
+    refused: Plugin ./gone.mjs is not there: tried <dir>/gone.mjs.
+    # not-installed {}
+    refused: Plugin not-installed is not installed in <dir>; run npm install there, or name a path.
+    # ./held.mjs {}
+    plugin held from <dir>/held.mjs
+    refused: plugin held skipped: plugins.held.options.key must be given
+    test passed: held.test.mjs: holds
+    test failed: held.test.mjs: breaks: Error: no (held.test.mjs:4:13)
+    tests: 1 passed, 1 failed, 0 skipped
+    # ./held.mjs {"key":"k"}
+    plugin held from <dir>/held.mjs
+    registered: registerTool a (held.mjs:5)
+    registered: registerTool b (held.mjs:5)
+    refused: one of string (held.mjs:4)
+    refused: plugin held sets vault, which the daemon already set; pass 'replace' to take it over (held.mjs:3)
+    test passed: held.test.mjs: holds
+    test failed: held.test.mjs: breaks: Error: no (held.test.mjs:4:13)
+    tests: 1 passed, 1 failed, 0 skipped
+    # ./secret.mjs {"key":{"$secret":"host:key"}}
+    plugin secret from <dir>/secret.mjs
+    refused: plugin secret failed in <n> ms: plugin secret: registerAgent needs displayName to be a non-empty string (secret.mjs:3:8)
+    "#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundled_plugin_is_checked_as_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let checked = check(dir.path(), "@ostler/echo", json!({})).await;
+    assert!(checked.holds(), "{checked:#?}");
+    assert_eq!(checked.registered[0].method, "registerAgent");
+    assert_eq!(checked.registered[0].name.as_deref(), Some("echo"));
+}

@@ -1,0 +1,299 @@
+//! The examples a person can copy: one per registration point, each run, and none that nobody runs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::events::Event;
+use ostler_contract::http::{Body, StatusCode, header};
+use ostler_contract::points::{
+    AutomationStore, POINTS, RecordStore, Route, SessionStore, TriggerType, Vault,
+};
+use ostler_contract::registry::Owner;
+use ostler_contract::{Value, json};
+use ostler_loader::Entry;
+use ostler_ports::{FileVault, memory_records};
+use ostler_testkit::{Builder, MemoryHost};
+
+use crate::side::{Talk, builder, object};
+
+/// Each registration method and the example that shows it. A point without a row fails.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("registerAgent", "agent.ts"),
+    ("registerTool", "tool.ts"),
+    ("registerResourceProvider", "resource-provider.ts"),
+    ("registerAutomations", "automations.ts"),
+    ("registerSessions", "sessions.ts"),
+    ("registerVault", "vault.ts"),
+    ("registerRecords", "records.ts"),
+    ("registerRoute", "route.ts"),
+    ("registerTriggerType", "trigger-type.ts"),
+    ("registerClose", "close.ts"),
+    ("on", "listener.ts"),
+    ("problem", "problem.ts"),
+];
+
+/// Makes the test of each example, and the list of the examples that have one.
+macro_rules! run {
+    ($($file:literal $test:ident),+ $(,)?) => {
+        /// The examples that are run.
+        const RUN: &[&str] = &[$($file),+];
+
+        mod run {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test($file).await;
+            })+
+        }
+    };
+}
+
+run! {
+    "agent.ts" a_backend_says_what_it_hears,
+    "tool.ts" notes_are_kept_and_found,
+    "resource-provider.ts" a_menu_is_read_and_written,
+    "automations.ts" a_store_takes_the_automations,
+    "sessions.ts" a_store_takes_the_sessions,
+    "vault.ts" a_vault_takes_the_secrets,
+    "records.ts" a_store_takes_the_records,
+    "route.ts" a_route_asks_for_its_token,
+    "trigger-type.ts" a_file_that_changes_wakes,
+    "close.ts" what_was_said_is_written_in_the_end,
+    "listener.ts" turns_are_timed,
+    "problem.ts" what_cannot_be_used_is_reported,
+    "push-notes.ts" a_push_is_summed_up,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples/plugins")
+}
+
+#[test]
+fn every_point_has_an_example() {
+    for point in POINTS {
+        let row = EXAMPLES.iter().find(|(method, _)| *method == point.method);
+        let (method, file) =
+            row.unwrap_or_else(|| panic!("{} has no example: write one and name it here", point.method));
+        let text =
+            std::fs::read_to_string(folder().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(&format!("host.{method}(")), "{file} does not call {method}");
+        let guide = std::fs::read_to_string(folder().join("../../docs/plugins.md")).unwrap();
+        assert!(
+            guide.contains(&format!("`{method}")) && guide.contains(&format!("plugins/{file}")),
+            "docs/plugins.md does not name {method} and {file}"
+        );
+    }
+    assert_eq!(EXAMPLES.len(), POINTS.len(), "an example is of a point there is not");
+}
+
+#[test]
+fn no_example_is_there_that_nobody_runs() {
+    let there: BTreeSet<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let run: BTreeSet<String> = RUN.iter().map(|file| (*file).to_owned()).collect();
+    assert_eq!(there, run);
+}
+
+/// A host with the echo backend, a folder and this example.
+fn with(file: &str, dir: &Path, options: Value) -> Builder {
+    let entry =
+        Entry { options: object(options), ..Entry::named(&folder().join(file).display().to_string()) };
+    builder().folder(dir).plugin(ostler_plugin_echo::plugin(), json!({})).entry(entry)
+}
+
+async fn start(file: &str, options: Value) -> (MemoryHost, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(file, dir.path(), options).records(memory_records()).start().await;
+    assert!(host.problems.is_empty(), "{:?}", host.problems);
+    (host, dir)
+}
+
+async fn a_backend_says_what_it_hears(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    let mut talk = Talk::with(&host, "parrot").await;
+    assert_eq!(talk.say("hello  to you").await, "hello  to you");
+    let slow = json!({ "channel": "parrot:/slow", "provider": "parrot", "config": { "delayMs": 60_000 } });
+    talk.client.request("createSession", slow).await.unwrap();
+    talk.chat = ostler_protocol::uri::default_chat("parrot:/slow");
+    let chat = talk.chat.clone();
+    talk.client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let turn = talk.begin("never said").await;
+    talk.client.actions_until("chat/responsePart").await;
+    talk.client
+        .dispatch(&chat, 9, json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 }))
+        .await;
+    talk.client.actions_until("chat/turnCancelled").await;
+}
+
+async fn notes_are_kept_and_found(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    let mut talk = Talk::with(&host, "echo").await;
+    let note = json!({ "title": "Hay, oats", "text": "Order more." });
+    assert_eq!(talk.tool("note_keep", note.clone()).await, "kept as hay-oats");
+    assert_eq!(talk.tool("note_find", json!({ "word": "more" })).await, json!([note]).to_string());
+    assert_eq!(talk.tool("note_find", json!({ "word": "less" })).await, "[]");
+    let kept = host
+        .plugin("tool")
+        .records("notes".into(), None)
+        .unwrap()
+        .get
+        .call(("hay-oats".into(),))
+        .await
+        .unwrap();
+    assert_eq!(kept.unwrap()["session"], "echo:/talk");
+}
+
+async fn a_menu_is_read_and_written(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    let mut client = host.raw();
+    client.initialize("cook").await;
+    let read = client.request("resourceRead", json!({ "uri": "menu://today" })).await.unwrap();
+    assert_eq!(read["data"], "Soup");
+    client
+        .request("resourceWrite", json!({ "uri": "menu://today", "data": "Pie", "encoding": "utf-8" }))
+        .await
+        .unwrap();
+    assert_eq!(
+        client.request("resourceRead", json!({ "uri": "menu://today" })).await.unwrap()["data"],
+        "Pie"
+    );
+    host.log.wait_for("plugin resource-provider: cook changed menu://today").await;
+    let listed = client.request("resourceList", json!({ "uri": "menu://" })).await.unwrap();
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 2);
+    let none = client.request("resourceRead", json!({ "uri": "menu://never" })).await.unwrap_err();
+    assert_eq!(
+        (&none["code"], &none["message"]),
+        (&json!(-32008), &json!("nothing is served at menu://never"))
+    );
+    let long = json!({ "uri": "menu://today", "data": "x".repeat(201), "encoding": "utf-8" });
+    assert_eq!(client.request("resourceWrite", long).await.unwrap_err()["data"], json!({ "most": 200 }));
+}
+
+/// The suites of the stores themselves are beside, in `stores.rs`.
+async fn a_store_takes_the_automations(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    assert!(matches!(host.registry().holder::<AutomationStore>(), Some(Owner::Plugin(_))));
+}
+
+async fn a_store_takes_the_sessions(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    assert!(matches!(host.registry().holder::<SessionStore>(), Some(Owner::Plugin(_))));
+}
+
+async fn a_vault_takes_the_secrets(file: &str) {
+    let (host, dir) = start(file, json!({ "file": "kept/secrets.json" })).await;
+    let vault = host.registry().port::<Vault>().unwrap();
+    vault.set.call(("host:key".into(), "value".into())).await.unwrap();
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("kept/secrets.json")).unwrap(),
+        r#"{"host:key":"value"}"#
+    );
+}
+
+async fn a_store_takes_the_records(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    assert!(matches!(host.registry().holder::<RecordStore>(), Some(Owner::Plugin(_))));
+    let notes = host.plugin("records").records("notes".into(), None).unwrap();
+    notes.put.call((object(json!({ "id": "a" })),)).await.unwrap();
+    host.log.wait_for("plugin records: notes/a is written").await;
+}
+
+async fn a_route_asks_for_its_token(file: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = Arc::new(FileVault::new(&dir.path().join("own"), Arc::new(|_| {})).unwrap()).into_point();
+    vault.set.call(("host:status".into(), "right".into())).await.unwrap();
+    let host =
+        with(file, dir.path(), json!({ "token": { "$secret": "host:status" } })).vault(vault).start().await;
+    let handler = host.registry().all::<Route>()[0].handler.clone();
+    let ask = async |method: &str, path: &str, token: &str| {
+        let request =
+            http::Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:9187");
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        handler.call((request.body(Body::from("all well")).unwrap(),)).await.unwrap()
+    };
+    assert_eq!(ask("GET", "/plugins/route/status", "wrong").await.status(), StatusCode::UNAUTHORIZED);
+    let status = ask("GET", "/plugins/route/status", "right").await;
+    assert_eq!(status.status(), StatusCode::OK);
+    let body: Value = serde_json::from_slice(&status.into_body().read(1024).await.unwrap()).unwrap();
+    assert_eq!(body["host"], "localhost");
+    assert_eq!(ask("POST", "/plugins/route/say", "right").await.status(), StatusCode::NO_CONTENT);
+    host.log.wait_for("plugin route: all well").await;
+    assert_eq!(ask("GET", "/plugins/route/else", "right").await.status(), StatusCode::NOT_FOUND);
+}
+
+async fn a_file_that_changes_wakes(file: &str) {
+    let inbox = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let automations = dir.path().join("automations");
+    std::fs::create_dir_all(&automations).unwrap();
+    let text = "---\ntitle: Sort\nenabled: true\nsession: { provider: echo }\ntriggers:\n  - id: t\n    kind: event\n    type: folder-watch\n    \
+                title: A folder\n    events: [{ id: changed }]\n    config: { folder: inbox }\n---\nSort {{event.file}}.\n";
+    std::fs::write(automations.join("sort.md"), text).unwrap();
+    let db = ostler_ports::StateDb::open(dir.path()).unwrap();
+    let store =
+        ostler_ports::FileAutomations::open(dir.path(), db, Arc::new(|line| panic!("{line}"))).await.unwrap();
+    let options = json!({ "folders": { "inbox": inbox.path() } });
+    let host = with(file, dir.path(), options).automations(Arc::new(store).into_point()).start().await;
+    assert_eq!(host.registry().all::<TriggerType>()[0].r#type.to_string(), "folder-watch");
+    let listening =
+        Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 1, guarded: false };
+    host.host.events.raise_and_wait(listening).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("subscribe", json!({ "channel": "ahp-automations://" })).await.unwrap();
+    std::fs::write(inbox.path().join("letter.txt"), "Dear host").unwrap();
+    let set = client.actions_until("automation/set").await.pop().unwrap();
+    let run = set["action"]["automation"]["runs"][0].clone();
+    assert_eq!(run["origin"]["event"]["file"], "letter.txt", "{run}");
+    host.host.close().await;
+}
+
+async fn what_was_said_is_written_in_the_end(file: &str) {
+    let (host, dir) = start(file, json!({})).await;
+    let mut talk = Talk::with(&host, "echo").await;
+    talk.say("one").await;
+    talk.say("two").await;
+    // Listeners are told in order, so the last message was heard once a later event was.
+    host.host.events.raise_and_wait(Event::Stopping {}).await;
+    host.host.close().await;
+    let said = std::fs::read_to_string(dir.path().join("said.jsonl")).unwrap();
+    assert_eq!(
+        said,
+        "{\"session\":\"echo:/talk\",\"text\":\"one\"}\n{\"session\":\"echo:/talk\",\"text\":\"two\"}\n"
+    );
+}
+
+async fn turns_are_timed(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    Talk::with(&host, "echo").await.say("one").await;
+    host.log.wait_for("plugin listener: echo:/talk: turn t1 ended complete after ").await;
+    let listening =
+        Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 9187, guarded: false };
+    host.host.events.raise_and_wait(listening).await;
+    assert_eq!(host.host.end_announcements(), ["turns are timed, port 9187"]);
+}
+
+async fn what_cannot_be_used_is_reported(file: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("snippets.yaml"), "greet: Say hello to {{name}}.\nbad: [1, 2]\n").unwrap();
+    let host = with(file, dir.path(), json!({})).start().await;
+    let [problem] = &host.problems[..] else { panic!("{:?}", host.problems) };
+    assert!(problem.contains("snippet bad has to be text"), "{problem}");
+    assert_eq!(
+        Talk::with(&host, "echo").await.tool("snippet_greet", json!({ "name": "Ada" })).await,
+        "Say hello to Ada."
+    );
+    let empty = tempfile::tempdir().unwrap();
+    let host = with(file, empty.path(), json!({})).start().await;
+    assert!(host.problems[0].contains("snippets.yaml could not be read"), "{:?}", host.problems);
+}
+
+async fn a_push_is_summed_up(file: &str) {
+    let (host, _dir) = start(file, json!({ "most": 1 })).await;
+    let push = json!({ "ref": "refs/heads/main", "repository": "inn/stable", "commits": [
+        { "id": "0123456789", "message": "Feed the horses\n\nTwice." }, { "id": "9876543210", "message": "Sweep" } ] });
+    let said = Talk::with(&host, "echo").await.tool("push_notes", push).await;
+    assert_eq!(said, "2 new on main of inn/stable:\n- Feed the horses (0123456)\nand 1 more");
+}

@@ -1,0 +1,142 @@
+//! Endpoints added, tried, listed and looked at from beside a daemon that runs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ostler::webhook::{AddFlags, Endpoints, TestFlags, Told, WebhookVerb};
+use serde_json::{Value, json};
+use support::{Folder, LIMIT};
+
+fn folder() -> Folder {
+    let folder = Folder::new(json!({}));
+    let root = folder.path().join("bot-folders");
+    let plugins = json!([
+        { "name": "@ostler/echo" },
+        { "name": "@ostler/bot", "options": { "root": root } },
+        { "name": "@ostler/webhook" },
+    ]);
+    folder.write("config.json", &json!({ "port": 0, "deltaWindowMs": 0, "plugins": plugins }).to_string());
+    folder.write("bots/echo.md", "---\nid: echo\nname: Echo\nharness: echo\nanswers: true\n---\n");
+    folder
+}
+
+async fn add(endpoints: &Endpoints, flags: AddFlags) -> Told {
+    endpoints.run(WebhookVerb::Add(flags)).await.unwrap()
+}
+
+async fn test(endpoints: &Endpoints, id: &str) -> Told {
+    let end = std::time::Instant::now() + LIMIT;
+    loop {
+        let flags = TestFlags { id: id.to_owned(), body: None };
+        let told = endpoints.run(WebhookVerb::Test(flags)).await.unwrap();
+        // The daemon sees the record a moment after it is written.
+        if told.json["status"] != 404 || std::time::Instant::now() > end {
+            return told;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_is_added_tried_listed_and_looked_at() {
+    let folder = folder();
+    let daemon = folder.start();
+    let base = format!("http://{}", daemon.address());
+    let endpoints = Endpoints::of(folder.path(), &format!("{base}/")).unwrap();
+    let flags = |id: &str| AddFlags { id: id.to_owned(), ..AddFlags::default() };
+
+    let told = add(&endpoints, AddFlags { automation: true, ..flags("fire") }).await;
+    let url = format!("{base}/plugins/webhook/fire");
+    let token = told.json["token"].as_str().unwrap().to_owned();
+    assert_eq!(told.lines[0], format!("fire: {url}"));
+    let curl = format!(
+        "curl -X POST {url} -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"hello\":\"world\"}}'"
+    );
+    assert_eq!(told.lines[2], curl);
+    assert_eq!(test(&endpoints, "fire").await.json["answer"], json!({ "endpoint": "fire" }));
+
+    let bot = AddFlags { bot: Some("bot://echo".to_owned()), reply: Some("sync".to_owned()), ..flags("ask") };
+    add(&endpoints, bot).await;
+    let told = test(&endpoints, "ask").await;
+    assert!(told.good);
+    assert_eq!((&told.json["status"], &told.json["answer"]["text"]), (&json!(200), &json!("Hello.")));
+
+    for verify in ["github", "stripe", "slack", "standard"] {
+        let signed = AddFlags { automation: true, verify: Some(verify.to_owned()), ..flags(verify) };
+        add(&endpoints, AddFlags { value: Some("whsec_c2VjcmV0".to_owned()), ..signed }).await;
+        assert!(test(&endpoints, verify).await.good, "{verify}");
+    }
+    folder.write("webhooks/broken.md", "---\nid: broken\nautomation: true\n---\n");
+
+    let endpoints = Endpoints::of(folder.path(), &base).unwrap();
+    let listed = endpoints.run(WebhookVerb::List).await.unwrap();
+    assert_eq!(listed.names, ["ask", "broken", "fire", "github", "slack", "standard", "stripe"]);
+    assert!(listed.lines[0].starts_with(&format!("ask: bot://echo, sync, {base}/plugins/webhook/ask")));
+    assert!(listed.lines[1].contains("a call to it answers 404"), "{:?}", listed.lines);
+    let logged = loop {
+        let logged = endpoints.run(WebhookVerb::Log { id: "ask".to_owned() }).await.unwrap();
+        if logged.json["calls"].as_array().is_some_and(|calls| !calls.is_empty()) {
+            break logged;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert!(
+        logged.lines[0].contains(" 200 ") && logged.lines[0].contains("thread test, turn "),
+        "{:?}",
+        logged.lines
+    );
+    for told in [listed, logged] {
+        let all = format!("{:?}", told);
+        for hidden in [token.as_str(), "whsec_c2VjcmV0", "Hello."] {
+            assert!(!all.contains(hidden), "{all}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_added_is_said_and_leaves_nothing() {
+    let folder = folder();
+    let endpoints = Endpoints::of(folder.path(), "http://127.0.0.1:1").unwrap();
+    let fire = AddFlags { id: "fire".to_owned(), automation: true, ..AddFlags::default() };
+    for (flags, why) in [
+        (AddFlags { id: "No".to_owned(), ..fire.clone() }, "No cannot be an endpoint"),
+        (
+            AddFlags { limit: Some("many".to_owned()), ..fire.clone() },
+            "many is not a limit; write one as 60/1m",
+        ),
+        (AddFlags { limit: Some("5/soon".to_owned()), ..fire.clone() }, "limit has to be"),
+        (
+            AddFlags { verify: Some("gitlab".to_owned()), ..fire.clone() },
+            "verify has to be github, stripe, slack or standard",
+        ),
+        (AddFlags { secret: Some("plain".to_owned()), ..fire.clone() }, "a secret is named host:<name>"),
+        (
+            AddFlags { automation: false, bot: Some("helper".to_owned()), ..fire.clone() },
+            "bot has to be bot://<slug>",
+        ),
+        (AddFlags { value: Some(String::new()), ..fire.clone() }, "the secret is empty"),
+    ] {
+        let exit = endpoints.run(WebhookVerb::Add(flags)).await.unwrap_err();
+        assert_eq!(exit.code(), 2);
+        assert!(exit.to_string().contains(why), "{exit}");
+    }
+    assert_eq!((folder.read("vault.json"), folder.read("webhooks/fire.md")), (String::new(), String::new()));
+    add(&endpoints, fire.clone()).await;
+    let exit = endpoints.run(WebhookVerb::Add(fire.clone())).await.unwrap_err();
+    assert_eq!(exit.to_string(), "fire is an endpoint already; edit webhooks/fire.md");
+    let again = AddFlags { id: "other".to_owned(), secret: Some("host:webhook-fire".to_owned()), ..fire };
+    let told = add(&endpoints, again).await;
+    assert_eq!(told.json.get("token"), None, "a secret that was there is not shown");
+    assert!(told.lines[2].contains("\"Authorization: Bearer $SECRET\""), "{:?}", told.lines);
+    for id in ["fire", "nobody"] {
+        let verb = WebhookVerb::Test(TestFlags { id: id.to_owned(), body: None });
+        let exit = endpoints.run(verb).await.unwrap_err();
+        assert_eq!(exit.code(), if id == "fire" { 1 } else { 2 }, "{exit}");
+    }
+    let none = endpoints.run(WebhookVerb::Log { id: "fire".to_owned() }).await.unwrap();
+    assert_eq!(
+        (none.lines, &none.json["calls"]),
+        (vec!["fire has not been called".to_owned()], &Value::Array(vec![]))
+    );
+}

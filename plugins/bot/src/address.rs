@@ -1,0 +1,112 @@
+//! `bot://<slug>`, and the chat asked for beside it.
+
+use ostler_contract::{RpcError, Slug};
+
+/// What a `bot:` URI names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// Every bot.
+    Root,
+    /// One of them.
+    Bot {
+        /// Which.
+        slug: Slug,
+        /// The key of the chat asked for.
+        chat: Option<String>,
+    },
+}
+
+/// The longest key of a chat, in bytes.
+const KEY_MAX: usize = 200;
+
+impl Address {
+    /// Reads a URI that is to be read.
+    pub fn read(uri: &str) -> Result<Self, RpcError> {
+        let (name, query) = parts(uri);
+        if name.is_empty() {
+            return Ok(Self::Root);
+        }
+        let slug = Slug::parse(name).ok_or_else(|| nobody(uri))?;
+        let mut chat = None;
+        for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            if key != "chat" {
+                continue;
+            }
+            if value.is_empty() || value.len() > KEY_MAX {
+                return Err(RpcError::invalid_params(format!("chat is a key of 1 to {KEY_MAX} bytes")));
+            }
+            chat = Some(value.into_owned());
+        }
+        Ok(Self::Bot { slug, chat })
+    }
+
+    /// Reads a URI that is to be written or deleted.
+    pub fn written(uri: &str) -> Result<Slug, RpcError> {
+        let (name, query) = parts(uri);
+        if name.is_empty() || name.contains('/') || query.is_some() {
+            let why = format!("{uri} is not where a bot is; write bot://<slug>");
+            return Err(RpcError::invalid_params(why));
+        }
+        Slug::parse(name).ok_or_else(|| {
+            let rule = "lowercase letters, digits and a dash, starting with a letter";
+            RpcError::invalid_params(format!("{name} is not a bot's name: {rule}"))
+        })
+    }
+}
+
+/// The path without its slashes in front, and the query.
+fn parts(uri: &str) -> (&str, Option<&str>) {
+    let rest = uri.split_once(':').map_or(uri, |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (path, query) = match rest.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (rest, None),
+    };
+    (path.trim_start_matches('/'), query)
+}
+
+/// The answer where there is no such bot.
+pub(crate) fn nobody(uri: &str) -> RpcError {
+    RpcError::not_found(format!("No bot at {uri}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bot(slug: &str, chat: Option<&str>) -> Address {
+        Address::Bot { slug: Slug::parse(slug).unwrap(), chat: chat.map(str::to_owned) }
+    }
+
+    #[test]
+    fn addresses() {
+        for root in ["bot://", "bot:/", "bot:"] {
+            assert_eq!(Address::read(root), Ok(Address::Root), "{root}");
+        }
+        for one in ["bot://helper", "bot:/helper", "BOT://helper", "bot://helper#top"] {
+            assert_eq!(Address::read(one), Ok(bot("helper", None)), "{one}");
+        }
+        assert_eq!(Address::read("bot://helper?chat=deploy"), Ok(bot("helper", Some("deploy"))));
+        assert_eq!(Address::read("bot://helper?x=1&chat=a%20b"), Ok(bot("helper", Some("a b"))));
+        for none in ["bot://helper/more", "bot://Helper", "bot://9", "bot://helper/"] {
+            let error = Address::read(none).unwrap_err();
+            assert_eq!((error.code, error.message), (-32008, format!("No bot at {none}")));
+        }
+        assert_eq!(Address::read("bot://helper?chat=").unwrap_err().code, -32602);
+        for none in ["bot://", "bot://helper/more", "bot://Helper", "bot://helper?chat=a"] {
+            assert_eq!(Address::written(none).unwrap_err().code, -32602, "{none}");
+        }
+        assert_eq!(
+            Address::written("bot://Helper").unwrap_err().message,
+            "Helper is not a bot's name: lowercase letters, digits and a dash, starting with a letter"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_uri_panics(uri in ".{0,60}") {
+            let _ = Address::read(&uri);
+            let _ = Address::written(&uri);
+        }
+    }
+}

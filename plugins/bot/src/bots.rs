@@ -1,0 +1,201 @@
+//! The bots there are: read, made, edited and deleted.
+
+use std::path::{Path, PathBuf};
+
+use ostler_contract::points::{Collection, Reader, ResourceWriter};
+use ostler_contract::{JsonObject, PluginHost, RpcError, Slug, Thrown, Value, json};
+use tokio::sync::Mutex;
+
+use crate::chats::Chats;
+use crate::record::{Bot, Defaults};
+use crate::{access, folder, sessions};
+
+/// How a write says what it expects to find.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Expect {
+    /// Refuse when something is there.
+    pub create_only: bool,
+    /// Refuse when what is there has another etag.
+    pub if_match: Option<String>,
+}
+
+/// The bots.
+#[derive(Debug)]
+pub(crate) struct Bots {
+    pub host: PluginHost,
+    /// The folder their folders are in.
+    pub root: PathBuf,
+    pub records: Collection,
+    pub gone: Collection,
+    pub chats: Chats,
+    /// One write at a time: what a write finds is there until it is done.
+    pub writing: Mutex<()>,
+}
+
+impl Bots {
+    /// A kept record as a bot.
+    pub fn read_record(&self, record: &JsonObject) -> Result<Bot, RpcError> {
+        Bot::kept(record, &self.root, &self.host_owner())
+    }
+
+    /// Whose work nobody started as themselves is.
+    pub fn host_owner(&self) -> String {
+        format!("root:{}", self.host.facts().host_name)
+    }
+
+    /// The bot of a slug. One whose record does not read is not there.
+    pub async fn get(&self, slug: &str) -> Result<Option<Bot>, Thrown> {
+        let record = self.records.get.call((slug.to_owned(),)).await?;
+        Ok(record.and_then(|record| self.read_record(&record).ok()))
+    }
+
+    /// Every bot somebody may see.
+    pub async fn seen_by(&self, reader: Option<&Reader>) -> Result<Vec<Bot>, Thrown> {
+        let records = self.records.list.call(()).await?;
+        let bots = records.iter().filter_map(|record| self.read_record(record).ok());
+        Ok(bots.filter(|bot| access::may_see(bot, reader)).collect())
+    }
+
+    /// Makes a bot, or edits the one there is.
+    pub async fn write(
+        &self,
+        slug: &Slug,
+        body: Body<'_>,
+        expect: Expect,
+        writer: ResourceWriter,
+    ) -> Result<(), Thrown> {
+        let _alone = self.writing.lock().await;
+        let reader = writer.reader.as_ref();
+        let kept = self.records.get.call((slug.to_string(),)).await?;
+        let Some(kept) = kept else { return self.make(slug, body, expect, &writer).await };
+        let bot = self.read_record(&kept).map_err(|why| {
+            let why = format!("{slug} has a record that does not read: {}", why.message);
+            RpcError::invalid_params(why)
+        })?;
+        access::require_change(&bot, reader)?;
+        if expect.create_only {
+            return Err(RpcError::already_exists(format!("{slug} is already a bot here")).into());
+        }
+        if expect.if_match.is_some_and(|etag| etag != bot.updated_at) {
+            let why = format!("{slug} is not the bot that was read; read it again");
+            return Err(RpcError::conflict(why).into());
+        }
+        let body = body.read()?;
+        let mut edited = bot.edited(&body, &self.root)?;
+        if let Some(session) = body.get("session").and_then(Value::as_str)
+            && edited.session.as_deref() == Some(session)
+        {
+            sessions::require_link(&self.host, session, &edited.owner).await?;
+        }
+        edited.updated_at = later_than(&bot.updated_at);
+        self.records.put.call((edited.to_json(),)).await
+    }
+
+    async fn make(
+        &self,
+        slug: &Slug,
+        body: Body<'_>,
+        expect: Expect,
+        writer: &ResourceWriter,
+    ) -> Result<(), Thrown> {
+        if self.gone.get.call((slug.to_string(),)).await?.is_some() {
+            let why = format!("{slug} was a bot here once; choose another name");
+            return Err(RpcError::already_exists(why).into());
+        }
+        if expect.if_match.is_some() {
+            let why = format!("{slug} is not the bot that was read; read it again");
+            return Err(RpcError::conflict(why).into());
+        }
+        let body = body.read()?;
+        let maker = writer.owner.clone().unwrap_or_else(|| self.host_owner());
+        let now = now();
+        let mut bot = Bot::make(slug, &body, Defaults { root: &self.root, owner: &maker, now: &now })?;
+        if bot.owner != maker {
+            access::require_make(&bot.owner, writer.reader.as_ref())?;
+        }
+        self.require_own_folder(&bot).await?;
+        match &bot.session {
+            Some(session) => sessions::require_link(&self.host, session, &bot.owner).await?,
+            None => {
+                if bot.computer.is_none() {
+                    folder::make(&bot.workspace).await?;
+                }
+                let request = sessions::request(&bot, &bot.owner, &bot.name);
+                bot.session = Some(self.host.start_session(request).await?);
+            }
+        }
+        self.records.put.call((bot.to_json(),)).await
+    }
+
+    async fn require_own_folder(&self, bot: &Bot) -> Result<(), Thrown> {
+        let others = self.records.list.call(()).await?;
+        let holder = others
+            .iter()
+            .filter_map(|record| self.read_record(record).ok())
+            .find(|other| other.id != bot.id && Path::new(&other.workspace) == Path::new(&bot.workspace));
+        match holder {
+            Some(other) => {
+                let (folder, other) = (&bot.workspace, other.id);
+                let why = format!("{folder} is where {other} works; a bot's folder is its own");
+                Err(RpcError::invalid_params(why).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a bot. Its slug is never made again; its session and folder stay.
+    pub async fn delete(&self, slug: &Slug, uri: &str, writer: &ResourceWriter) -> Result<(), Thrown> {
+        let _alone = self.writing.lock().await;
+        let bot = self.get(slug).await?.ok_or_else(|| crate::address::nobody(uri))?;
+        access::require_change(&bot, writer.reader.as_ref())?;
+        // First the tombstone: a crash between the two leaves a bot that can be deleted again.
+        if let Value::Object(tombstone) = json!({ "id": bot.id, "at": now() }) {
+            self.gone.put.call((tombstone,)).await?;
+        }
+        self.records.remove.call((bot.id.clone(),)).await?;
+        self.chats.forget(&bot.id).await
+    }
+}
+
+/// The body of a write, not read yet: who may not write learns nothing of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Body<'a> {
+    /// Where it is written.
+    pub uri: &'a str,
+    /// What.
+    pub text: &'a str,
+}
+
+impl Body<'_> {
+    fn read(self) -> Result<JsonObject, RpcError> {
+        let uri = self.uri;
+        if self.text.trim().is_empty() {
+            return Err(RpcError::invalid_params(format!("{uri} is made from an object with a name")));
+        }
+        match serde_json::from_str(self.text) {
+            Ok(Value::Object(body)) => Ok(body),
+            Ok(_) => Err(RpcError::invalid_params(format!("{uri} is made from an object with a name"))),
+            Err(_) => Err(RpcError::invalid_params(format!("{uri} is made from JSON"))),
+        }
+    }
+}
+
+fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}
+
+/// Now, and never what it was: the time of an edit is the bot's etag.
+fn later_than(before: &str) -> String {
+    let now = now();
+    if now.as_str() > before {
+        return now;
+    }
+    match before
+        .parse::<jiff::Timestamp>()
+        .ok()
+        .and_then(|at| at.checked_add(jiff::SignedDuration::from_millis(1)).ok())
+    {
+        Some(next) => format!("{next:.3}"),
+        None => now,
+    }
+}

@@ -1,0 +1,112 @@
+//! The chats started for readers: one per bot, reader and key.
+
+use ostler_contract::host::SessionRequest;
+use ostler_contract::points::Collection;
+use ostler_contract::protocol::error::code;
+use ostler_contract::protocol::uri;
+use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
+
+use crate::folder;
+use crate::record::Bot;
+use crate::sessions;
+use crate::silent::PROVIDER;
+
+/// How many chats may be started at once; two of one key are never.
+const LANES: usize = 32;
+
+/// A chat with a bot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chat {
+    /// The chat's URI.
+    pub uri: String,
+    /// The session it is in.
+    pub session: String,
+}
+
+/// Every chat.
+#[derive(Debug)]
+pub(crate) struct Chats {
+    host: PluginHost,
+    kept: Collection,
+    starting: Vec<Mutex<()>>,
+}
+
+impl Chats {
+    pub fn new(host: PluginHost, kept: Collection) -> Self {
+        Self { host, kept, starting: (0..LANES).map(|_| Mutex::default()).collect() }
+    }
+
+    /// The chat a reader has with a bot under a key, started where there is none, where its session is gone or
+    /// where the bot answers otherwise now. Nothing where the reader may not start a session.
+    pub async fn chat(&self, bot: &Bot, owner: &str, key: &str) -> Result<Option<Chat>, Thrown> {
+        let digest = Sha256::digest(json!([bot.id, owner, key]).to_string());
+        let id: String = digest.iter().take(16).fold("c".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+        let _one_at_a_time = self.starting[usize::from(digest[0]) % LANES].lock().await;
+        let request = self.request(bot, owner);
+        let runs = runs(bot, &request);
+        if let Some(record) = self.kept.get.call((id.clone(),)).await?
+            && let Some(chat) = read(&record).filter(|_| record.get("runs") == Some(&runs))
+            && self.host.session_kept(chat.session.clone()).await?
+        {
+            return Ok(Some(chat));
+        }
+        if bot.answers && bot.computer.is_none() {
+            folder::make(&bot.workspace).await?;
+        }
+        let session = match self.host.start_session(request).await {
+            Ok(session) => session,
+            Err(why) if why.rpc.as_ref().is_some_and(|rpc| rpc.code == code::PERMISSION_DENIED) => {
+                let _ = self.host.log(format!("bot {} answers no chat: {}", bot.id, why.message));
+                return Ok(None);
+            }
+            Err(why) => return Err(why),
+        };
+        let chat = Chat { uri: uri::default_chat(&session), session };
+        let record = json!({
+            "id": id, "bot": bot.id, "owner": owner, "key": key,
+            "session": chat.session, "chat": chat.uri, "runs": runs,
+        });
+        if let Value::Object(record) = record {
+            self.kept.put.call((record,)).await?;
+        }
+        Ok(Some(chat))
+    }
+
+    /// Forgets the chats of a bot; their sessions stay.
+    pub async fn forget(&self, bot: &str) -> Result<(), Thrown> {
+        let of_bot = JsonObject::from_iter([("bot".to_owned(), bot.into())]);
+        for record in self.kept.find.call((of_bot,)).await? {
+            if let Some(id) = record.get("id").and_then(Value::as_str) {
+                self.kept.remove.call((id.to_owned(),)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&self, bot: &Bot, owner: &str) -> SessionRequest {
+        match bot.answers {
+            true => sessions::request(bot, owner, &bot.name),
+            false => SessionRequest {
+                owner: owner.to_owned(),
+                provider: Some(PROVIDER.to_owned()),
+                title: Some(bot.name.clone()),
+                ..SessionRequest::default()
+            },
+        }
+    }
+}
+
+/// What decides how a chat is answered: one that was started otherwise is not gone on with.
+fn runs(bot: &Bot, request: &SessionRequest) -> Value {
+    match bot.answers {
+        true => json!([request.provider, request.model.as_ref().map(|model| &model.id), bot.computer]),
+        false => json!([request.provider]),
+    }
+}
+
+fn read(record: &JsonObject) -> Option<Chat> {
+    let text = |field: &str| record.get(field).and_then(Value::as_str).map(str::to_owned);
+    Some(Chat { uri: text("chat")?, session: text("session")? })
+}

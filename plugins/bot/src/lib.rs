@@ -1,0 +1,109 @@
+//! `@ostler/bot`: bots, each a record under `bot://<slug>` with a session, a folder and an owner.
+//!
+//! A read of `bot://<slug>?chat=<key>` answers a chat of the reader's own with the bot as well. The first such
+//! read starts it. A turn in that chat runs no model, unless the bot's record says `answers: true`.
+
+mod access;
+mod address;
+mod bots;
+mod chats;
+mod folder;
+mod looks;
+mod provider;
+mod record;
+mod sessions;
+mod silent;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ostler_contract::points::{Collection, CollectionOptions, RecordChange};
+use ostler_contract::{Call, JsonObject, Options, Plugin, PluginHost, Thrown, Value, json};
+
+use bots::Bots;
+use chats::Chats;
+
+/// The scheme bots are served under.
+const SCHEME: &str = "bot";
+/// The collection bots are kept in.
+const BOTS: &str = "bots";
+/// The slugs of bots that were deleted.
+const GONE: &str = "bots-gone";
+/// The chats started for readers.
+const CHATS: &str = "bot-chats";
+
+/// The plugin.
+pub fn plugin() -> Plugin {
+    Plugin::new("@ostler/bot", |host, options| Box::pin(async move { apply(&host, &options) }))
+        .title("Bots")
+        .defaults(json!({ "root": "~/.bots" }))
+        .options_schema(json!({
+            "type": "object",
+            "properties": {
+                "root": {
+                    "type": "string", "minLength": 1,
+                    "description": "The folder bots' own folders are made in."
+                }
+            }
+        }))
+}
+
+fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
+    let root = options.get("root").and_then(Value::as_str).unwrap_or("~/.bots");
+    let root = folder::root(root, std::env::var_os("HOME").map(PathBuf::from).as_deref())?;
+    host.register_agent(silent::agent())?;
+    // What a bot is told first is its long text: a person edits it as Markdown.
+    let options = CollectionOptions { body: Some("instructions".to_owned()) };
+    let records = host.records(BOTS.to_owned(), Some(options))?;
+    let bots = Arc::new(Bots {
+        host: host.clone(),
+        root,
+        records: records.clone(),
+        gone: host.records(GONE.to_owned(), None)?,
+        chats: Chats::new(host.clone(), host.records(CHATS.to_owned(), None)?),
+        writing: tokio::sync::Mutex::new(()),
+    });
+    report_edits(&bots, &records)?;
+    host.register_resource_provider(SCHEME.into(), provider::provider(bots))
+}
+
+/// Says what is wrong with a record when it is read first and whenever it is edited. Nobody is shown such a
+/// bot.
+fn report_edits(bots: &Arc<Bots>, records: &Collection) -> Result<(), Thrown> {
+    let (changed, read) = (bots.clone(), records.get.clone());
+    records.watch.call((Call::new(move |(change,): (RecordChange,)| {
+        let (bots, record) = (changed.clone(), read.call((change.id,)));
+        async move {
+            if let Some(record) = record.await? {
+                report(&bots, &record);
+            }
+            Ok(())
+        }
+    }),))?;
+    let (bots, list) = (bots.clone(), records.list.clone());
+    tokio::spawn(async move {
+        for record in list.call(()).await.unwrap_or_default() {
+            report(&bots, &record);
+        }
+    });
+    Ok(())
+}
+
+fn report(bots: &Bots, record: &JsonObject) {
+    if let Err(why) = bots.read_record(record) {
+        let id = record.get("id").and_then(Value::as_str).unwrap_or_default();
+        let _ = bots.host.log(format!("bot {BOTS}/{id} is not served: {}", why.message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plugin_exports() {
+        let module = plugin().module;
+        assert_eq!(module.name, Some("bot".into()));
+        assert_eq!(module.defaults, Some(json!({ "root": "~/.bots" })));
+    }
+}

@@ -1,0 +1,37 @@
+//! The sessions a bot is talked to in.
+
+use ostler_contract::host::{SessionModel, SessionRequest};
+use ostler_contract::{PluginHost, RpcError, Thrown, json};
+
+use crate::record::Bot;
+
+/// What a session of a bot's own harness is asked for with.
+pub(crate) fn request(bot: &Bot, owner: &str, title: &str) -> SessionRequest {
+    let config =
+        bot.computer.as_ref().and_then(|computer| json!({ "computer": computer }).as_object().cloned());
+    SessionRequest {
+        owner: owner.to_owned(),
+        provider: bot.preset.clone().or_else(|| bot.harness.clone()),
+        working_directory: Some(bot.workspace.clone()),
+        config,
+        model: match &bot.preset {
+            Some(_) => None,
+            None => bot.model.clone().map(|id| SessionModel { id }),
+        },
+        title: Some(title.to_owned()),
+        prompt: bot.instructions.clone(),
+    }
+}
+
+/// Refuses a session that this host does not hold for a bot's owner.
+pub(crate) async fn require_link(host: &PluginHost, session: &str, owner: &str) -> Result<(), Thrown> {
+    if !host.session_kept(session.to_owned()).await? {
+        return Err(RpcError::invalid_params(format!("{session} is not a session this host has")).into());
+    }
+    match host.session_owner(session.to_owned()).await? {
+        Some(held) if held != owner => {
+            Err(RpcError::permission_denied(format!("{session} is not a session of {owner}")).into())
+        }
+        _ => Ok(()),
+    }
+}

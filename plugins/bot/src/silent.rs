@@ -1,0 +1,35 @@
+//! The backend of a chat with a bot that runs no model: every turn ends in the call that starts it, complete
+//! and with no response part.
+
+use ostler_contract::points::{Agent, AgentSession, Emit, Start};
+use ostler_contract::wire::StateAction;
+use ostler_contract::{Call, Frozen, JsonObject, Thrown, json};
+
+/// Its name, and so the scheme of its sessions.
+pub(crate) const PROVIDER: &str = "bot-chat";
+
+pub(crate) fn agent() -> Agent {
+    Agent {
+        provider: PROVIDER.into(),
+        display_name: "Bot chat".into(),
+        description: Some("What is said to a bot. It runs no model.".to_owned()),
+        unlisted: Some(true),
+        schema: Call::now(|()| Ok(json!({ "type": "object", "properties": {} }))),
+        defaults: Call::now(|()| Ok(JsonObject::new())),
+        create: Call::now(|(start,): (Frozen<Start>,)| Ok(session(start.0))),
+        ..Agent::default()
+    }
+}
+
+fn session(start: Start) -> AgentSession {
+    AgentSession {
+        begin: Call::now(move |(turn, ..): (String, String, _, _, _)| {
+            let ended = json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 0 });
+            let ended: StateAction = serde_json::from_value(ended).map_err(Thrown::new)?;
+            start.emit.call((Emit::Chat, ended))
+        }),
+        cancel: Call::now(|(_turn,)| Ok(())),
+        close: Call::now(|(_removing,)| Ok(())),
+        ..AgentSession::default()
+    }
+}

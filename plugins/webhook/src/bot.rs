@@ -1,0 +1,135 @@
+//! A call that talks to a bot.
+
+use std::sync::Arc;
+
+use ostler_contract::http::{StatusCode, Uri};
+use ostler_contract::{Thrown, json};
+
+use crate::callback;
+use crate::callbacks::Callback;
+use crate::deliveries::Delivery;
+use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
+use crate::reply::{Answer, Refusal};
+use crate::route::{Admitted, Webhook};
+use crate::said::Said;
+use crate::talk::{Chat, NotTaken, Taken, Waiting};
+use crate::turn;
+
+/// A call on its way.
+struct Call<'a> {
+    webhook: &'a Arc<Webhook>,
+    endpoint: &'a Endpoint,
+    target: &'a BotTarget,
+}
+
+/// A turn the host took.
+struct Sent {
+    thread: String,
+    turn: String,
+    chat: Chat,
+    waiting: Waiting,
+    /// Whether the host said so.
+    sure: bool,
+}
+
+/// Talks to the bot and answers as the endpoint replies.
+pub(crate) async fn call(
+    webhook: &Arc<Webhook>,
+    endpoint: &Endpoint,
+    target: &BotTarget,
+    admitted: &Admitted,
+    seen: &mut Delivery,
+) -> Result<Answer, Thrown> {
+    let call = Call { webhook, endpoint, target };
+    let (said, callback) = match call.read(admitted) {
+        Ok(read) => read,
+        Err(refusal) => return Ok(refusal.into()),
+    };
+    seen.thread = Some(said.thread.clone());
+    let sent = match call.send(said, seen).await? {
+        Ok(sent) => sent,
+        Err(refusal) => return Ok(refusal.into()),
+    };
+    call.answer(sent, callback).await
+}
+
+impl Call<'_> {
+    /// What the call says, and where its callback goes.
+    fn read(&self, admitted: &Admitted) -> Result<(Said, Option<Uri>), Refusal> {
+        let said = Said::read(&admitted.head.headers, admitted.head.uri.query(), &admitted.body)?;
+        let callback = match (self.target.reply, &self.target.callback_prefix) {
+            (ReplyMode::Callback, Some(prefix)) => Some(callback::checked(prefix, said.callback.as_deref())?),
+            _ => None,
+        };
+        Ok((said, callback))
+    }
+
+    /// Sends the turn in the endpoint's chat.
+    async fn send(&self, said: Said, seen: &mut Delivery) -> Result<Result<Sent, Refusal>, Thrown> {
+        let turn = uuid::Uuid::new_v4().to_string();
+        for last in [false, true] {
+            let (chat, model) = match self.chat().await {
+                Ok(chat) => chat,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
+            self.webhook.threads.keep(&self.endpoint.id, &said.thread, &chat).await?;
+            let waiting = self.webhook.talk.wait_for(&turn);
+            match self.webhook.talk.send(&chat.uri, &turn, &message).await {
+                Ok(taken) => {
+                    (seen.chat, seen.turn) = (Some(chat.uri.clone()), Some(turn.clone()));
+                    let sure = taken == Taken::Accepted;
+                    return Ok(Ok(Sent { thread: said.thread, turn, chat, waiting, sure }));
+                }
+                // It ended between the read and the turn: the next read starts it again.
+                Err(NotTaken::Gone(_)) if !last => {}
+                Err(NotTaken::Gone(why) | NotTaken::Refused(why)) => return Ok(Err(Refusal::NoBot(why))),
+            }
+        }
+        Ok(Err(Refusal::NoBot(format!("{} cannot be talked to", self.target.bot))))
+    }
+
+    /// The endpoint's chat with the bot, and the model a turn there names.
+    async fn chat(&self) -> Result<(Chat, Option<String>), Refusal> {
+        let bot = &self.target.bot;
+        let refusal = match self.webhook.talk.chat_with(bot, &self.endpoint.id).await {
+            Ok(Some(chat)) => return Ok(chat),
+            Ok(None) => format!(
+                "{bot} answered no chat: the plugin webhook needs the grants bot:chat and session:create"
+            ),
+            Err(why) => why.message,
+        };
+        self.webhook.problem(&self.endpoint.id, &format!("{bot} cannot be talked to: {refusal}"));
+        Err(Refusal::NoBot(refusal))
+    }
+
+    async fn answer(&self, sent: Sent, callback: Option<Uri>) -> Result<Answer, Thrown> {
+        let Sent { thread, turn, chat, waiting, sure } = sent;
+        let accepted = json!({ "thread": thread, "turn": turn });
+        match (self.target.reply, callback) {
+            (ReplyMode::Sync, _) => {
+                let limit = self.target.sync_timeout.unwrap_or(self.webhook.sync_timeout);
+                let ended = self.webhook.talk.end_of(waiting, &chat.uri, &turn, sure);
+                let Ok(ended) = tokio::time::timeout(limit, ended).await else {
+                    let running = json!({ "thread": thread, "turn": turn, "status": "running" });
+                    return Ok(Answer::new(StatusCode::ACCEPTED, running));
+                };
+                let mut told = ended.told(&thread, &turn);
+                let Some(error) = ended.error else { return Ok(Answer::new(StatusCode::OK, told)) };
+                told["message"] = error.into();
+                Ok(Answer::new(StatusCode::BAD_GATEWAY, told))
+            }
+            (ReplyMode::Callback, Some(url)) => {
+                let endpoint = self.endpoint.id.clone();
+                let (chat, retry) = (chat.uri, self.endpoint.extras.retry);
+                let callback = Callback { endpoint, chat, thread, turn, url, failures: 0, next: None };
+                if retry.is_some() {
+                    self.webhook.callbacks.keep(&callback).await?;
+                }
+                self.webhook.call_back(callback, retry, waiting, sure);
+                Ok(Answer::new(StatusCode::ACCEPTED, accepted))
+            }
+            _ => Ok(Answer::new(StatusCode::ACCEPTED, accepted)),
+        }
+    }
+}

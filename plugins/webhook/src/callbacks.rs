@@ -1,0 +1,174 @@
+//! Callbacks on their way: posted at a turn's end, tried again where the endpoint asks for it, found again by
+//! the next start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ostler_contract::http::Uri;
+use ostler_contract::points::Collection;
+use ostler_contract::{JsonObject, Slug, Thrown, Value, json};
+use tokio::sync::Semaphore;
+
+use crate::callback;
+use crate::endpoint::Target;
+use crate::extras::Retry;
+use crate::route::Webhook;
+use crate::talk::Waiting;
+use crate::turn::Ended;
+
+/// How many are posted at once.
+const AT_ONCE: usize = 64;
+
+/// One callback on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Callback {
+    pub endpoint: Slug,
+    pub chat: String,
+    pub thread: String,
+    pub turn: String,
+    pub url: Uri,
+    /// How often it has failed.
+    pub failures: u32,
+    /// When it is tried next, where it has failed.
+    pub next: Option<Timestamp>,
+}
+
+/// The callbacks.
+#[derive(Debug)]
+pub(crate) struct Callbacks {
+    kept: Collection,
+    posting: Semaphore,
+}
+
+impl Callbacks {
+    pub fn new(kept: Collection) -> Self {
+        Self { kept, posting: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Keeps a callback so that the next start finds it.
+    pub async fn keep(&self, callback: &Callback) -> Result<(), Thrown> {
+        let mut record = json!({
+            "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
+            "turn": callback.turn, "url": callback.url.to_string(), "failures": callback.failures,
+        });
+        if let Some(next) = callback.next {
+            record["next"] = next.to_string().into();
+        }
+        match record {
+            Value::Object(record) => self.kept.put.call((record,)).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn forget(&self, callback: &Callback) {
+        let _ = self.kept.remove.call((id(callback),)).await;
+    }
+}
+
+fn id(callback: &Callback) -> String {
+    crate::id::of('c', &[&callback.endpoint, &callback.turn])
+}
+
+fn read(record: &JsonObject) -> Option<Callback> {
+    let text = |field: &str| record.get(field).and_then(Value::as_str);
+    let owned = |field: &str| text(field).map(str::to_owned);
+    Some(Callback {
+        endpoint: Slug::parse(text("endpoint")?)?,
+        chat: owned("chat")?,
+        thread: owned("thread")?,
+        turn: owned("turn")?,
+        url: text("url")?.parse().ok()?,
+        failures: u32::try_from(record.get("failures")?.as_u64()?).ok()?,
+        next: text("next").and_then(|next| next.parse().ok()),
+    })
+}
+
+impl Webhook {
+    /// Posts a callback once its turn has ended. Whatever comes of it costs a log line and nothing else.
+    pub(crate) fn call_back(
+        self: &Arc<Self>,
+        callback: Callback,
+        retry: Option<Retry>,
+        waiting: Waiting,
+        sure: bool,
+    ) {
+        let webhook = self.clone();
+        tokio::spawn(async move {
+            let ended = webhook.talk.end_of(waiting, &callback.chat, &callback.turn, sure).await;
+            webhook.post_until_taken(callback, retry, &ended).await;
+        });
+    }
+
+    /// Goes on with what an earlier start left.
+    pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
+        for record in self.callbacks.kept.list.call(()).await.unwrap_or_default() {
+            let Some(callback) = read(&record) else { continue };
+            let webhook = self.clone();
+            tokio::spawn(async move {
+                // The record may have been edited since: what it says now holds.
+                let Some(retry) = webhook.may_still_go(&callback).await else {
+                    webhook.problem(
+                        &callback.endpoint,
+                        "a callback of an earlier start may not be posted any more",
+                    );
+                    return webhook.callbacks.forget(&callback).await;
+                };
+                let ended = webhook.talk.end_of_old(&callback.chat, &callback.turn).await;
+                webhook.post_until_taken(callback, Some(retry), &ended).await;
+            });
+        }
+    }
+
+    async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
+        let endpoint = self.endpoint(&callback.endpoint).await.ok()??;
+        let Target::Bot(target) = &endpoint.target else { return None };
+        callback::checked(target.callback_prefix.as_ref()?, Some(&callback.url.to_string())).ok()?;
+        endpoint.extras.retry
+    }
+
+    async fn post_until_taken(&self, mut callback: Callback, retry: Option<Retry>, ended: &Ended) {
+        let body = ended.told(&callback.thread, &callback.turn);
+        if let Some(next) = callback.next {
+            let left = next.duration_since(Timestamp::now());
+            tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
+        }
+        loop {
+            let posted = {
+                let _place = self.callbacks.posting.acquire().await;
+                callback::post(&self.host, &callback.url, &body).await
+            };
+            let why = match posted {
+                Ok(status) => {
+                    self.deliveries.called_back(&callback.endpoint, &callback.turn, status.as_str());
+                    break;
+                }
+                Err(why) => why,
+            };
+            callback.failures += 1;
+            self.deliveries.called_back(&callback.endpoint, &callback.turn, &why);
+            let to = callback.url.host().unwrap_or_default();
+            let turn = &callback.turn;
+            let Some(wait) = retry.and_then(|retry| retry.wait(callback.failures)) else {
+                self.problem(
+                    &callback.endpoint,
+                    &format!("the callback of turn {turn} to {to} failed: {why}"),
+                );
+                break;
+            };
+            let again = wait.as_secs();
+            self.problem(
+                &callback.endpoint,
+                &format!("the callback of turn {turn} to {to} failed: {why}; tried again in {again} seconds"),
+            );
+            callback.next = Timestamp::now().checked_add(wait).ok();
+            if let Err(why) = self.callbacks.keep(&callback).await {
+                self.problem(&callback.endpoint, &format!("a callback could not be kept: {why}"));
+            }
+            tokio::time::sleep(wait).await;
+        }
+        if retry.is_some() {
+            self.callbacks.forget(&callback).await;
+        }
+    }
+}

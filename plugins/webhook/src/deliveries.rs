@@ -1,0 +1,170 @@
+//! What an endpoint was sent lately, what each call was answered and what came of it. Nothing of a body, a
+//! token or a URL is written down.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ostler_contract::points::Collection;
+use ostler_contract::{JsonObject, Thrown, Value};
+use serde::Serialize;
+use tokio::sync::Notify;
+
+/// How many calls that passed are remembered, per endpoint.
+const ADMITTED: usize = 50;
+/// How many that did not: strangers may make any number of them.
+const REFUSED: usize = 20;
+/// How long lines are gathered before they are kept.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// One call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Delivery {
+    /// When it came, ISO 8601.
+    pub at: String,
+    /// How long the answer took, in ms.
+    pub ms: u64,
+    /// What it was answered.
+    pub status: u16,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How long its body was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<usize>,
+    /// The thread it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// The chat its turn is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+    /// The turn it became.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+    /// The runs it started.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
+    /// Whether it was a delivery sent again, answered as the first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+    /// What its callback was answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<String>,
+}
+
+/// One endpoint's.
+#[derive(Debug, Default)]
+struct Log {
+    /// Whether what an earlier start kept is in here.
+    loaded: bool,
+    dirty: bool,
+    deliveries: VecDeque<Value>,
+    refused: VecDeque<Value>,
+}
+
+/// Every endpoint's.
+#[derive(Debug)]
+pub(crate) struct Deliveries {
+    kept: Collection,
+    held: Mutex<HashMap<String, Log>>,
+    changed: Arc<Notify>,
+}
+
+impl Deliveries {
+    pub fn new(kept: Collection) -> Self {
+        Self { kept, held: Mutex::default(), changed: Arc::default() }
+    }
+
+    /// Puts a call down.
+    pub fn add(&self, endpoint: &str, delivery: &Delivery, admitted: bool) {
+        let Ok(row) = serde_json::to_value(delivery) else { return };
+        {
+            let mut held = self.held();
+            let log = match held.get_mut(endpoint) {
+                Some(log) => log,
+                None => held.entry(endpoint.to_owned()).or_default(),
+            };
+            let (rows, most) = match admitted {
+                true => (&mut log.deliveries, ADMITTED),
+                false => (&mut log.refused, REFUSED),
+            };
+            rows.push_back(row);
+            while rows.len() > most {
+                rows.pop_front();
+            }
+            log.dirty = true;
+        }
+        self.changed.notify_one();
+    }
+
+    /// Puts down what a call's callback was answered.
+    pub fn called_back(&self, endpoint: &str, turn: &str, said: &str) {
+        let mut held = self.held();
+        let Some(log) = held.get_mut(endpoint) else { return };
+        if let Some(row) = log.deliveries.iter_mut().rev().find(|row| row["turn"] == turn) {
+            row["callback"] = said.into();
+            log.dirty = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Keeps what was put down, again and again.
+    pub async fn keep_on(self: Arc<Self>) {
+        loop {
+            self.changed.notified().await;
+            tokio::time::sleep(GATHER).await;
+            let _ = self.flush().await;
+        }
+    }
+
+    /// Keeps what was put down.
+    pub async fn flush(&self) -> Result<(), Thrown> {
+        let dirty: Vec<(String, bool)> = {
+            let held = self.held();
+            held.iter().filter(|(_, log)| log.dirty).map(|(id, log)| (id.clone(), log.loaded)).collect()
+        };
+        for (endpoint, loaded) in dirty {
+            if !loaded {
+                let before = self.kept.get.call((endpoint.clone(),)).await?.unwrap_or_default();
+                self.load(&endpoint, &before);
+            }
+            if let Some(record) = self.take(&endpoint) {
+                self.kept.put.call((record,)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load(&self, endpoint: &str, before: &JsonObject) {
+        let mut held = self.held();
+        let Some(log) = held.get_mut(endpoint) else { return };
+        let older = |field: &str| before.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+        for row in older("deliveries").into_iter().rev() {
+            if log.deliveries.len() < ADMITTED {
+                log.deliveries.push_front(row);
+            }
+        }
+        for row in older("refused").into_iter().rev() {
+            if log.refused.len() < REFUSED {
+                log.refused.push_front(row);
+            }
+        }
+        log.loaded = true;
+    }
+
+    fn take(&self, endpoint: &str) -> Option<JsonObject> {
+        let mut held = self.held();
+        let log = held.get_mut(endpoint)?;
+        log.dirty = false;
+        Some(JsonObject::from_iter([
+            ("id".to_owned(), endpoint.into()),
+            ("deliveries".to_owned(), log.deliveries.iter().cloned().collect()),
+            ("refused".to_owned(), log.refused.iter().cloned().collect()),
+        ]))
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<String, Log>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

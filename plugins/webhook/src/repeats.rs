@@ -1,0 +1,121 @@
+//! Deliveries sent again: answered as the first was, and nothing comes of them. Kept across restarts, so many
+//! per endpoint.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ostler_contract::http::StatusCode;
+use ostler_contract::points::Collection;
+use ostler_contract::{JsonObject, Thrown, Value, json};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::reply::Answer;
+
+/// How many first answers are remembered, per endpoint.
+const MOST: usize = 1000;
+
+/// The first answers.
+#[derive(Debug)]
+pub(crate) struct Repeats {
+    kept: Collection,
+    /// Deliveries being answered: one sent again meanwhile waits for the first.
+    going: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// By endpoint: which are kept, oldest first.
+    order: tokio::sync::Mutex<HashMap<String, VecDeque<String>>>,
+}
+
+/// What a delivery is.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    /// One sent before.
+    Again(Answer),
+    /// A new one.
+    First(First),
+}
+
+/// A delivery that is answered for the first time. Dropped with nothing kept, the next one is the first.
+#[derive(Debug)]
+pub(crate) struct First {
+    id: String,
+    endpoint: String,
+    repeats: Arc<Repeats>,
+    alone: Option<OwnedMutexGuard<()>>,
+}
+
+impl Repeats {
+    pub fn new(kept: Collection) -> Self {
+        Self { kept, going: Mutex::default(), order: tokio::sync::Mutex::default() }
+    }
+
+    /// Says whether a delivery was sent before; waits for the first where that one is being answered.
+    pub async fn enter(self: &Arc<Self>, endpoint: &str, key: &str) -> Result<Delivered, Thrown> {
+        let id = crate::id::of('d', &[endpoint, key]);
+        let gate = self.going().entry(id.clone()).or_default().clone();
+        let alone = gate.lock_owned().await;
+        let first = First {
+            id: id.clone(),
+            endpoint: endpoint.to_owned(),
+            repeats: self.clone(),
+            alone: Some(alone),
+        };
+        match self.kept.get.call((id,)).await?.as_ref().and_then(read) {
+            Some(answer) => Ok(Delivered::Again(answer)),
+            None => Ok(Delivered::First(first)),
+        }
+    }
+
+    fn going(&self) -> MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<()>>>> {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl First {
+    /// Keeps the first answer, and forgets the oldest where there are too many.
+    pub async fn keep(self, answer: &Answer) -> Result<(), Thrown> {
+        let record = json!({
+            "id": self.id, "endpoint": self.endpoint, "at": crate::now(), "status": answer.status.as_u16(),
+            "answer": answer.body,
+        });
+        let repeats = &self.repeats;
+        let mut order = repeats.order.lock().await;
+        if !order.contains_key(&self.endpoint) {
+            order.insert(self.endpoint.clone(), self.kept_so_far().await?);
+        }
+        if let Value::Object(record) = record {
+            repeats.kept.put.call((record,)).await?;
+        }
+        let Some(of_endpoint) = order.get_mut(&self.endpoint) else { return Ok(()) };
+        of_endpoint.push_back(self.id.clone());
+        while of_endpoint.len() > MOST {
+            if let Some(oldest) = of_endpoint.pop_front() {
+                repeats.kept.remove.call((oldest,)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn kept_so_far(&self) -> Result<VecDeque<String>, Thrown> {
+        let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), self.endpoint.as_str().into())]);
+        let mut records = self.repeats.kept.find.call((of_endpoint,)).await?;
+        let text = |record: &JsonObject, field: &str| {
+            record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        records.sort_by_key(|record| text(record, "at"));
+        Ok(records.iter().map(|record| text(record, "id")).collect())
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        let mut going = self.repeats.going();
+        self.alone.take();
+        if going.get(&self.id).is_some_and(|gate| Arc::strong_count(gate) == 1) {
+            going.remove(&self.id);
+        }
+    }
+}
+
+fn read(record: &JsonObject) -> Option<Answer> {
+    let status = u16::try_from(record.get("status")?.as_u64()?).ok()?;
+    Some(Answer::new(StatusCode::from_u16(status).ok()?, record.get("answer")?.clone()))
+}

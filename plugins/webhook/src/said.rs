@@ -1,0 +1,131 @@
+//! What a call to a bot says: thread, text and callback, in either shape. Spec: *Webhook bot-call request body*.
+
+use ostler_contract::http::{HeaderMap, header};
+use ostler_contract::{JsonObject, Value};
+
+use crate::reply::Refusal;
+
+/// The longest thread id, in bytes.
+const THREAD_MAX: usize = 1000;
+
+/// What a call says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub thread: String,
+    pub text: String,
+    pub callback: Option<String>,
+}
+
+impl Said {
+    /// Reads a call.
+    pub fn read(headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self, Refusal> {
+        let bad = |why: &str| Refusal::Bad(why.to_owned());
+        let body = std::str::from_utf8(body).map_err(|_| bad("The body is not UTF-8 text"))?;
+        let fields = json_shape(headers, body);
+        // A sender whose body is of its own making names the rest in the URL.
+        let named = |name: &str| match fields.as_ref().and_then(|fields| fields.get(name)) {
+            Some(value) => value.as_str().map(str::to_owned),
+            None => parameter(query, name),
+        };
+        let thread = named("thread").filter(|thread| !thread.trim().is_empty());
+        let thread = thread.ok_or_else(|| bad("The call has no thread"))?;
+        if thread.len() > THREAD_MAX {
+            return Err(Refusal::Bad(format!("The thread is longer than {THREAD_MAX} bytes")));
+        }
+        let callback = named("callback").filter(|callback| !callback.is_empty());
+        let text =
+            fields.as_ref().and_then(|fields| fields.get("text")).and_then(Value::as_str).unwrap_or(body);
+        if text.trim().is_empty() {
+            return Err(bad("The call has no text"));
+        }
+        Ok(Self { thread, text: text.to_owned(), callback })
+    }
+}
+
+/// The body's fields, where it is a JSON object with a text. A body that says it is plain text is text.
+fn json_shape(headers: &HeaderMap, body: &str) -> Option<JsonObject> {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+    if kind.is_some_and(|kind| kind.trim_ascii_start().starts_with(b"text/")) {
+        return None;
+    }
+    serde_json::from_str::<JsonObject>(body)
+        .ok()
+        .filter(|fields| fields.get("text").is_some_and(Value::is_string))
+}
+
+/// The first query parameter of a name.
+fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: Option<&str>, query: &str, body: &str) -> Result<Said, Refusal> {
+        let headers = kind.map(|kind| (header::CONTENT_TYPE, kind.parse().unwrap()));
+        Said::read(&headers.into_iter().collect(), Some(query), body.as_bytes())
+    }
+
+    fn said(thread: &str, text: &str, callback: Option<&str>) -> Result<Said, Refusal> {
+        let callback = callback.map(str::to_owned);
+        Ok(Said { thread: thread.to_owned(), text: text.to_owned(), callback })
+    }
+
+    fn bad(why: &str) -> Result<Said, Refusal> {
+        Err(Refusal::Bad(why.to_owned()))
+    }
+
+    const JSON: Option<&str> = Some("application/json");
+
+    #[test]
+    fn a_json_object_with_a_text_is_the_first_shape() {
+        let whole = r#"{"thread":"t1","text":"hello","callback":"https://a.example/x","more":1}"#;
+        for kind in [JSON, Some("Application/JSON; charset=utf-8"), Some("application/vnd.x+json"), None] {
+            assert_eq!(read(kind, "", whole), said("t1", "hello", Some("https://a.example/x")), "{kind:?}");
+        }
+        assert_eq!(
+            read(JSON, "thread=q&callback=c", r#"{"thread":"t1","text":"x"}"#),
+            said("t1", "x", Some("c"))
+        );
+        assert_eq!(read(JSON, "thread=q", r#"{"text":"x"}"#), said("q", "x", None), "the URL names the rest");
+        assert_eq!(read(JSON, "thread=q", r#"{"text":"x","thread":5}"#), bad("The call has no thread"));
+        assert_eq!(read(JSON, "", r#"{"text":"x"}"#), bad("The call has no thread"));
+        assert_eq!(read(JSON, "", r#"{"thread":"t","text":" "}"#), bad("The call has no text"));
+        let long = format!(r#"{{"text":"x","thread":"{}"}}"#, "t".repeat(1001));
+        assert_eq!(read(JSON, "", &long), bad("The thread is longer than 1000 bytes"));
+    }
+
+    #[test]
+    fn any_other_body_is_the_text_whole() {
+        let query = "thread=t%201&callback=https%3A%2F%2Fa.example%2Fx&thread=other";
+        for body in [
+            "hello there",
+            "[1]",
+            "5",
+            "{",
+            r#"{"text":5}"#,
+            r#"{"thread":"mine"}"#,
+            r#"{"msg":"x"} "#,
+            "payload=%7B%7D",
+        ] {
+            assert_eq!(read(JSON, query, body), said("t 1", body, Some("https://a.example/x")), "{body}");
+        }
+        let json = r#"{"thread":"t1","text":"hello"}"#;
+        assert_eq!(read(Some("text/plain"), "thread=q", json), said("q", json, None), "it says it is text");
+        assert_eq!(read(None, "thread=q", ""), bad("The call has no text"));
+        assert_eq!(read(None, "", "hello"), bad("The call has no thread"));
+        assert_eq!(
+            Said::read(&HeaderMap::new(), Some("thread=t"), b"\xff"),
+            bad("The body is not UTF-8 text")
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_panics(query in ".{0,40}", body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80)) {
+            let _ = Said::read(&HeaderMap::new(), Some(&query), &body);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The plugin's own connection: reads of bots, turns sent, their echo and their end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ostler_contract::host::Peer;
+use ostler_contract::{Call, PluginHost, Thrown, Value, json};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use crate::turn::{Ended, Look, find};
+
+/// How long the host may take to echo a turn before the call goes on without.
+const ECHO_LIMIT: Duration = Duration::from_secs(10);
+/// How often a turn whose end nobody told of is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// How long a turn the host said nothing of is looked for.
+const UNHEARD_LIMIT: Duration = Duration::from_secs(600);
+/// How many of the newest turns are looked at first.
+const NEWEST: u32 = 20;
+/// Who the plugin is to the host.
+const CLIENT: &str = "webhook";
+const ROOT: &str = ostler_contract::protocol::uri::ROOT;
+
+/// A chat the plugin has with a bot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chat {
+    /// The chat's URI.
+    pub uri: String,
+    /// Its session's.
+    pub session: String,
+}
+
+/// How a turn was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It runs, or waits for the one that does.
+    Accepted,
+    /// The host has said nothing yet.
+    Unheard,
+}
+
+/// Why the host did not take one.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// There is no such chat any more.
+    Gone(String),
+    /// Anything else.
+    Refused(String),
+}
+
+/// The connection, opened with the first call and again where it was lost.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    host: PluginHost,
+    line: tokio::sync::Mutex<Option<Arc<Line>>>,
+    next: AtomicI64,
+    heard: Arc<Mutex<Heard>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    peer: Peer,
+    /// Chats that are watched on it.
+    watched: Mutex<HashSet<String>>,
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+struct Heard {
+    /// By the count of the action: whether the host took it, or why not.
+    echoes: HashMap<i64, oneshot::Sender<Result<(), String>>>,
+    /// By turn.
+    ends: HashMap<String, Arc<Notify>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Talk {
+    pub fn new(host: PluginHost) -> Self {
+        Self { host, line: tokio::sync::Mutex::default(), next: AtomicI64::new(1), heard: Arc::default() }
+    }
+
+    /// Reads a bot, and with it the chat of a key and the model a turn there names; nothing where the read
+    /// answers no chat.
+    pub async fn chat_with(&self, bot: &str, key: &str) -> Result<Option<(Chat, Option<String>)>, Thrown> {
+        let uri = format!("{bot}?chat={key}");
+        let read = self.request("resourceRead", json!({ "channel": ROOT, "uri": uri })).await?;
+        let data = read.get("data").and_then(Value::as_str).unwrap_or_default();
+        let record: Value = serde_json::from_str(data)
+            .map_err(|_| Thrown::new(format_args!("{bot} was answered as something else than a record")))?;
+        let text = |field: &Value| field.as_str().map(str::to_owned);
+        let Some((uri, session)) = text(&record["chat"]["uri"]).zip(text(&record["chat"]["session"])) else {
+            return Ok(None);
+        };
+        // A preset brings a model of its own; a bot that does not answer has none.
+        let own = record["answers"] == true && record["preset"].is_null();
+        Ok(Some((Chat { uri, session }, text(&record["model"]).filter(|_| own))))
+    }
+
+    /// Sends a turn and waits for the host's echo. In a chat where one runs it waits for that one.
+    pub async fn send(&self, chat: &str, turn: &str, message: &Value) -> Result<Taken, NotTaken> {
+        let watch = self.watch(chat).await;
+        watch.map_err(|why| match why.rpc {
+            Some(_) => NotTaken::Gone(why.message),
+            None => NotTaken::Refused(why.message),
+        })?;
+        let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": message });
+        for last in [false, true] {
+            let Err(why) = self.dispatch(chat, &started).await? else { return Ok(Taken::Accepted) };
+            let Some(why) = why else { return Ok(Taken::Unheard) };
+            let state = self.state(chat, 1).await.map_err(|why| NotTaken::Gone(why.message))?;
+            if !state["activeTurn"].is_null() {
+                let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": turn, "message": message });
+                return match self.dispatch(chat, &queued).await? {
+                    Ok(()) => Ok(Taken::Accepted),
+                    Err(None) => Ok(Taken::Unheard),
+                    Err(Some(why)) => Err(NotTaken::Refused(why)),
+                };
+            }
+            // A turn that ended meanwhile may have been in the way: once more, and then it is something else.
+            if last {
+                return Err(NotTaken::Refused(why));
+            }
+        }
+        Ok(Taken::Unheard)
+    }
+
+    /// What a turn ends as, once it has. `sure` where the host is known to have it.
+    pub async fn end_of(&self, waiting: Waiting, chat: &str, turn: &str, sure: bool) -> Ended {
+        let began = Instant::now();
+        loop {
+            let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
+            match self.look(chat, turn).await {
+                Look::Ended(ended) => return ended,
+                Look::Nowhere if sure => return Ended::withdrawn(),
+                Look::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
+                    return Ended::failed("the host never took the turn");
+                }
+                Look::Nowhere | Look::Goes => {}
+            }
+        }
+    }
+
+    /// As [`Talk::end_of`], for a turn that may have ended before anybody asked.
+    pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
+        let waiting = self.wait_for(turn);
+        let _ = self.watch(chat).await;
+        match self.look(chat, turn).await {
+            Look::Ended(ended) => ended,
+            Look::Nowhere => Ended::withdrawn(),
+            Look::Goes => self.end_of(waiting, chat, turn, true).await,
+        }
+    }
+
+    /// Begins what waits in a chat where nothing runs: a host that went down left it waiting.
+    pub async fn go_on(&self, chat: &str) {
+        let Ok(state) = self.state(chat, 1).await else { return };
+        let waiting = &state["queuedMessages"][0];
+        if !state["activeTurn"].is_null() || waiting.is_null() {
+            return;
+        }
+        if self.watch(chat).await.is_ok() {
+            let (id, message) = (&waiting["id"], &waiting["message"]);
+            let again =
+                json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
+            let _ = self.dispatch(chat, &again).await;
+        }
+    }
+
+    /// Starts to listen for a turn's end; has to come before the turn is sent.
+    pub fn wait_for(&self, turn: &str) -> Waiting {
+        let notify = lock(&self.heard).ends.entry(turn.to_owned()).or_default().clone();
+        Waiting { notify, heard: self.heard.clone() }
+    }
+
+    /// Where a turn is.
+    async fn look(&self, chat: &str, turn: &str) -> Look {
+        for newest in [NEWEST, u32::MAX] {
+            let state = match self.state(chat, newest).await {
+                Ok(state) => state,
+                Err(why) if why.rpc.is_some() => {
+                    return Look::Ended(Ended::failed("the session ended before the turn did"));
+                }
+                // The connection was lost; the next look is over another one.
+                Err(_) => return Look::Goes,
+            };
+            match find(&state, turn) {
+                Look::Nowhere => {}
+                found => return found,
+            }
+        }
+        Look::Nowhere
+    }
+
+    async fn state(&self, chat: &str, newest: u32) -> Result<Value, Thrown> {
+        let params = match newest {
+            u32::MAX => json!({ "channel": chat }),
+            newest => json!({ "channel": chat, "view": { "turns": newest } }),
+        };
+        let mut subscribed = self.request("subscribe", params).await?;
+        Ok(subscribed["snapshot"]["state"].take())
+    }
+
+    /// Watches a chat, once per connection.
+    async fn watch(&self, chat: &str) -> Result<(), Thrown> {
+        let line = self.line().await?;
+        if lock(&line.watched).contains(chat) {
+            return Ok(());
+        }
+        self.state(chat, 1).await?;
+        lock(&line.watched).insert(chat.to_owned());
+        Ok(())
+    }
+
+    /// Dispatches an action; answers `Ok` once the host took it, why not, or nothing where it was not heard.
+    async fn dispatch(&self, chat: &str, action: &Value) -> Result<Result<(), Option<String>>, NotTaken> {
+        let seq = self.next.fetch_add(1, Ordering::Relaxed);
+        let (echo, wait) = oneshot::channel();
+        lock(&self.heard).echoes.insert(seq, echo);
+        let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
+        let sent = match self.line().await {
+            Ok(line) => line.peer.notify.call(("dispatchAction".to_owned(), params.as_object().cloned())),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = sent {
+            lock(&self.heard).echoes.remove(&seq);
+            *self.line.lock().await = None;
+            return Err(NotTaken::Refused(why.message));
+        }
+        match tokio::time::timeout(ECHO_LIMIT, wait).await {
+            Ok(Ok(Ok(()))) => Ok(Ok(())),
+            Ok(Ok(Err(why))) => Ok(Err(Some(why))),
+            Ok(Err(_)) | Err(_) => {
+                lock(&self.heard).echoes.remove(&seq);
+                let after = ECHO_LIMIT.as_secs();
+                let _ = self.host.log(format!(
+                    "the turn in {chat} was not echoed within {after} seconds; the call goes on"
+                ));
+                Ok(Err(None))
+            }
+        }
+    }
+
+    /// Asks the host; once more over a fresh connection where this one was lost.
+    async fn request(&self, method: &str, params: Value) -> Result<Value, Thrown> {
+        for last in [false, true] {
+            let line = self.line().await?;
+            let answer = line.peer.request.call((method.to_owned(), params.as_object().cloned())).await;
+            match answer {
+                Err(why) if why.rpc.is_none() && !last => {
+                    let mut held = self.line.lock().await;
+                    if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &line)) {
+                        *held = None;
+                    }
+                }
+                answer => return answer,
+            }
+        }
+        Err(Thrown::new("the connection was lost"))
+    }
+
+    async fn line(&self) -> Result<Arc<Line>, Thrown> {
+        let mut held = self.line.lock().await;
+        if let Some(line) = &*held {
+            return Ok(line.clone());
+        }
+        let peer = self.host.connect()?;
+        let heard = self.heard.clone();
+        peer.on_message.call((Call::now(move |(message,): (Value,)| {
+            hear(&heard, &message);
+            Ok(())
+        }),))?;
+        let hello = json!({ "channel": ROOT, "clientId": CLIENT, "protocolVersions": ["0.9.0"] });
+        peer.request.call(("initialize".to_owned(), hello.as_object().cloned())).await?;
+        let line = Arc::new(Line { peer, watched: Mutex::default() });
+        *held = Some(line.clone());
+        Ok(line)
+    }
+}
+
+/// Somebody waiting for a turn's end.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    notify: Arc<Notify>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        lock(&self.heard).ends.retain(|_, held| !Arc::ptr_eq(held, &self.notify));
+    }
+}
+
+/// Takes one message of the host.
+fn hear(heard: &Mutex<Heard>, message: &Value) {
+    if message["method"] != "action" {
+        return;
+    }
+    let (params, action) = (&message["params"], &message["params"]["action"]);
+    let mut heard = lock(heard);
+    if params["origin"]["clientId"] == CLIENT
+        && let Some(echo) = params["origin"]["clientSeq"].as_i64().and_then(|seq| heard.echoes.remove(&seq))
+    {
+        let _ = echo.send(match params["rejectionReason"].as_str() {
+            Some(why) => Err(why.to_owned()),
+            None => Ok(()),
+        });
+    }
+    let text = |field: &str| action[field].as_str();
+    match (text("type"), text("turnId")) {
+        (Some("chat/turnStarted"), Some(turn)) => {
+            // What waited is a turn now, under a name of the host's.
+            if let Some(waiting) = text("queuedMessageId").and_then(|id| heard.ends.get(id).cloned()) {
+                heard.ends.insert(turn.to_owned(), waiting);
+            }
+        }
+        (Some("chat/turnComplete" | "chat/turnCancelled" | "chat/error"), Some(turn)) => {
+            if let Some(waiting) = heard.ends.get(turn) {
+                waiting.notify_one();
+            }
+        }
+        (Some("chat/pendingMessageRemoved"), _) => {
+            if let Some(waiting) = text("id").and_then(|id| heard.ends.get(id)) {
+                waiting.notify_one();
+            }
+        }
+        _ => {}
+    }
+}

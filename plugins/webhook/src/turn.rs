@@ -1,0 +1,129 @@
+//! What a turn ended as, read from the chat it was in.
+
+use ostler_contract::protocol::names;
+use ostler_contract::{JsonObject, Value, json};
+
+use crate::said::Said;
+
+/// The `_meta` a call's message carries: which endpoint and thread it came by, and the turn's name to the caller.
+pub(crate) fn message(said: &Said, endpoint: &str, turn: &str, model: Option<&str>) -> Value {
+    let call = json!({ "endpoint": endpoint, "thread": said.thread, "turn": turn });
+    let meta = JsonObject::from_iter([(names::meta_key("webhook"), call)]);
+    let mut message = json!({ "text": said.text, "_meta": meta });
+    if let Some(model) = model {
+        message["model"] = json!({ "id": model });
+    }
+    message
+}
+
+/// What a turn ended as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// `complete`, `cancelled` or `error`.
+    pub status: &'static str,
+    /// Its markdown parts.
+    pub text: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Ended {
+    pub fn failed(why: &str) -> Self {
+        Self { status: "error", text: String::new(), error: Some(why.to_owned()) }
+    }
+
+    /// Somebody took the message back before it became a turn.
+    pub fn withdrawn() -> Self {
+        Self { status: "cancelled", text: String::new(), error: None }
+    }
+
+    /// What a caller is told: `{ thread, turn, status, text, error }`.
+    pub fn told(&self, thread: &str, turn: &str) -> Value {
+        let mut told = json!({ "thread": thread, "turn": turn, "status": self.status, "text": self.text });
+        if let Some(error) = &self.error {
+            told["error"] = error.as_str().into();
+        }
+        told
+    }
+}
+
+/// Where a turn is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It has ended.
+    Ended(Ended),
+    /// It runs, or waits.
+    Goes,
+    /// It is not in this state.
+    Nowhere,
+}
+
+/// Looks for a turn in a chat's state. One that waited first has a name of the host's; its message says which
+/// it is.
+pub(crate) fn find(state: &Value, turn: &str) -> Look {
+    let key = names::meta_key("webhook");
+    let is = |entry: &Value| entry["id"] == turn || entry["message"]["_meta"][&key]["turn"] == turn;
+    if is(&state["activeTurn"]) || state["queuedMessages"].as_array().into_iter().flatten().any(is) {
+        return Look::Goes;
+    }
+    match state["turns"].as_array().into_iter().flatten().rev().find(|entry| is(entry)) {
+        Some(turn) => Look::Ended(read(turn)),
+        None => Look::Nowhere,
+    }
+}
+
+fn read(turn: &Value) -> Ended {
+    let parts = || turn["responseParts"].as_array().into_iter().flatten();
+    let text: Vec<&str> = parts()
+        .filter(|part| part["kind"] == "markdown")
+        .filter_map(|part| part["content"].as_str())
+        .filter(|content| !content.is_empty())
+        .collect();
+    let status = match turn["state"].as_str() {
+        Some("complete") => "complete",
+        Some("cancelled") => "cancelled",
+        _ => "error",
+    };
+    let mut failure =
+        parts().filter(|part| part["kind"] == "error").filter_map(|part| part["error"]["message"].as_str());
+    let error = (status == "error").then(|| failure.next_back().unwrap_or("the turn failed").to_owned());
+    Ended { status, text: text.join("\n\n"), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_turn_said_and_why_it_failed() {
+        let turn =
+            |id: &str, state: &str, parts: Value| json!({ "id": id, "state": state, "responseParts": parts });
+        let said = Said { thread: "t".to_owned(), text: "hi".to_owned(), callback: None };
+        let mine = message(&said, "e", "mine", None);
+        let state = json!({
+            "turns": [
+                turn("a", "complete", json!([
+                    { "kind": "markdown", "content": "One." }, { "kind": "toolCall" },
+                    { "kind": "reasoning", "content": "hm" }, { "kind": "markdown", "content": "Two." },
+                ])),
+                turn("b", "error", json!([{ "kind": "error", "error": { "message": "no model" } }])),
+                turn("c", "cancelled", json!([])),
+                { "id": "host", "state": "complete", "responseParts": [], "message": mine },
+            ],
+            "activeTurn": { "id": "d", "message": { "text": "x" } },
+            "queuedMessages": [{ "id": "e", "message": {} }],
+        });
+        let ended = |status, text: &str, error: Option<&str>| {
+            Look::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
+        };
+        assert_eq!(find(&state, "a"), ended("complete", "One.\n\nTwo.", None));
+        assert_eq!(find(&state, "b"), ended("error", "", Some("no model")));
+        assert_eq!(find(&state, "c"), ended("cancelled", "", None));
+        assert_eq!(find(&state, "mine"), ended("complete", "", None), "a turn that waited first");
+        assert_eq!((find(&state, "d"), find(&state, "e")), (Look::Goes, Look::Goes));
+        assert_eq!(find(&state, "f"), Look::Nowhere);
+        let told = Ended::failed("x").told("t", "1");
+        assert_eq!(told, json!({ "thread": "t", "turn": "1", "status": "error", "text": "", "error": "x" }));
+        assert_eq!(Ended::withdrawn().told("t", "1").get("error"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Files made from the code they are about: written by `cargo xtask generate`, checked by `cargo xtask tidy`.
+
+mod javascript;
+mod sdk;
+mod wire;
+
+use std::fs;
+use std::path::Path;
+
+/// A file and what stands in it.
+struct Generated {
+    path: &'static str,
+    text: String,
+}
+
+fn all(root: &Path) -> Result<Vec<Generated>, String> {
+    let surface = javascript::surface()?;
+    sdk::declares(surface.modules.get("@ostler/sdk").map(Vec::as_slice).unwrap_or_default())?;
+    Ok(vec![
+        Generated { path: "sdk/index.d.ts", text: sdk::declarations(root)? },
+        Generated { path: "docs/javascript.md", text: javascript::page(&surface) },
+    ])
+}
+
+/// Writes every generated file.
+///
+/// # Errors
+/// What could not be made or written.
+pub fn write(root: &Path) -> Result<(), String> {
+    for Generated { path, text } in all(root)? {
+        let file = root.join(path);
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        fs::write(&file, text).map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Adds a problem for each file that says something else than it would now.
+pub fn check(root: &Path, problems: &mut Vec<String>) {
+    let generated = match all(root) {
+        Ok(generated) => generated,
+        Err(why) => return problems.push(why),
+    };
+    for Generated { path, text } in generated {
+        if fs::read_to_string(root.join(path)).ok().as_deref() != Some(&text) {
+            problems.push(format!("{path} is not what the code says now; run cargo xtask generate"));
+        }
+    }
+}
