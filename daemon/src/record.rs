@@ -22,7 +22,9 @@ pub struct Record {
     pub pid: u32,
     /// Where it listens.
     pub url: String,
-    /// The same with the token; for this machine's user alone, as the whole file is.
+    /// Where routes of plugins are, before `/plugins/`.
+    pub routes: String,
+    /// The same as `url` with the token; for this machine's user alone, as the whole file is.
     pub connect_url: String,
     /// The directories it serves.
     pub paths: Vec<String>,
@@ -162,6 +164,7 @@ mod tests {
         Record {
             pid: 7,
             url: "ws://127.0.0.1:1".to_owned(),
+            routes: "http://127.0.0.1:1".to_owned(),
             connect_url: "ws://127.0.0.1:1/".to_owned(),
             paths: Vec::new(),
             started_at: "2026-01-01T00:00:00Z".to_owned(),

@@ -132,6 +132,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         }
     }
     let mut record = record(&settings, &composed, &place, address, arguments)?;
+    record.routes = format!("http://{}", routes_address.unwrap_or(address));
     record.said = said.iter().map(|line| announce::one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
     let block =
@@ -204,6 +205,7 @@ fn record(
     });
     Ok(Record {
         pid: std::process::id(),
+        routes: format!("http://{address}"),
         connect_url: format!("{url}/{}", query.unwrap_or_default()),
         url,
         paths: settings.paths.clone(),

@@ -449,6 +449,49 @@ fn shells_complete_the_commands() {
 }
 
 #[test]
+fn a_plugin_is_written_checked_and_installed() {
+    let inn = Inn::new();
+    let wrote = inn.ok("plugin new greeter");
+    assert!(wrote.contains("greeter"), "{wrote}");
+    inn.refused("plugin new greeter", 2, "is there already and is not empty");
+    inn.refused("plugin new Greeter", 2, "cannot be a plugin's name");
+    let checked = inn.json("plugin check ./greeter");
+    assert_eq!(
+        (&checked["id"], &checked["holds"], &checked["refused"]),
+        (&json!("greeter"), &json!(true), &json!([]))
+    );
+    assert!(!checked["registered"].as_array().unwrap().is_empty(), "{checked}");
+    inn.0.write(
+        "bad.js",
+        "export const name = 'bad';\nexport function apply(host) { host.registerTool({}) }\n",
+    );
+    let bad = inn.run("plugin check ./bad.js");
+    assert_eq!(bad.code, Some(1), "{bad:?}");
+    assert!(bad.out.contains("refused: ") && bad.out.contains("registerTool needs"), "{bad:?}");
+    inn.refused("plugin check ./bad.js --option key", 2, "--option: key is not <key>=<value>");
+    assert_eq!(inn.run("plugin install ./greeter").code, Some(0));
+    assert_eq!(inn.json("plugin list")[1]["state"], "ready");
+}
+
+#[test]
+fn endpoints_are_added_and_tried_beside_the_daemon_that_runs() {
+    let inn = Inn(Folder::new(json!({
+        "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }], "routes": { "port": 0 },
+    })));
+    inn.ok("start");
+    let added = inn.json("webhook add fire --automation");
+    let tried = wait_for(|| {
+        let tried = inn.run("webhook test fire --json");
+        let json: Value = serde_json::from_str(&tried.out).ok()?;
+        (json["status"] != 404).then_some((tried.code, json))
+    })
+    .unwrap();
+    assert_eq!((tried.0, &tried.1["status"]), (Some(0), &json!(202)), "{added} {tried:?}");
+    assert!(inn.ok("webhook list").contains("fire"));
+    assert_eq!(inn.run("webhook test nobody").code, Some(2));
+}
+
+#[test]
 fn one_option_for_one_run() {
     let inn = Inn::new();
     inn.0.write("notes.ts", NOTES);

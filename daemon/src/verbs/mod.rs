@@ -1,6 +1,7 @@
 //! What the command line does besides serving: one file per word.
 
 mod ask;
+mod author;
 mod config;
 mod plugin;
 pub mod restart;
@@ -8,6 +9,7 @@ mod start;
 pub mod status;
 mod stop;
 pub mod vault;
+mod webhook;
 
 pub use config::config;
 pub use plugin::{PluginVerb, plugin};
@@ -15,3 +17,4 @@ pub use restart::RestartFlags;
 pub use start::start;
 pub use stop::stop;
 pub use vault::VaultVerb;
+pub use webhook::webhook;
