@@ -12,6 +12,7 @@ use crate::config::{Keep, Unowned};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::settings::Settings;
+use crate::webhook::WebhookVerb;
 use crate::{demo, run, verbs};
 
 /// Serves AI-agent sessions to many clients over the Agent Host Protocol.
@@ -47,6 +48,9 @@ enum Command {
     /// Install, list, configure and remove plugins
     #[command(subcommand)]
     Plugin(verbs::PluginVerb),
+    /// Add, list and try the endpoints other programs call
+    #[command(subcommand)]
+    Webhook(WebhookVerb),
     /// Keep secrets that options name
     #[command(subcommand)]
     Vault(verbs::VaultVerb),
@@ -237,6 +241,7 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Status => verbs::status::status(&place)?,
         Command::Config => verbs::config(&place)?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
+        Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
         Command::Completion { shell } => completion(shell),
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
-use ostler_contract::{Caller, HostFacts, Module, PluginHost, Slug, Thrown};
+use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml};
 use ostler_js::{HttpClient, JsOptions, JsSource, LogSink};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
@@ -72,7 +72,7 @@ pub async fn compose(
     });
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), Gate::default());
     let door = HostDoor::new(&host);
-    let (own, automations) = own(settings, log, &facts, door.clone()).await?;
+    let (own, automations) = own(settings, log, &facts, door.clone(), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.set_own_sessions(port.value.clone());
     }
@@ -164,12 +164,27 @@ pub(crate) fn host_yaml() -> Yaml {
     }
 }
 
+/// A vault whose values no line holds once they were asked for.
+fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
+    let get = vault.get.clone();
+    let get = Call::new(move |(name,): (String,)| {
+        let (asked, hidden) = (get.call((name,)), hidden.clone());
+        async move {
+            let value = asked.await?;
+            value.iter().for_each(|value| hidden.add(value));
+            Ok(value)
+        }
+    });
+    Vault { get, ..vault }
+}
+
 /// What the daemon is built with, registered as a plugin would.
 async fn own(
     settings: &Settings,
     log: &Log,
     facts: &Arc<HostFacts>,
     calls: Arc<HostDoor>,
+    hidden: &Hidden,
 ) -> Result<(Recorder, String), Exit> {
     let lines = log.clone();
     let report: Report = Arc::new(move |line| lines.line(line));
@@ -198,6 +213,7 @@ async fn own(
     };
     let records = Arc::new(FileRecords::new(&settings.dir, report.clone())).into_point();
     let vault = Arc::new(FileVault::new(&settings.dir, report).map_err(failed)?).into_point();
+    let vault = unsaid(vault, hidden.clone());
     host.register_sessions(sessions, None)
         .and_then(|()| host.register_automations(automations, None))
         .and_then(|()| host.register_records(records, None))

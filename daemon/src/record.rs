@@ -2,6 +2,7 @@
 //! whether what it says still holds.
 
 use std::fs::{self, File, TryLockError};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,9 @@ pub struct Record {
     pub pid: u32,
     /// Where it listens.
     pub url: String,
-    /// The same with the token; for this machine's user alone, as the whole file is.
+    /// Where routes of plugins are, before `/plugins/`.
+    pub routes: String,
+    /// The same as `url` with the token; for this machine's user alone, as the whole file is.
     pub connect_url: String,
     /// The directories it serves.
     pub paths: Vec<String>,
@@ -61,10 +64,7 @@ fn lock_file(dir: &Path) -> PathBuf {
 /// The daemon that runs on a configuration folder. A record of one that is gone, or that cannot be read, is
 /// removed.
 pub fn running(dir: &Path) -> Option<Record> {
-    let held = match File::open(lock_file(dir)) {
-        Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        Err(_) => false,
-    };
+    let held = is_held(dir);
     let record = fs::read(file(dir)).ok().and_then(|text| serde_json::from_slice(&text).ok());
     if !held || record.is_none() {
         // One that starts at this moment writes its own.
@@ -76,11 +76,25 @@ pub fn running(dir: &Path) -> Option<Record> {
     record
 }
 
+/// The process that has a folder and has not said yet where it listens: it starts, or ends.
+pub fn starting(dir: &Path) -> Option<u32> {
+    (is_held(dir) && !file(dir).exists())
+        .then(|| fs::read_to_string(lock_file(dir)).ok()?.trim().parse().ok())?
+}
+
+fn is_held(dir: &Path) -> bool {
+    match File::open(lock_file(dir)) {
+        Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(_) => false,
+    }
+}
+
 /// Why a second daemon does not start on a folder.
-pub fn already(record: Option<&Record>) -> String {
-    match record {
-        Some(record) => format!("One is already running: {} (pid {})", record.url, record.pid),
-        None => "One is already starting".to_owned(),
+pub fn already(dir: &Path) -> String {
+    match (running(dir), starting(dir)) {
+        (Some(record), _) => format!("One is already running: {} (pid {})", record.url, record.pid),
+        (None, Some(pid)) => format!("One is already starting (pid {pid})"),
+        (None, None) => "One is already starting".to_owned(),
     }
 }
 
@@ -111,17 +125,16 @@ impl Holding {
                 Ok(()) => break,
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) => {
-                    if let Some(record) = running(dir) {
-                        return Err(Exit::machine(format!("Could not start it: {}", already(Some(&record)))));
-                    }
-                    if Instant::now() >= end {
-                        return Err(Exit::machine(format!("Could not start it: {}", already(None))));
+                    if running(dir).is_some() || Instant::now() >= end {
+                        return Err(Exit::machine(format!("Could not start it: {}", already(dir))));
                     }
                     std::thread::sleep(Duration::from_millis(20));
                 }
             }
         }
         let _ = fs::remove_file(file(dir));
+        // For whoever wants to end it before it is up.
+        let _ = lock.set_len(0).and_then(|()| (&lock).write_all(std::process::id().to_string().as_bytes()));
         Ok(Self { dir: dir.to_owned(), _lock: lock })
     }
 
@@ -151,6 +164,7 @@ mod tests {
         Record {
             pid: 7,
             url: "ws://127.0.0.1:1".to_owned(),
+            routes: "http://127.0.0.1:1".to_owned(),
             connect_url: "ws://127.0.0.1:1/".to_owned(),
             paths: Vec::new(),
             started_at: "2026-01-01T00:00:00Z".to_owned(),
@@ -169,12 +183,14 @@ mod tests {
         assert_eq!(running(dir), None);
         let holding = Holding::take(dir).unwrap();
         assert_eq!(running(dir), None, "it has not said anything yet");
+        assert_eq!(starting(dir), Some(std::process::id()));
         holding.record(&record()).unwrap();
         assert_eq!(running(dir), Some(record()));
         let second = Holding::take(dir).unwrap_err().to_string();
         assert_eq!(second, "Could not start it: One is already running: ws://127.0.0.1:1 (pid 7)");
+        assert_eq!(starting(dir), None, "it is up");
         drop(holding);
-        assert_eq!(running(dir), None);
+        assert_eq!((running(dir), starting(dir)), (None, None));
         // One that was killed leaves its record behind, and no lock.
         fs::write(file(dir), serde_json::to_string(&record()).unwrap()).unwrap();
         assert_eq!(running(dir), None);

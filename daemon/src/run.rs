@@ -23,7 +23,7 @@ use crate::record::{Holding, Record};
 use crate::root_settings::RootSettings;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
-use crate::told::Told;
+use crate::told::{Teller, Told};
 
 /// What the log says when it goes down to come up again; `restart` waits for it.
 pub const RESTART_STOPPING: &str = "restart: stopping";
@@ -56,7 +56,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let (mut told, teller) = Told::listen(settings.detached)?;
     let working_dir = place.working_dir.clone();
     if settings.stdio {
-        return over_stdio(&settings, &working_dir, &log, &hidden, &mut told).await.map(|()| Ended::Done);
+        return over_stdio(&settings, &place, &log, &hidden, (&mut told, teller)).await.map(|()| Ended::Done);
     }
     let holding = Holding::take(&settings.dir)?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
@@ -132,6 +132,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         }
     }
     let mut record = record(&settings, &composed, &place, address, arguments)?;
+    record.routes = format!("http://{}", routes_address.unwrap_or(address));
     record.said = said.iter().map(|line| announce::one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
     let block =
@@ -204,6 +205,7 @@ fn record(
     });
     Ok(Record {
         pid: std::process::id(),
+        routes: format!("http://{address}"),
         connect_url: format!("{url}/{}", query.unwrap_or_default()),
         url,
         paths: settings.paths.clone(),
@@ -237,14 +239,16 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
 
 async fn over_stdio(
     settings: &Settings,
-    working_dir: &std::path::Path,
+    place: &Place,
     log: &Log,
     hidden: &Hidden,
-    told: &mut Told,
+    (told, teller): (&mut Told, Teller),
 ) -> Result<(), Exit> {
-    let composed = compose(settings, working_dir, log, hidden).await?;
+    let composed = compose(settings, &place.working_dir, log, hidden).await?;
     require_backend(&composed)?;
     let host = composed.host.clone();
+    let control = Control::new(settings, place, &composed, hidden, teller);
+    host.set_own_settings(Arc::new(RootSettings(control)));
     host.listening();
     host.events
         .raise_and_wait(Event::Listening {

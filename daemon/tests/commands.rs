@@ -159,6 +159,28 @@ fn a_restart_that_cannot_come_up_takes_nothing_down() {
 }
 
 #[test]
+fn a_daemon_that_still_starts_is_seen_and_stopped() {
+    let inn = Inn::new();
+    inn.0.write(
+        "slow.js",
+        "await new Promise(() => setTimeout(() => {}, 600000)); export function apply() {}",
+    );
+    let plugins = json!({ "port": 0, "plugins": [{ "name": "@ostler/echo" }, { "name": "./slow.js" }] });
+    inn.0.write("config.json", &plugins.to_string());
+    let mut child =
+        inn.0.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    let status = wait_for(|| {
+        let status: Value = serde_json::from_str(&inn.run("status --json").out).unwrap();
+        status.get("starting").is_some().then_some(status)
+    });
+    assert_eq!(status, Some(json!({ "running": false, "starting": pid })));
+    inn.refused("start", 1, &format!("Could not start it: One is already starting (pid {pid})"));
+    assert_eq!(inn.ok("stop"), format!("Stopped the one that was starting (pid {pid}).\n"));
+    wait_for(|| child.try_wait().unwrap()).expect("it ends");
+}
+
+#[test]
 fn a_daemon_is_started_again_where_it_was_and_says_what_its_plugins_announce() {
     let inn = Inn::new();
     inn.0.write(
@@ -424,6 +446,49 @@ fn shells_complete_the_commands() {
     }
     assert!(!ended(program().args(["completion", "bash"])).out.contains("--detached"));
     assert_eq!(ended(program().args(["completion", "tcsh"])).code, Some(2));
+}
+
+#[test]
+fn a_plugin_is_written_checked_and_installed() {
+    let inn = Inn::new();
+    let wrote = inn.ok("plugin new greeter");
+    assert!(wrote.contains("greeter"), "{wrote}");
+    inn.refused("plugin new greeter", 2, "is there already and is not empty");
+    inn.refused("plugin new Greeter", 2, "cannot be a plugin's name");
+    let checked = inn.json("plugin check ./greeter");
+    assert_eq!(
+        (&checked["id"], &checked["holds"], &checked["refused"]),
+        (&json!("greeter"), &json!(true), &json!([]))
+    );
+    assert!(!checked["registered"].as_array().unwrap().is_empty(), "{checked}");
+    inn.0.write(
+        "bad.js",
+        "export const name = 'bad';\nexport function apply(host) { host.registerTool({}) }\n",
+    );
+    let bad = inn.run("plugin check ./bad.js");
+    assert_eq!(bad.code, Some(1), "{bad:?}");
+    assert!(bad.out.contains("refused: ") && bad.out.contains("registerTool needs"), "{bad:?}");
+    inn.refused("plugin check ./bad.js --option key", 2, "--option: key is not <key>=<value>");
+    assert_eq!(inn.run("plugin install ./greeter").code, Some(0));
+    assert_eq!(inn.json("plugin list")[1]["state"], "ready");
+}
+
+#[test]
+fn endpoints_are_added_and_tried_beside_the_daemon_that_runs() {
+    let inn = Inn(Folder::new(json!({
+        "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }], "routes": { "port": 0 },
+    })));
+    inn.ok("start");
+    let added = inn.json("webhook add fire --automation");
+    let tried = wait_for(|| {
+        let tried = inn.run("webhook test fire --json");
+        let json: Value = serde_json::from_str(&tried.out).ok()?;
+        (json["status"] != 404).then_some((tried.code, json))
+    })
+    .unwrap();
+    assert_eq!((tried.0, &tried.1["status"]), (Some(0), &json!(202)), "{added} {tried:?}");
+    assert!(inn.ok("webhook list").contains("fire"));
+    assert_eq!(inn.run("webhook test nobody").code, Some(2));
 }
 
 #[test]

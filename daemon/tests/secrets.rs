@@ -18,6 +18,7 @@ const READER: &str = r"
             const asked = await request.json();
             if (asked.options) return Response.json(options);
             try {
+                if (asked.loud) { console.log('it is ' + await host.secret(asked.name)); throw new Error('not ' + await host.secret(asked.name)); }
                 return Response.json({ value: await host.secret(asked.name, asked.scope) });
             } catch (error) {
                 return Response.json({ refused: error.message });
@@ -143,11 +144,14 @@ async fn a_name_the_vault_lacks_is_refused() {
     let daemon = folder.start();
     let answer = ask(&daemon, json!({ "name": "host:k" })).await;
     assert_eq!(answer, json!({ "refused": "the vault holds no host:k" }));
-    folder.write("vault.json", r#"{ "host:k": "now" }"#);
+    folder.write("vault.json", r#"{ "host:k": "now", "host:loud": "SECRET-loud" }"#);
     let found = support::wait_for(|| folder.read("vault.json").contains("now").then_some(()));
     assert!(found.is_some());
     for _ in 0..100 {
         if ask(&daemon, json!({ "name": "host:k" })).await == json!({ "value": "now" }) {
+            // What a plugin says of what it read is not said on.
+            ask(&daemon, json!({ "name": "host:loud", "loud": true })).await;
+            assert_eq!(folder.wait_for_log("plugin reader: it is ").split("it is ").nth(1), Some("<set>"));
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -50,3 +50,27 @@ impl fmt::Debug for Log {
         formatter.write_str("Log")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_hidden_from_whoever_hears_and_whoever_writes() {
+        let (heard, written) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let (hears, writes) = (heard.clone(), written.clone());
+        let log = Log::new(move |line| writes.lock().push(line.to_owned()))
+            .hiding(|line| line.replace("secret", "<set>"));
+        let log = log.through(move |log, line| {
+            hears.lock().push(line.to_owned());
+            log.line(line);
+        });
+        log.line("a secret");
+        assert_eq!(
+            (heard.lock().clone(), written.lock().clone()),
+            (vec!["a <set>".to_owned()], vec!["a <set>".to_owned()])
+        );
+    }
+}

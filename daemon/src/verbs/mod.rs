@@ -1,14 +1,15 @@
 //! What the command line does besides serving: one file per word.
 
 mod ask;
+mod author;
 mod config;
 mod plugin;
-mod plugin_author;
 pub mod restart;
 mod start;
 pub mod status;
 mod stop;
 pub mod vault;
+mod webhook;
 
 pub use config::config;
 pub use plugin::{PluginVerb, plugin};
@@ -16,3 +17,4 @@ pub use restart::RestartFlags;
 pub use start::start;
 pub use stop::stop;
 pub use vault::VaultVerb;
+pub use webhook::webhook;

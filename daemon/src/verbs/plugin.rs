@@ -4,7 +4,8 @@ use clap::Subcommand;
 use ostler_contract::{Value, json};
 use ostler_loader::options::place;
 
-use super::{ask, plugin_author};
+use super::ask;
+use super::author::{self, AuthorVerb};
 use crate::answer::Answer;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
@@ -58,6 +59,8 @@ pub enum PluginVerb {
         #[arg(allow_hyphen_values = true)]
         value: Option<String>,
     },
+    #[command(flatten)]
+    Author(AuthorVerb),
     /// Turn a plugin on
     Enable {
         /// The id, or the spec as configured
@@ -68,19 +71,6 @@ pub enum PluginVerb {
         /// The id, or the spec as configured
         plugin: String,
     },
-    /// Write a new plugin in TypeScript, with its test, into a folder of its name
-    New {
-        /// The plugin's name: lowercase letters, digits and dashes
-        name: String,
-    },
-    /// Load a plugin against a host in memory: what it registers, what would be refused and where, and its tests
-    Check {
-        /// A path or a package, as the configuration would name it
-        spec: String,
-        /// One option: <key>=<value>; JSON where it is some, else text
-        #[arg(long, value_name = "OPTION")]
-        option: Vec<String>,
-    },
 }
 
 /// Does it.
@@ -88,12 +78,14 @@ pub enum PluginVerb {
 /// # Errors
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
 pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
-    let files = at.files()?;
+    // A plugin is written and checked with or without a configuration.
+    let configured = || at.files();
     match verb {
-        PluginVerb::List => Ok(list(&rows(at, &files).await)),
-        PluginVerb::Install { spec, no_enable } => install(at, &files, &spec, !no_enable).await,
+        PluginVerb::List => Ok(list(&rows(at, &configured()?).await)),
+        PluginVerb::Install { spec, no_enable } => install(at, &configured()?, &spec, !no_enable).await,
         PluginVerb::Remove { plugin, keep, yes } => {
             ask::sure(at, yes, &format!("Remove {}?", plugin.join(", ")))?;
+            let files = configured()?;
             let rows = rows(at, &files).await;
             let _progress = Progress::begin(&at.common, "removing");
             let mut removed = Vec::new();
@@ -104,6 +96,7 @@ pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
             Ok(hint(&files, Answer::new(lines, json!({ "removed": removed })).named(removed.clone())))
         }
         PluginVerb::Update { plugin, force } => {
+            let files = configured()?;
             let rows = rows(at, &files).await;
             let _progress = Progress::begin(&at.common, "updating");
             let moved = plugins::update(&files, &rows, &plugin, force).await?;
@@ -112,11 +105,10 @@ pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
             }
             Ok(hint(&files, Answer::new(moved.clone(), json!({ "updated": moved })).named(moved)))
         }
-        PluginVerb::Config { plugin, key, value } => configure(at, &files, plugin, key, value).await,
-        PluginVerb::Enable { plugin } => enable(at, &files, &plugin, true).await,
-        PluginVerb::Disable { plugin } => enable(at, &files, &plugin, false).await,
-        PluginVerb::New { name } => plugin_author::new(at, &name),
-        PluginVerb::Check { spec, option } => plugin_author::check(at, &files, spec, &option).await,
+        PluginVerb::Author(verb) => author::author(at, verb).await,
+        PluginVerb::Config { plugin, key, value } => configure(at, &configured()?, plugin, key, value).await,
+        PluginVerb::Enable { plugin } => enable(at, &configured()?, &plugin, true).await,
+        PluginVerb::Disable { plugin } => enable(at, &configured()?, &plugin, false).await,
     }
 }
 

@@ -36,8 +36,8 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     settings.token.token()?;
     let dir = &settings.dir;
     let could_not = |why: String| Exit::machine(format!("Could not start it: {why}"));
-    if let Some(record) = record::running(dir) {
-        return Err(could_not(record::already(Some(&record))));
+    if record::running(dir).is_some() || record::starting(dir).is_some() {
+        return Err(could_not(record::already(dir)));
     }
     let mut log = Tail::open(dir)?;
     let failed = |error: std::io::Error| could_not(error.to_string());

@@ -12,8 +12,14 @@ use crate::record::{self, Record};
 /// # Errors
 /// Exit 2 for a configuration that does not read.
 pub fn status(place: &Place) -> Result<Answer, Exit> {
-    let Some(record) = record::running(&place.files()?.dir) else {
-        return Ok(Answer::none("None running.", "running"));
+    let dir = place.files()?.dir;
+    let Some(record) = record::running(&dir) else {
+        let mut none = Answer::none("None running.", "running");
+        if let Some(pid) = record::starting(&dir) {
+            none.text = format!("None running yet: one is starting (pid {pid}).\n");
+            none.json["starting"] = pid.into();
+        }
+        return Ok(none);
     };
     let Record { pid, url, paths, started_at, automations, .. } = &record;
     let mut lines = vec![

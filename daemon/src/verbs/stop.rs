@@ -20,12 +20,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Exit 1 where it does not end.
 pub async fn stop(place: &Place) -> Result<Answer, Exit> {
     let dir = place.files()?.dir;
-    let Some(record) = record::running(&dir) else { return Ok(Answer::none("None running.", "stopped")) };
-    let (url, pid) = (&record.url, record.pid);
+    let (url, pid) = match (record::running(&dir), record::starting(&dir)) {
+        (Some(record), _) => (Some(record.url), record.pid),
+        (None, Some(pid)) => (None, pid),
+        (None, None) => return Ok(Answer::none("None running.", "stopped")),
+    };
     process::tell(pid, Signal::Stop)?;
     let progress = Progress::begin(&place.common, "stopping");
-    let ended =
-        process::poll(LIMIT, || (!process::runs(pid) || record::running(&dir).is_none()).then_some(())).await;
+    let gone = || record::running(&dir).is_none() && record::starting(&dir).is_none();
+    let ended = process::poll(LIMIT, || (!process::runs(pid) || gone()).then_some(())).await;
     drop(progress);
     if ended.is_none() {
         let limit = LIMIT.as_secs();
@@ -33,9 +36,7 @@ pub async fn stop(place: &Place) -> Result<Answer, Exit> {
             "pid {pid} was told to stop and still runs after {limit} seconds"
         )));
     }
-    Ok(Answer::new(
-        [format!("Stopped {url} (pid {pid}).")],
-        json!({ "stopped": true, "url": url, "pid": pid }),
-    )
-    .named([url]))
+    let shown = url.clone().unwrap_or_else(|| "the one that was starting".to_owned());
+    let json = json!({ "stopped": true, "url": url, "pid": pid });
+    Ok(Answer::new([format!("Stopped {shown} (pid {pid}).")], json).named([shown]))
 }

@@ -1,0 +1,110 @@
+//! `ostler plugin new` and `ostler plugin check`: for who writes plugins.
+
+use clap::Subcommand;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_loader::options::place;
+
+use crate::answer::Answer;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::plugin_check::{Checked, PluginCheck};
+use crate::plugin_new::plugin_new;
+use crate::progress::Progress;
+
+/// What to do for who writes plugins.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AuthorVerb {
+    /// Write a new plugin that works, with a test, into a folder of its name
+    New {
+        /// Its name: lowercase letters, digits and dashes
+        name: String,
+    },
+    /// Load one plugin on its own, say what it registers and what would be refused, and run its tests
+    Check {
+        /// The spec: a package or a path
+        spec: String,
+        /// An option to hand it: <key>[.<key>]=<value>
+        #[arg(long, value_name = "OPTION")]
+        option: Vec<String>,
+    },
+}
+
+/// Does it.
+///
+/// # Errors
+/// Exit 2 for a wrong argument, 1 where the machine cannot.
+pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
+    match verb {
+        AuthorVerb::New { name } => new(at, &name),
+        AuthorVerb::Check { spec, option } => check(at, spec, &option).await,
+    }
+}
+
+/// Writes a new plugin below the working directory.
+///
+/// # Errors
+/// Exit 2 for a name that is no slug, or a folder that holds something.
+fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
+    let folder = plugin_new(name, &at.working_dir)?;
+    let shown = folder.display().to_string();
+    let lines = [
+        format!("Wrote {shown}."),
+        format!(
+            "ostler plugin check ./{name} runs it and its tests; ostler plugin install ./{name} names it."
+        ),
+    ];
+    Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
+}
+
+/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused
+/// or a test failed.
+///
+/// # Errors
+/// Exit 2 for an option that is none, 1 where no host can be put together.
+async fn check(at: &Place, spec: String, options: &[String]) -> Result<Answer, Exit> {
+    let mut values = JsonObject::new();
+    for option in options {
+        let wrong = |why: String| Exit::usage(format!("--option: {why}"));
+        let (key, typed) =
+            option.split_once('=').ok_or_else(|| wrong(format!("{option} is not <key>=<value>")))?;
+        let value = place::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
+        place::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
+    }
+    // A plugin is checked wherever it is, with or without a configuration.
+    let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);
+    let check = PluginCheck { spec, options: values, working_dir: at.working_dir.clone(), config_dir };
+    let progress = Progress::begin(&at.common, "checking");
+    let checked = check.run().await?;
+    drop(progress);
+    let mut answer = Answer::new(checked.lines(), json_of(&checked)).named(checked.id.clone());
+    if at.common.verbose {
+        answer.notes.clone_from(&checked.log);
+    }
+    answer.code = u8::from(!checked.holds());
+    Ok(answer)
+}
+
+fn json_of(checked: &Checked) -> Value {
+    let registered = checked.registered.iter();
+    let registered: Vec<Value> =
+        registered.map(|row| json!({ "method": row.method, "name": row.name, "at": row.at })).collect();
+    let refused: Vec<Value> =
+        checked.refused.iter().map(|row| json!({ "line": row.line, "at": row.at })).collect();
+    let tests = checked.tests.iter().map(|(file, results)| {
+        let file = file.display().to_string();
+        match results {
+            Ok(results) => {
+                let row = |test: &ostler_js::TestResult| {
+                    let outcome = format!("{:?}", test.outcome).to_lowercase();
+                    json!({ "name": test.name, "outcome": outcome, "why": test.why, "at": test.at })
+                };
+                json!({ "file": file, "tests": results.iter().map(row).collect::<Vec<_>>() })
+            }
+            Err(why) => json!({ "file": file, "problem": why }),
+        }
+    });
+    json!({
+        "id": checked.id, "file": checked.file, "holds": checked.holds(), "registered": registered,
+        "refused": refused, "tests": tests.collect::<Vec<_>>(),
+    })
+}

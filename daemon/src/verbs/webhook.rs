@@ -1,0 +1,27 @@
+//! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
+
+use crate::answer::Answer;
+use crate::cli::RunFlags;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::record;
+use crate::settings::Settings;
+use crate::webhook::{Endpoints, Told, WebhookVerb};
+
+/// Does it; exit 1 where what was asked for did not come about.
+///
+/// # Errors
+/// Exit 2 for a wrong argument, 1 where the machine cannot.
+pub async fn webhook(at: &Place, verb: WebhookVerb) -> Result<Answer, Exit> {
+    let files = at.files()?;
+    let dir = files.dir.clone();
+    let base = match record::running(&dir) {
+        Some(record) => record.routes,
+        None => {
+            let settings = Settings::new(&RunFlags::default(), files, &at.working_dir)?;
+            format!("http://{}", settings.routes.unwrap_or(settings.address))
+        }
+    };
+    let Told { lines, json, names, good } = Endpoints::of(&dir, &base)?.run(verb).await?;
+    Ok(Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) })
+}
