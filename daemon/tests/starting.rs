@@ -176,6 +176,39 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
+fn a_configuration_named_without_a_folder_is_that_of_the_working_directory() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "gone" }] }));
+    let ended = ended(
+        program().args(["--config-file", "config.json", "--plugin", "gone"]).current_dir(folder.path()),
+    );
+    let dir = folder.path().canonicalize().unwrap();
+    refused(&ended, 1, &format!("Plugin gone is not installed in {}; run npm install there", dir.display()));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_demonstration_that_is_told_to_stop_leaves_nothing() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut demo = program()
+        .args(["demo", "--keep"])
+        .env("TMPDIR", elsewhere.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = std::io::BufReader::new(demo.stdout.take().unwrap());
+    let serving = std::io::BufRead::lines(out)
+        .map(Result::unwrap)
+        .find_map(|line| line.strip_prefix("Serving on ws://")?.split(' ').next().map(str::to_owned))
+        .expect("it serves");
+    assert!(std::net::TcpStream::connect(&serving).is_ok());
+    let told = std::process::Command::new("kill").arg(demo.id().to_string()).status().unwrap();
+    assert!(told.success());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert!(std::net::TcpStream::connect(&serving).is_err(), "its host is gone");
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn the_demonstration_ends_well_and_leaves_nothing() {
     let elsewhere = tempfile::tempdir().unwrap();
     let demo = ended(program().arg("demo").env("TMPDIR", elsewhere.path()));

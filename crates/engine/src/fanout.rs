@@ -168,9 +168,12 @@ pub struct Replay {
 }
 
 impl Fanout {
-    /// A fan-out that keeps `replay` bytes of the past.
-    pub fn new(replay: usize) -> Self {
-        Self { inner: Mutex::default(), replay }
+    /// A fan-out that keeps `replay` bytes of the past and numbers its actions from `after` on. A host that is
+    /// started again has to begin above every number it ever gave, or a client that comes back with one of those
+    /// would be replayed what it never saw the beginning of.
+    pub fn new(replay: usize, after: u64) -> Self {
+        let inner = Inner { seq: after, log_from: after, ..Inner::default() };
+        Self { inner: Mutex::new(inner), replay }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -468,7 +471,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_older_client_skips_what_it_does_not_know() {
-        let fanout = Fanout::new(DEFAULT_REPLAY);
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
         let (old, new) = (subscriber(1, Version::V0_9, None), subscriber(2, Version::V1, None));
         fanout.subscribe("c", old.clone());
         fanout.subscribe("c", new.clone());
@@ -483,7 +486,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_alias_is_answered_under_its_own_spelling() {
-        let fanout = Fanout::new(DEFAULT_REPLAY);
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
         let spelled = subscriber(1, Version::V1, Some("ahp-session:/1"));
         fanout.subscribe("echo:/1", spelled.clone());
         let mut outgoing = action("a");
@@ -498,7 +501,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_replay_follows_on_exactly_or_not_at_all() {
-        let fanout = Fanout::new(400);
+        let fanout = Fanout::new(400, 0);
         fanout.publish("c", vec![action("a"), action("b")]);
         fanout.publish("d", vec![action("x")]);
         let again = subscriber(1, Version::V1, None);
@@ -520,7 +523,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_overlay_is_asked_at_the_send_and_again_on_replay() {
-        let fanout = Fanout::new(DEFAULT_REPLAY);
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
         let (one, two) = (subscriber(1, Version::V1, None), subscriber(2, Version::V1, None));
         fanout.subscribe("c", one.clone());
         fanout.subscribe("c", two.clone());

@@ -231,7 +231,7 @@ impl Host {
     /// A host that plugins may already be applied against; [`Host::build`] makes it serve.
     pub fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml, gate: Gate) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
-            fanout: Fanout::new(options.replay),
+            fanout: Fanout::new(options.replay, first_number(&clock)),
             advanced_tools: AtomicBool::new(options.advanced_tools),
             options,
             clock,
@@ -423,6 +423,11 @@ impl Host {
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
         self.gate.guarded.then(|| principal.owner(&self.options.host_name)).flatten()
     }
+}
+
+/// What a host counts its actions from: the microsecond it began at, which no host before it can have reached.
+fn first_number(clock: &Clock) -> u64 {
+    u64::try_from(clock.now().as_microsecond()).unwrap_or_default()
 }
 
 /// A log whose lines listeners hear.

@@ -229,6 +229,45 @@ async fn play(steps: Vec<Step>, window: u64, replay: usize) {
     }
 }
 
+/// Says something and answers the last number that came of it.
+async fn said(socket: &mut RawClient, turn: &str) -> u64 {
+    let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "some words" } });
+    socket.dispatch(&chat(), 1, action).await;
+    let actions = socket.actions_until("chat/turnComplete").await;
+    actions.last().unwrap()["serverSeq"].as_u64().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_the_host_before_a_restart_is_given_snapshots() {
+    let mut seen = 0;
+    for (at, started) in ["2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"].into_iter().enumerate() {
+        let host = MemoryHost::builder()
+            .plugin(ostler_plugin_echo::plugin(), json!({}))
+            .started(started.parse().unwrap())
+            .start()
+            .await;
+        let mut socket = host.raw();
+        socket.initialize("maker").await;
+        socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+        snapshot(&mut socket, &chat()).await;
+        let last = said(&mut socket, "t1").await;
+        // The second host has given out more numbers than the first, so that none of the first's is too high.
+        for turn in ["t2", "t3"].into_iter().take(2 * at) {
+            said(&mut socket, turn).await;
+        }
+        if at == 0 {
+            seen = last;
+            continue;
+        }
+        let mut back = host.raw();
+        let params = json!({ "channel": "ahp-root://", "clientId": "c", "lastSeenServerSeq": seen,
+            "subscriptions": [chat()] });
+        let result = back.request("reconnect", params).await.unwrap();
+        assert_eq!(result["type"], "snapshot", "{result}");
+        assert_eq!(result["snapshots"][0]["state"]["turns"].as_array().unwrap().len(), 3);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]

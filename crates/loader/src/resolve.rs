@@ -64,14 +64,17 @@ fn at(path: &Path) -> Result<Resolved, Problem> {
     }
     let manifest = Manifest::read(path)?;
     let named = [&manifest.entry, &manifest.exports, &manifest.main].into_iter().flatten().cloned();
-    let candidates: Vec<String> = named.chain(INDEX.iter().map(|name| (*name).to_owned())).collect();
-    for candidate in &candidates {
-        let file = normal(&path.join(candidate));
-        if file.is_file() {
-            return Ok(Resolved { path: file, manifest });
-        }
+    let looked: Vec<String> = named.chain(INDEX.iter().map(|name| (*name).to_owned())).collect();
+    // `main` alone may leave out what Node adds to it.
+    let completed = |candidate: &String| match manifest.main.as_ref() == Some(candidate) {
+        true => vec![candidate.clone(), format!("{candidate}.js"), format!("{candidate}/index.js")],
+        false => vec![candidate.clone()],
+    };
+    let found =
+        looked.iter().flat_map(completed).map(|file| normal(&path.join(file))).find(|file| file.is_file());
+    if let Some(file) = found {
+        return Ok(Resolved { path: file, manifest });
     }
-    let looked = candidates;
     Err(Problem::NoEntry { dir: path.display().to_string(), looked: looked.join(", ") })
 }
 
@@ -122,10 +125,19 @@ mod tests {
         );
         write(&config, "node_modules/@a/b/lib/p.js", "");
         write(&work, "node_modules/c/index.js", "");
+        for (package, main, file) in
+            [("folder", "./lib", "lib/index.js"), ("short", "lib/short", "lib/short.js")]
+        {
+            let dir = config.join("node_modules").join(package);
+            write(&dir, "package.json", &format!(r#"{{ "main": "{main}" }}"#));
+            write(&dir, file, "");
+        }
         let found = |spec: &str| resolve(spec, &work, &config).map(|resolved| resolved.path);
         assert_eq!(found("./own.js").unwrap(), work.join("own.js"));
         assert_eq!(found("./mine").unwrap(), config.join("mine/index.ts"));
         assert_eq!(found("@a/b").unwrap(), config.join("node_modules/@a/b/lib/p.js"));
+        assert_eq!(found("folder").unwrap(), config.join("node_modules/folder/lib/index.js"));
+        assert_eq!(found("short").unwrap(), config.join("node_modules/short/lib/short.js"));
         let url = url::Url::from_file_path(work.join("own.js")).unwrap().to_string();
         assert_eq!(found(&url).unwrap(), work.join("own.js"));
         let dir = config.display();

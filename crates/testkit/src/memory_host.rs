@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::{Client, ClientConfig};
+use jiff::Timestamp;
 use ostler_contract::live::ready;
 use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault};
 use ostler_contract::{
@@ -78,6 +79,7 @@ pub struct Builder {
     folder: PathBuf,
     yaml: Yaml,
     log: Lines,
+    started: Option<Timestamp>,
     may_fail: bool,
     sessions: Option<SessionStore>,
     automations: Option<AutomationStore>,
@@ -202,6 +204,13 @@ impl Builder {
         self
     }
 
+    /// What time it is at the start.
+    #[must_use]
+    pub fn started(mut self, at: Timestamp) -> Self {
+        self.started = Some(at);
+        self
+    }
+
     /// Loads the plugins, as the daemon does, and starts the host.
     ///
     /// # Panics
@@ -209,7 +218,8 @@ impl Builder {
     pub async fn start(self) -> MemoryHost {
         let log = self.log;
         let written = log.clone();
-        let clock = Clock::following_tokio("2026-01-01T00:00:00Z".parse().expect("a timestamp"));
+        let started = self.started.unwrap_or_else(|| "2026-01-01T00:00:00Z".parse().expect("a timestamp"));
+        let clock = Clock::following_tokio(started);
         let host = Host::new(
             self.options,
             clock,

@@ -81,8 +81,10 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
         }
         read.add(named, &mut merged)?;
     }
-    let folder = own.or(named).as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
-    read.dir = std::path::absolute(&folder).unwrap_or(folder);
+    // Absolute before the folder is taken: that of a bare file name would be empty.
+    let file = own.or(named).unwrap_or_default();
+    let file = std::path::absolute(&file).unwrap_or(file);
+    read.dir = file.parent().map(Path::to_owned).unwrap_or_default();
     read.config = typed(&merged).map_err(|what| Exit::usage(what.to_string()))?;
     Ok(read)
 }

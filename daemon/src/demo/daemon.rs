@@ -8,6 +8,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use super::folder::Folder;
 use crate::exit::Exit;
+use crate::told::Told;
 
 /// A daemon that runs.
 pub(super) struct Daemon {
@@ -74,10 +75,10 @@ impl Daemon {
     }
 
     /// Waits until it ends, or this program is told to.
-    pub async fn wait(&mut self) {
+    pub async fn wait(&mut self, told: &mut Told) {
         tokio::select! {
             _ = self.child.wait() => {}
-            _ = tokio::signal::ctrl_c() => self.stop().await,
+            () = told.stop() => self.stop().await,
         }
     }
 

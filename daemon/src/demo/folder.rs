@@ -49,12 +49,11 @@ impl Folder {
     /// Writes everything.
     pub fn make(dir: Option<&Path>) -> Result<Self, Exit> {
         let made = dir.is_none();
-        let dir = dir.map_or_else(
-            || std::env::temp_dir().join(format!("ostler-demo-{}", std::process::id())),
-            Path::to_owned,
-        );
+        let dir = dir.map_or_else(|| std::env::temp_dir().join(unguessed()), Path::to_owned);
         let mut folder = Self { dir, files: Vec::new(), secret: token::fresh(), made };
-        folder.write().map_err(|error| {
+        let written =
+            if made { make_private(&folder.dir).and_then(|()| folder.write()) } else { folder.write() };
+        written.map_err(|error| {
             Exit::machine(format!("{} could not be written: {error}", folder.dir.display()))
         })?;
         Ok(folder)
@@ -107,6 +106,21 @@ impl Folder {
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
+}
+
+/// A name others on this machine cannot have taken first.
+fn unguessed() -> String {
+    let mut name = format!("ostler-demo-{}", token::fresh());
+    name.truncate(28);
+    name
+}
+
+/// Makes a folder that is there for nobody else, and was not there before.
+fn make_private(dir: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
 }
 
 #[cfg(unix)]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::exit::Exit;
+use crate::told::Told;
 
 use daemon::Daemon;
 use folder::Folder;
@@ -43,33 +44,22 @@ fn step(line: impl std::fmt::Display) {
 /// # Errors
 /// Exit 1 with what went wrong.
 pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
+    // Heard from here on, so that no host and no folder outlives a demonstration that is interrupted.
+    let (mut told, _teller) = Told::listen(false)?;
     let folder = Folder::make(flags.dir.as_deref())?;
-    step(format!("1. A host of its own, configured in {}", folder.dir.display()));
-    for file in &folder.files {
-        step(format!("   {file}"));
-    }
-    let mut daemon = Daemon::start(&folder).await?;
-    step(format!("2. {}", daemon.announced));
-    for line in &daemon.plugins {
-        step(format!("   {line}"));
-    }
-    let shown = tokio::time::timeout(LIMIT, watch::show(&daemon, &folder)).await;
-    let outcome = match shown {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Exit::machine(format!("the run did not end within {} seconds", LIMIT.as_secs()))),
+    let shown = tokio::select! {
+        shown = play(&folder) => shown,
+        () = told.stop() => {
+            folder.clear();
+            return Err(Exit::machine("told to stop before the run had completed"));
+        }
     };
-    if outcome.is_err() {
-        step(format!("The daemon's log: {}", folder.log().display()));
-        daemon.stop().await;
-        return outcome;
-    }
-    step("");
-    step("The same by hand, while the host runs:");
-    step(call::curl(&daemon, &folder));
+    let mut daemon = shown?;
     if flags.keep {
         step("");
         step(format!("Serving on {} until you press Ctrl-C.", daemon.url));
-        daemon.wait().await;
+        daemon.wait(&mut told).await;
+        folder.clear();
     } else {
         daemon.stop().await;
         folder.clear();
@@ -77,4 +67,31 @@ pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
         step("The host has stopped. `ostler demo --keep` leaves it running.");
     }
     Ok(())
+}
+
+/// The whole way, up to the run's end; answers the daemon, which still serves.
+async fn play(folder: &Folder) -> Result<Daemon, Exit> {
+    step(format!("1. A host of its own, configured in {}", folder.dir.display()));
+    for file in &folder.files {
+        step(format!("   {file}"));
+    }
+    let mut daemon = Daemon::start(folder).await?;
+    step(format!("2. {}", daemon.announced));
+    for line in &daemon.plugins {
+        step(format!("   {line}"));
+    }
+    let shown = tokio::time::timeout(LIMIT, watch::show(&daemon, folder)).await;
+    let outcome = match shown {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Exit::machine(format!("the run did not end within {} seconds", LIMIT.as_secs()))),
+    };
+    if let Err(why) = outcome {
+        step(format!("The daemon's log: {}", folder.log().display()));
+        daemon.stop().await;
+        return Err(why);
+    }
+    step("");
+    step("The same by hand, while the host runs:");
+    step(call::curl(&daemon, folder));
+    Ok(daemon)
 }
