@@ -82,10 +82,8 @@ async fn a_plugin_that_goes_wrong_costs_itself_alone() {
     client.subscribe(&chat).await;
     let interrupted = "plugin later ran for more than 0.3 seconds without a pause and was interrupted";
     assert_eq!(tool(&mut client, &chat, "t1", "spin").await, interrupted);
-    assert_eq!(
-        tool(&mut client, &chat, "t2", "hoard").await,
-        "plugin later needs more memory than its limit of 32 MB"
-    );
+    let hoarded = tool(&mut client, &chat, "t2", "hoard").await;
+    assert!(hoarded.ends_with("plugin later needs more memory than its limit of 32 MB"), "{hoarded}");
     assert_eq!(tool(&mut client, &chat, "t3", "forget").await, "forgotten");
     let line = folder.wait_for_log("nobody waits");
     assert!(line.contains("plugin later: unhandled rejection: "), "{line}");

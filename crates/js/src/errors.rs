@@ -92,9 +92,13 @@ fn rpc_code(error: &Object<'_>, name: &str) -> Option<RpcCode> {
 }
 
 fn not_an_error(ctx: &Ctx<'_>, state: &State, value: &Value<'_>) -> String {
-    // An engine out of memory has none left for an error either.
-    if value.is_null() && state.shared.options.memory_limit.is_some_and(|limit| memory_is_short(ctx, limit)) {
-        return state.shared.sentence(&state.shared.out_of_memory());
+    // An engine out of memory has none left for an error either, and may have some again by the time this is asked.
+    if let (true, Some(limit)) = (value.is_null(), state.shared.options.memory_limit) {
+        let out_of_memory = state.shared.sentence(&state.shared.out_of_memory());
+        return match memory_is_short(ctx, limit) {
+            true => out_of_memory,
+            false => format!("null was thrown, as an engine does whose memory ran out: {out_of_memory}"),
+        };
     }
     let shown = match values::json(value) {
         Ok(Some(data)) => data.to_string(),
