@@ -140,3 +140,34 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
         (vec!["fire has not been called".to_owned()], &Value::Array(vec![]))
     );
 }
+
+#[test]
+fn the_command_line_does_the_same() {
+    let folder = folder();
+    let daemon = folder.start();
+    let add = folder.run(&["webhook", "add", "ask", "--bot", "bot://echo", "--reply", "sync"]);
+    assert_eq!((add.code, add.err.as_str()), (Some(0), ""), "{add:?}");
+    let url = format!("ask: http://{}/plugins/webhook/ask", daemon.address());
+    assert_eq!(add.out.lines().next(), Some(url.as_str()));
+    let end = std::time::Instant::now() + LIMIT;
+    let told = loop {
+        let test = folder.run(&["webhook", "test", "ask", "--json"]);
+        let told: Value = serde_json::from_str(&test.out).unwrap();
+        if told["status"] != 404 || std::time::Instant::now() > end {
+            assert_eq!(test.code, Some(0), "{test:?}");
+            break told;
+        }
+    };
+    assert_eq!((&told["status"], &told["answer"]["text"]), (&json!(200), &json!("Hello.")));
+    assert_eq!(folder.run(&["webhook", "list", "--quiet"]).out, "ask\n");
+    drop(daemon);
+    let refused = folder.run(&["webhook", "test", "ask"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for wrong in
+        [&["webhook", "add", "both", "--bot", "bot://echo", "--automation"][..], &["webhook", "add", "none"]]
+    {
+        assert_eq!(folder.run(wrong).code, Some(2), "{wrong:?}");
+    }
+    let log = folder.run(&["webhook", "log", "nobody"]);
+    assert_eq!(log.err, "there is no endpoint nobody; ostler webhook list shows those there are\n");
+}
