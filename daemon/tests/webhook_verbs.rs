@@ -145,6 +145,8 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
 fn the_command_line_does_the_same() {
     let folder = folder();
     let daemon = folder.start();
+    // Others find it a moment after it said that it is up.
+    support::wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("it is found");
     let add = folder.run(&["webhook", "add", "ask", "--bot", "bot://echo", "--reply", "sync"]);
     assert_eq!((add.code, add.err.as_str()), (Some(0), ""), "{add:?}");
     let url = format!("ask: http://{}/plugins/webhook/ask", daemon.address());
@@ -159,7 +161,17 @@ fn the_command_line_does_the_same() {
         }
     };
     assert_eq!((&told["status"], &told["answer"]["text"]), (&json!(200), &json!("Hello.")));
-    assert_eq!(folder.run(&["webhook", "list", "--quiet"]).out, "ask\n");
+    let mut given = folder
+        .command(&["webhook", "add", "hub", "--automation", "--verify", "github", "--secret-stdin"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut given.stdin.take().unwrap(), b"given by the sender\n").unwrap();
+    let out = String::from_utf8(given.wait_with_output().unwrap().stdout).unwrap();
+    assert!(out.contains("secret in the vault as host:webhook-hub") && !out.contains("given"), "{out}");
+    assert!(folder.read("vault.json").contains("given by the sender\""), "without the line's end");
+    assert_eq!(folder.run(&["webhook", "list", "--quiet"]).out, "ask\nhub\n");
     drop(daemon);
     let refused = folder.run(&["webhook", "test", "ask"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
