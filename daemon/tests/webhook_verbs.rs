@@ -140,3 +140,46 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
         (vec!["fire has not been called".to_owned()], &Value::Array(vec![]))
     );
 }
+
+#[test]
+fn the_command_line_does_the_same() {
+    let folder = folder();
+    let daemon = folder.start();
+    // Others find it a moment after it said that it is up.
+    support::wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("it is found");
+    let add = folder.run(&["webhook", "add", "ask", "--bot", "bot://echo", "--reply", "sync"]);
+    assert_eq!((add.code, add.err.as_str()), (Some(0), ""), "{add:?}");
+    let url = format!("ask: http://{}/plugins/webhook/ask", daemon.address());
+    assert_eq!(add.out.lines().next(), Some(url.as_str()));
+    let end = std::time::Instant::now() + LIMIT;
+    let told = loop {
+        let test = folder.run(&["webhook", "test", "ask", "--json"]);
+        let told: Value = serde_json::from_str(&test.out).unwrap();
+        if told["status"] != 404 || std::time::Instant::now() > end {
+            assert_eq!(test.code, Some(0), "{test:?}");
+            break told;
+        }
+    };
+    assert_eq!((&told["status"], &told["answer"]["text"]), (&json!(200), &json!("Hello.")));
+    let mut given = folder
+        .command(&["webhook", "add", "hub", "--automation", "--verify", "github", "--secret-stdin"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut given.stdin.take().unwrap(), b"given by the sender\n").unwrap();
+    let out = String::from_utf8(given.wait_with_output().unwrap().stdout).unwrap();
+    assert!(out.contains("secret in the vault as host:webhook-hub") && !out.contains("given"), "{out}");
+    assert!(folder.read("vault.json").contains("given by the sender\""), "without the line's end");
+    assert_eq!(folder.run(&["webhook", "list", "--quiet"]).out, "ask\nhub\n");
+    drop(daemon);
+    let refused = folder.run(&["webhook", "test", "ask"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for wrong in
+        [&["webhook", "add", "both", "--bot", "bot://echo", "--automation"][..], &["webhook", "add", "none"]]
+    {
+        assert_eq!(folder.run(wrong).code, Some(2), "{wrong:?}");
+    }
+    let log = folder.run(&["webhook", "log", "nobody"]);
+    assert_eq!(log.err, "there is no endpoint nobody; ostler webhook list shows those there are\n");
+}

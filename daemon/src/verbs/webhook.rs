@@ -1,5 +1,7 @@
 //! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
 
+use std::io::{IsTerminal, Read};
+
 use crate::answer::Answer;
 use crate::cli::RunFlags;
 use crate::exit::Exit;
@@ -12,16 +14,38 @@ use crate::webhook::{Endpoints, Told, WebhookVerb};
 ///
 /// # Errors
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
-pub async fn webhook(at: &Place, verb: WebhookVerb) -> Result<Answer, Exit> {
+pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     let files = at.files()?;
     let dir = files.dir.clone();
     let base = match record::running(&dir) {
-        Some(record) => record.routes,
+        Some(record) => {
+            if let Some(plugin) = &record.vault {
+                return Err(Exit::machine(format!(
+                    "the daemon's secrets are kept by plugin {plugin}; write webhooks/<id>.md and keep the secret there"
+                )));
+            }
+            record.routes
+        }
         None => {
             let settings = Settings::new(&RunFlags::default(), files, &at.working_dir)?;
             format!("http://{}", settings.routes.unwrap_or(settings.address))
         }
     };
+    if let WebhookVerb::Add(flags) = &mut verb
+        && flags.secret_stdin
+    {
+        flags.value = Some(read_secret()?);
+    }
     let Told { lines, json, names, good } = Endpoints::of(&dir, &base)?.run(verb).await?;
     Ok(Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) })
+}
+
+fn read_secret() -> Result<String, Exit> {
+    if std::io::stdin().is_terminal() {
+        return Err(Exit::usage("pipe the secret on standard input"));
+    }
+    let mut value = String::new();
+    let read = std::io::stdin().read_to_string(&mut value);
+    read.map_err(|error| Exit::usage(format!("the secret could not be read: {error}")))?;
+    Ok(value.trim_end_matches(['\r', '\n']).to_owned())
 }

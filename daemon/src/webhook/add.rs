@@ -44,7 +44,10 @@ pub struct AddFlags {
     /// The vault name of its secret [default: host:webhook-<id>]
     #[arg(long, value_name = "NAME")]
     pub secret: Option<String>,
-    /// The secret's value, where the sender decides it; read from standard input by whoever parses this.
+    /// Read the secret's value from standard input, where the sender decides it
+    #[arg(long)]
+    pub secret_stdin: bool,
+    /// What was read there.
     #[arg(skip)]
     pub value: Option<String>,
 }
