@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::announce::{self, Listens};
 use crate::api;
 use crate::compose::{Composed, compose};
+use crate::config::Keep;
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::log;
@@ -244,7 +245,15 @@ async fn over_stdio(
     hidden: &Hidden,
     (told, teller): (&mut Told, Teller),
 ) -> Result<(), Exit> {
-    let composed = compose(settings, &place.working_dir, log, hidden).await?;
+    // At its start a host ends what it finds going in the folder, so that folder has to be its own.
+    let _holding = match (settings.sessions, settings.automations) {
+        (Keep::Memory, Keep::Memory) => None,
+        _ => Some(Holding::take(&settings.dir)?),
+    };
+    let composed = tokio::select! {
+        composed = compose(settings, &place.working_dir, log, hidden) => composed?,
+        () = told.stop() => return Ok(()),
+    };
     require_backend(&composed)?;
     let host = composed.host.clone();
     let control = Control::new(settings, place, &composed, hidden, teller);

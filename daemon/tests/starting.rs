@@ -176,6 +176,18 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
+fn over_stdio_too_a_folder_that_is_served_is_left_to_its_host() {
+    let folder = Folder::new(echo());
+    let daemon = folder.start();
+    let beside = folder.run(&["--stdio"]);
+    refused(&beside, 1, "One is already running: ws://");
+    let memory = ["--stdio", "--sessions", "memory", "--automations", "memory"];
+    let beside = folder.run(&memory);
+    assert_eq!(beside.code, Some(0), "{beside:?}");
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
 fn a_configuration_named_without_a_folder_is_that_of_the_working_directory() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "gone" }] }));
     let ended = ended(

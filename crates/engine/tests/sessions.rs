@@ -55,6 +55,25 @@ async fn a_turn_streams_back_word_by_word() {
     assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "{seqs:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_backend_that_never_pauses_is_seen_while_it_speaks() {
+    let host = MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .options(|o| o.delta_window_ms = 5)
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    client.dispatch(&chat(), 1, turn("t1", "/words 300000")).await;
+    let actions = client.actions_until("chat/turnComplete").await;
+    let said: Vec<usize> =
+        actions.iter().filter_map(|action| action["action"]["content"].as_str()).map(str::len).collect();
+    let (most, all) = (said.iter().max().unwrap(), said.iter().sum::<usize>());
+    assert!(most * 2 < all, "{most} of {all} came at once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn commands_and_dispatches_sent_back_to_back_keep_their_order() {
     let host = host().await;

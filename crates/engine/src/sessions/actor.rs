@@ -108,7 +108,13 @@ impl Actor {
             }
             match end {
                 Some(End::Disposed | End::Closed) => return,
-                None => self.settle(),
+                None => {
+                    self.settle();
+                    // A backend that never pauses leaves no moment in which nothing waits.
+                    if self.deadline().is_some_and(|due| due <= Instant::now()) {
+                        self.tick().await;
+                    }
+                }
             }
         }
     }
