@@ -156,6 +156,9 @@ impl Actor {
                 let outcome = self.take_turn(*request).await;
                 let _ = taken.send(outcome);
             }
+            ToSession::Steer { request, taken } => {
+                let _ = taken.send(self.steer_turn(*request).await);
+            }
             ToSession::Rename { title } => self.rename(&title, None).await,
             ToSession::Turns { place, answer } => {
                 let turns = self.chat_at(&place).map(|at| self.chats[at].state.turns.clone());

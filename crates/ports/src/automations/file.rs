@@ -79,9 +79,12 @@ impl FileAutomations {
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             progress: Some(member!(self, |store: &Self, (id,): (String,)| store.runs.progress(id))),
-            keep_progress: Some(member!(self, |store: &Self, (id, progress): (String, AutomationProgress)| {
-                store.runs.keep_progress(id, &progress)
-            })),
+            keep_progress: Some(member!(
+                self,
+                |store: &Self, (id, progress): (String, AutomationProgress)| {
+                    store.runs.keep_progress(id, &progress)
+                }
+            )),
             place: Some(self.folder.path().display().to_string()),
             close: Some(member!(self, |store: &Self, ()| store.runs.close())),
         }
