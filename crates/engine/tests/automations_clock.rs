@@ -177,7 +177,9 @@ async fn schedules_are_advertised_only_where_they_fire() {
     let known = client.initialize("a").await;
     assert_eq!(known["automations"]["create"], json!({}));
     assert_eq!(known["automations"].get("schedules"), None);
-    assert!(host.log.has("automation clock: its trigger clock never fires: schedules do not fire on this host"));
+    assert!(
+        host.log.has("automation clock: its trigger clock never fires: schedules do not fire on this host")
+    );
     pass(600).await;
     settle().await;
     assert_eq!((kept.runs_of("clock").len(), stage.started()), (0, 0));

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
 use super::run::{COUNT, DROPPED, LATEST, STEERED, opening};
-use super::settings::{Overlap, Settings};
+use super::settings::Settings;
 use super::triggers::Waiting;
 use crate::host::{Host, message};
 use crate::sessions::{Place, ToSession, TurnRequest};
@@ -129,7 +129,8 @@ impl Host {
     /// Whether events may wake what an owner has: it hears of sessions, which not everybody may.
     pub(super) fn may_watch(&self, owner: Option<&str>) -> bool {
         match owner {
-            Some(owner) => self.may(owner, &Grant::of("session", "read")),
+            // What a subscription to a session asks, which `session:read` covers.
+            Some(owner) => self.may(owner, &Grant::of("session", "state")),
             None => self.options.unowned_automations,
         }
     }
@@ -143,13 +144,12 @@ impl Host {
     ) -> (bool, Option<Kept>) {
         let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
         let settings = Settings::of(&entry.wire.definition);
-        let overlap = settings.overlap_in_effect();
         let chat_busy = self.pinned_chat_is_busy(&settings);
         let resource = run.resource.clone();
         let admission = {
             let mut runs = self.automations.runs.lock();
             let lane = runs.lanes.entry(id.clone()).or_default();
-            let admission = lane.admit(&resource, cause, overlap, chat_busy, Instant::now());
+            let admission = lane.admit(&resource, cause, &settings, chat_busy, Instant::now());
             if matches!(admission, Admission::Start | Admission::Wait) {
                 runs.open.insert(resource, run.clone());
             }
@@ -221,7 +221,7 @@ impl Host {
             Some(held) => {
                 self.automations.runs.lock().open.get(held).and_then(|run| run.primary_session.clone())
             }
-            None => settings.pinned_session,
+            None => settings.pinned_session.clone(),
         };
         let target = session.and_then(|session| self.sessions.by_uri(&session));
         if let Some(target) = target
@@ -244,12 +244,11 @@ impl Host {
                 return;
             }
         }
+        let chat_busy = self.pinned_chat_is_busy(&settings);
         let admission = {
             let mut runs = self.automations.runs.lock();
             let lane = runs.lanes.entry(id).or_default();
-            let chat_busy = false;
-            let admission =
-                lane.admit(&run.resource, Cause::Counted, Overlap::Queue, chat_busy, Instant::now());
+            let admission = lane.admit(&run.resource, Cause::Counted, &settings, chat_busy, Instant::now());
             if matches!(admission, Admission::Start | Admission::Wait) {
                 runs.open.insert(run.resource.clone(), run.clone());
             }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::settings::Overlap;
+use super::settings::{Overlap, Settings};
 
-/// How many runs events may start of one automation within [`CAP_WINDOW`].
-const CAP: usize = 20;
+/// What the hourly cap counts within.
 const CAP_WINDOW: Duration = Duration::from_secs(3600);
 
 /// What asks for a run.
@@ -16,7 +15,7 @@ const CAP_WINDOW: Duration = Duration::from_secs(3600);
 pub(super) enum Cause {
     /// A trigger heard an event.
     Event,
-    /// The same, counted against the cap already.
+    /// The same, counted against the cap already, which the running turn did not take.
     Counted,
     /// A schedule is due.
     Clock,
@@ -58,10 +57,14 @@ impl Lane {
         &mut self,
         run: &str,
         cause: Cause,
-        overlap: Overlap,
+        settings: &Settings,
         chat_busy: bool,
         now: Instant,
     ) -> Admission {
+        let overlap = match cause {
+            Cause::Counted => Overlap::Queue,
+            _ => settings.overlap_in_effect(),
+        };
         let busy = chat_busy || !self.going.is_empty() || !self.waiting.is_empty();
         let how = match (busy, cause, overlap) {
             (false, ..) | (_, Cause::Press, _) | (_, _, Overlap::Parallel) => Admission::Start,
@@ -80,7 +83,7 @@ impl Lane {
             while self.woken.front().is_some_and(|at| now.duration_since(*at) >= CAP_WINDOW) {
                 self.woken.pop_front();
             }
-            if self.woken.len() >= CAP {
+            if self.woken.len() >= settings.cap() {
                 return Admission::Capped(self.woken.len());
             }
             self.woken.push_back(now);
@@ -120,8 +123,14 @@ impl Lane {
 mod tests {
     use super::*;
 
+    const CAP: usize = 20;
+
+    fn set(overlap: Overlap) -> Settings {
+        Settings { overlap, ..Settings::default() }
+    }
+
     fn admit(lane: &mut Lane, run: &str, cause: Cause, overlap: Overlap) -> Admission {
-        lane.admit(run, cause, overlap, false, Instant::now())
+        lane.admit(run, cause, &set(overlap), false, Instant::now())
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,7 +159,7 @@ mod tests {
         assert_eq!(admit(&mut lane, "6", Cause::Clock, Overlap::Steer), Admission::Wait);
         assert_eq!(admit(&mut lane, "7", Cause::Event, Overlap::Steer), Admission::Fold("6".into()));
         assert_eq!(
-            Lane::default().admit("1", Cause::Event, Overlap::Skip, true, Instant::now()),
+            Lane::default().admit("1", Cause::Event, &set(Overlap::Skip), true, Instant::now()),
             Admission::Drop(None)
         );
     }
@@ -177,5 +186,11 @@ mod tests {
             "the first is an hour old"
         );
         assert!(!lane.is_idle(Instant::now()));
+        let more = Settings { hourly_cap: Some(CAP + 1), ..Settings::default() };
+        assert_eq!(
+            lane.admit("z", Cause::Event, &more, false, Instant::now()),
+            Admission::Wait,
+            "it has its own cap"
+        );
     }
 }

@@ -28,11 +28,17 @@ pub(super) struct Settings {
     pub overlap: Overlap,
     /// The session whose chat that is; the host writes it.
     pub pinned_session: Option<String>,
+    /// How many runs events may start within an hour, where it says.
+    pub hourly_cap: Option<usize>,
 }
 
 const SESSION: &str = "session";
 const OVERLAP: &str = "overlap";
 const PINNED_SESSION: &str = "pinnedSession";
+const HOURLY_CAP: &str = "hourlyCap";
+
+/// How many runs events may start within an hour of an automation that does not say.
+const USUAL_CAP: usize = 20;
 
 impl Settings {
     pub fn of(definition: &AutomationDefinition) -> Self {
@@ -47,6 +53,10 @@ impl Settings {
                 _ => Overlap::Queue,
             },
             pinned_session: text(PINNED_SESSION).map(str::to_owned),
+            hourly_cap: own
+                .and_then(|own| own.get(HOURLY_CAP)?.as_u64())
+                .and_then(|cap| usize::try_from(cap).ok())
+                .filter(|cap| *cap > 0),
         }
     }
 
@@ -85,6 +95,11 @@ pub(super) fn with_pinned(meta: Option<JsonObject>, session: Option<&str>) -> Op
 }
 
 impl Settings {
+    /// How many runs events may start within an hour.
+    pub fn cap(&self) -> usize {
+        self.hourly_cap.unwrap_or(USUAL_CAP)
+    }
+
     /// What overlap comes to: one chat runs one turn at a time, whatever a file says.
     pub fn overlap_in_effect(&self) -> Overlap {
         match self.overlap {

@@ -89,7 +89,11 @@ impl Kept {
                 },
             ),
             remove: Call::now(move |(id,): (String,)| {
-                remove.runs.lock().unwrap().retain(|run| run.automation != ostler_protocol::uri::automation(&id));
+                remove
+                    .runs
+                    .lock()
+                    .unwrap()
+                    .retain(|run| run.automation != ostler_protocol::uri::automation(&id));
                 Ok(remove.definitions.lock().unwrap().remove(&id).is_some())
             }),
             run: Call::now(move |(state,): (AutomationRunState,)| {
@@ -112,11 +116,16 @@ impl Kept {
             watch: None,
             unfinished: Some(Call::now(move |()| {
                 let open = |run: &&AutomationRunState| {
-                    matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_))
+                    matches!(
+                        run.lifecycle,
+                        AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_)
+                    )
                 };
                 Ok(unfinished.runs.lock().unwrap().iter().filter(open).cloned().collect())
             })),
-            progress: Some(Call::now(move |(id,): (String,)| Ok(progress.progress.lock().unwrap().get(&id).cloned()))),
+            progress: Some(Call::now(move |(id,): (String,)| {
+                Ok(progress.progress.lock().unwrap().get(&id).cloned())
+            })),
             keep_progress: Some(Call::now(move |(id, progress): (String, AutomationProgress)| {
                 keep.progress.lock().unwrap().insert(id, progress);
                 Ok(())
@@ -207,7 +216,8 @@ impl Yard {
     }
 
     pub async fn entry(&mut self, id: &str) -> Value {
-        let asked = self.client.request("subscribe", json!({ "channel": "ahp-automations://" })).await.unwrap();
+        let asked =
+            self.client.request("subscribe", json!({ "channel": "ahp-automations://" })).await.unwrap();
         let of = ostler_protocol::uri::automation(id);
         let entries = asked["snapshot"]["state"]["entries"].as_array().unwrap();
         entries.iter().find(|entry| entry["resource"] == json!(of)).cloned().unwrap()
@@ -215,7 +225,8 @@ impl Yard {
 
     pub async fn press(&mut self, id: &str, request: &str) -> Result<Value, Value> {
         let of = ostler_protocol::uri::automation(id);
-        let answer = self.client.request("runAutomation", json!({ "automation": of, "requestId": request })).await;
+        let answer =
+            self.client.request("runAutomation", json!({ "automation": of, "requestId": request })).await;
         settle().await;
         answer
     }
