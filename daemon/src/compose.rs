@@ -204,7 +204,7 @@ async fn own(
             let store =
                 FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
             let dir = settings.dir.join("automations");
-            (Arc::new(store).into_point(), format!("automations in {}, schedules do not fire", dir.display()))
+            (Arc::new(store).into_point(), format!("automations in {}", dir.display()))
         }
         _ => {
             let store = MemoryAutomations::new(report.clone()).map_err(failed)?;

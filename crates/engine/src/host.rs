@@ -383,6 +383,7 @@ impl Host {
     }
 
     pub(crate) fn add_connection(&self, connection: &Arc<Connection>) {
+        self.seen(&connection.principal());
         self.connections.write().insert(connection.id(), Arc::downgrade(connection));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ostler_contract::live::{Pending, ready};
-use ostler_contract::points::RunPage;
+use ostler_contract::points::{AutomationProgress, RunPage};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
 use ostler_contract::{RpcError, Thrown};
@@ -115,10 +115,35 @@ impl Runs {
         })
     }
 
-    /// Forgets every run of an automation.
+    pub(crate) fn progress(&self, id: String) -> Pending<Option<AutomationProgress>> {
+        self.db.read(move |db| {
+            let mut asked =
+                db.prepare_cached("SELECT progress FROM automation_progress WHERE automation = ?1")?;
+            let text: Option<String> = asked.query_row([&id], |row| row.get(0)).optional()?;
+            text.map(|text| decode(&text, "the schedules of", &id)).transpose()
+        })
+    }
+
+    pub(crate) fn keep_progress(&self, id: String, progress: &AutomationProgress) -> Pending<()> {
+        let text = match encode(progress) {
+            Ok(text) => text,
+            Err(thrown) => return ready(Err(thrown)),
+        };
+        self.db.write(move |db| {
+            db.prepare_cached(
+                "INSERT INTO automation_progress (automation, progress) VALUES (?1, ?2)
+                 ON CONFLICT (automation) DO UPDATE SET progress = excluded.progress",
+            )?
+            .execute([&id, &text])?;
+            Ok(())
+        })
+    }
+
+    /// Forgets every run of an automation, and how far its schedules have come.
     pub(crate) fn forget(&self, id: String) -> Pending<()> {
         self.db.write(move |db| {
-            db.prepare_cached("DELETE FROM automation_runs WHERE automation = ?1")?.execute([id])?;
+            db.prepare_cached("DELETE FROM automation_runs WHERE automation = ?1")?.execute([&id])?;
+            db.prepare_cached("DELETE FROM automation_progress WHERE automation = ?1")?.execute([&id])?;
             Ok(())
         })
     }

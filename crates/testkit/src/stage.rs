@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{Agent, AgentSession, Emit, Offered, Start};
 use ostler_contract::wire::StateAction;
-use ostler_contract::wire::state::ChatInputAnswer;
+use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment};
 use ostler_contract::{Call, Frozen, JsonObject, Plugin, Thrown, Value, json};
 use parking_lot::Mutex;
 
@@ -16,6 +16,7 @@ pub struct Stage {
     shared: Arc<Shared>,
     without_stop_worker: bool,
     never_closes: bool,
+    steers: bool,
     protected_resources: Value,
 }
 
@@ -44,6 +45,12 @@ impl Stage {
     #[must_use]
     pub fn never_closing(self) -> Self {
         Self { never_closes: true, ..self }
+    }
+
+    /// One whose running turns take messages in.
+    #[must_use]
+    pub fn steering(self) -> Self {
+        Self { steers: true, ..self }
     }
 
     /// One that takes tokens for a resource.
@@ -87,6 +94,7 @@ impl Stage {
         };
         let (begin, cancel, close) = (told("begin"), told("cancel"), told("close"));
         let (confirm, answer, stop) = (told("confirm"), told("answer"), told("stopWorker"));
+        let steer = told("steer");
         let never_closes = self.never_closes;
         AgentSession {
             begin: Call::now(move |(turn, text, model, ..): (String, String, Option<_>, _, _)| {
@@ -117,6 +125,12 @@ impl Stage {
                     Ok(true)
                 },
             )),
+            steer: self.steers.then(|| {
+                Call::now(move |(_, text, _): (String, String, Option<Vec<MessageAttachment>>)| {
+                    steer(text.into());
+                    Ok(true)
+                })
+            }),
             stop_worker: (!self.without_stop_worker).then(|| {
                 Call::now(move |(call,): (String,)| {
                     stop(call.into());

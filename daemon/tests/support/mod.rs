@@ -35,7 +35,7 @@ impl Folder {
     }
 
     /// With the echo backend and the webhook plugin, an endpoint `in` whose token is `right`, and an automation
-    /// that sends `message` to the echo backend.
+    /// that sends `message` to the echo backend, once a call however many there are.
     pub fn with_webhook(message: &str) -> Self {
         let folder =
             Self::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }] }));
@@ -45,7 +45,8 @@ impl Folder {
             "automations/note.md",
             &format!(
                 "---\ntitle: Note\nenabled: true\nsession: {{ provider: echo }}\ntriggers:\n  - id: called\n    \
-                 kind: event\n    type: webhook\n    title: Called\n    events: [{{ id: call }}]\n    config: {{ endpoint: in }}\n---\n{message}\n"
+                 kind: event\n    type: webhook\n    title: Called\n    events: [{{ id: call }}]\n    config: {{ endpoint: in }}\n\
+                 _meta: {{ ostler: {{ overlap: parallel, hourlyCap: 1000000 }} }}\n---\n{message}\n"
             ),
         );
         folder

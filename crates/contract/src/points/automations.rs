@@ -36,6 +36,11 @@ pub struct AutomationStore {
     pub watch: Option<Call<fn(on_change: Call<fn(change: AutomationChange)>) -> Option<Call<fn()>>>>,
     /// The runs that had not ended when the host last stopped.
     pub unfinished: Option<Call<fn() -> Vec<AutomationRunState>>>,
+    /// How far the schedules of an automation have come, or nothing. A store without this and `keep_progress` has
+    /// automations whose schedules do not fire.
+    pub progress: Option<Call<fn(id: String) -> Option<AutomationProgress>>>,
+    /// Keeps how far the schedules of an automation have come.
+    pub keep_progress: Option<Call<fn(id: String, progress: AutomationProgress)>>,
     /// Where definitions are kept, for the announcement.
     pub place: Option<String>,
     /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
@@ -62,6 +67,33 @@ pub struct KeptAutomation {
     pub created_at: String,
     /// ISO 8601.
     pub modified_at: String,
+}
+
+/// How far the schedules of an automation have come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct AutomationProgress {
+    /// Its schedule triggers.
+    pub schedules: Vec<ScheduleProgress>,
+    /// Scheduled runs counted against `afterRuns`; absent where there is no such condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_count: Option<i64>,
+}
+
+/// How far one schedule trigger has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct ScheduleProgress {
+    /// The trigger.
+    pub trigger: String,
+    /// The expression that `next` was worked out from.
+    pub expression: String,
+    /// Its time zone.
+    pub time_zone: String,
+    /// The earliest occurrence that has not been dealt with, ISO 8601.
+    pub next: String,
 }
 
 /// A page of runs.

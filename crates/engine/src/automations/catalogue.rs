@@ -1,6 +1,6 @@
 //! The catalogue channel: every automation with its latest runs, in step with the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation, RunPage};
@@ -13,6 +13,8 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{RpcError, Value, Version, names, uri};
 
 use super::Automations;
+use super::check::check;
+use super::settings::{Settings, with_pinned};
 use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Subscriber};
 use crate::host::Host;
 
@@ -23,6 +25,8 @@ pub(super) const RUNS_SHOWN: usize = 20;
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     entries: BTreeMap<String, Entry>,
+    /// The automations pinned to a session, by its URI.
+    pinned: HashMap<String, BTreeSet<String>>,
 }
 
 /// One automation.
@@ -46,31 +50,80 @@ impl Automations {
         self.catalogue.lock().entries.get(id).cloned()
     }
 
-    /// Puts one automation in place and tells whoever watches, unless nothing changed.
-    fn set(&self, host: &Host, id: &str, entry: Entry, origin: Option<Origin>) {
+    /// The automations pinned to a session.
+    pub(super) fn pinned_to(&self, session: &str) -> Vec<String> {
+        let catalogue = self.catalogue.lock();
+        catalogue.pinned.get(session).into_iter().flatten().cloned().collect()
+    }
+
+    /// Puts one automation in place, with the runs it showed before, and tells whoever watches, unless nothing
+    /// changed. Its schedules are planned by then.
+    fn set(&self, host: &Host, id: &str, mut entry: Entry, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
-        let held = catalogue.entries.get(id).map(|held| &held.wire);
-        if held == Some(&entry.wire) {
+        let held = catalogue.entries.get(id);
+        if let Some(held) = held {
+            entry.wire.runs.clone_from(&held.wire.runs);
+            entry.wire.runs_next_cursor.clone_from(&held.wire.runs_next_cursor);
+        }
+        let shown = self.plans.lock().shown(id);
+        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
+        entry.wire.run_count = shown.run_count;
+        if held.is_some_and(|held| held.wire == entry.wire) {
             return;
         }
+        let before = held.map(|held| &held.wire.definition);
         let definition = &entry.wire.definition;
-        let lacking = super::triggers::lacking(host, definition);
-        if held.is_none_or(|held| held.definition != *definition) {
+        if before != Some(definition) {
+            let lacking = super::triggers::lacking(host, definition);
             lacking.iter().for_each(|lacking| host.log.line(lacking.line(id)));
+            super::check::log_problems(host, id, definition);
+            if let Some(session) = before.and_then(|before| Settings::of(before).pinned_session) {
+                catalogue.unpin(id, &session);
+            }
+            if let Some(session) = Settings::of(definition).pinned_session {
+                catalogue.pinned.entry(session).or_default().insert(id.to_owned());
+            }
+            self.index.write().set(id, definition, &lacking);
+            self.watching.set(id, definition);
         }
-        self.index.write().set(id, definition, &lacking);
         catalogue.entries.insert(id.to_owned(), entry.clone());
         publish_set(&host.fanout, entry.wire, origin);
     }
 
     fn remove(&self, fanout: &Fanout, id: &str, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
-        if catalogue.entries.remove(id).is_none() {
-            return;
+        let Some(held) = catalogue.entries.remove(id) else { return };
+        if let Some(session) = Settings::of(&held.wire.definition).pinned_session {
+            catalogue.unpin(id, &session);
         }
         self.index.write().remove(id);
+        self.watching.remove(id);
+        self.plans.lock().remove(id);
         let resource = uri::automation(id);
         publish(fanout, StateAction::AutomationRemoved(AutomationRemovedAction { resource }), origin);
+    }
+
+    /// Shows how far an automation's schedules have come.
+    pub(super) fn show_schedules(&self, fanout: &Fanout, id: &str) {
+        let mut catalogue = self.catalogue.lock();
+        let Some(entry) = catalogue.entries.get_mut(id) else { return };
+        let shown = self.plans.lock().shown(id);
+        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
+        entry.wire.run_count = shown.run_count;
+        publish_set(fanout, entry.wire.clone(), None);
+    }
+
+    /// Adds a page of older runs to an entry.
+    fn add_page(&self, fanout: &Fanout, id: &str, page: RunPage) {
+        let mut catalogue = self.catalogue.lock();
+        let Some(entry) = catalogue.entries.get_mut(id) else { return };
+        for run in page.runs.iter().map(super::run::summary_of) {
+            if !entry.wire.runs.iter().any(|shown| shown.resource == run.resource) {
+                entry.wire.runs.push(run);
+            }
+        }
+        entry.wire.runs_next_cursor = page.next_cursor;
+        publish_set(fanout, entry.wire.clone(), None);
     }
 
     /// Shows a run in its automation's entry.
@@ -97,6 +150,17 @@ impl Automations {
         entry.wire.runs.truncate(at + 1);
         entry.wire.runs_next_cursor.clone_from(&page.next_cursor);
         publish_set(fanout, entry.wire.clone(), None);
+    }
+}
+
+impl Catalogue {
+    fn unpin(&mut self, id: &str, session: &str) {
+        if let Some(automations) = self.pinned.get_mut(session) {
+            automations.remove(id);
+            if automations.is_empty() {
+                self.pinned.remove(session);
+            }
+        }
     }
 }
 
@@ -146,6 +210,8 @@ impl Host {
                 for automation in kept {
                     let id = automation.id.clone();
                     let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
+                    page.runs.iter().for_each(|run| self.remember_request(run));
+                    self.plan(&id, None, &automation.definition, &page.runs).await;
                     let runs = page.runs.iter().map(super::run::summary_of).collect();
                     self.automations.set(&self, &id, wire_of(automation, runs, page.next_cursor), None);
                 }
@@ -168,6 +234,9 @@ impl Host {
             }
         }
         self.resume_runs().await;
+        if self.keeps_schedules() {
+            tokio::spawn(super::clockwork::serve_schedules(Arc::downgrade(&self)));
+        }
     }
 
     /// Takes up one definition that was changed from outside.
@@ -183,13 +252,12 @@ impl Host {
         }
     }
 
-    async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
+    /// Takes up a definition as the store has it now.
+    pub(super) async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
         let id = kept.id.clone();
-        let (runs, cursor) = match self.automations.entry(&id) {
-            Some(held) => (held.wire.runs, held.wire.runs_next_cursor),
-            None => (Vec::new(), None),
-        };
-        self.automations.set(self, &id, wire_of(kept, runs, cursor), origin);
+        let before = self.automations.entry(&id).map(|held| held.wire.definition);
+        self.plan(&id, before.as_ref(), &kept.definition, &[]).await;
+        self.automations.set(self, &id, wire_of(kept, Vec::new(), None), origin);
     }
 
     /// What a client dispatched on the catalogue or on a run.
@@ -208,8 +276,9 @@ impl Host {
                 if self.automations.entry(&id).is_some() {
                     return Err(format!("there is an automation {} already", request.resource));
                 }
-                check(&request.definition)?;
-                let definition = from_automation(request.definition);
+                let mut definition = from_automation(request.definition);
+                definition.meta = with_pinned(definition.meta, None);
+                check(&definition, Some(&definition.triggers), self.keeps_schedules())?;
                 let kept = store.create.call((id, definition, owner)).await.map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
@@ -217,13 +286,21 @@ impl Host {
             Ok(StateAction::AutomationUpdateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
                 let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
-                check(&patched(held.wire.definition, &request.changes))?;
-                let kept = store.update.call((id, request.changes)).await.map_err(|why| why.message)?;
+                let mut changes = request.changes;
+                let pinned = Settings::of(&held.wire.definition).pinned_session;
+                // An empty one takes back what is there.
+                changes.meta =
+                    changes.meta.map(|meta| with_pinned(Some(meta), pinned.as_deref()).unwrap_or_default());
+                let triggers = changes.triggers.clone();
+                check(&patched(held.wire.definition, &changes), triggers.as_deref(), self.keeps_schedules())?;
+                let kept = store.update.call((id, changes)).await.map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
             }
             Ok(StateAction::AutomationRemoved(request)) => {
                 let id = slug_of(&request.resource)?;
+                self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                self.automations.runs.lock().forget(&id);
                 if store.remove.call((id.clone(),)).await.map_err(|why| why.message)? {
                     self.automations.remove(&self.fanout, &id, Some(origin));
                 }
@@ -237,13 +314,14 @@ impl Host {
         }
     }
 
-    /// Event types an automation may wait for: the plugins', in the order they were registered, then the
-    /// store's own.
+    /// Event types an automation may wait for: the host's, the plugins' in the order they were registered, then
+    /// the store's own.
     pub(crate) async fn trigger_definitions(&self) -> Result<Vec<AutomationTriggerDefinition>, RpcError> {
         let store = self
             .automation_store()
             .ok_or_else(|| RpcError::method_not_found("this host keeps no automations"))?;
-        let mut items = super::triggers::registered(self);
+        let mut items = super::rule::definitions();
+        items.extend(super::triggers::registered(self));
         items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
         Ok(items)
     }
@@ -269,15 +347,9 @@ impl Host {
             .ok_or_else(|| RpcError::method_not_found("this host keeps no automations"))?;
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
-        let mut entry = self.automations.entry(id).ok_or_else(unknown)?;
+        self.automations.entry(id).ok_or_else(unknown)?;
         let page = store.runs.call((id.to_owned(), cursor)).await.map_err(|why| why.into_rpc())?;
-        for run in page.runs.iter().map(super::run::summary_of) {
-            if !entry.wire.runs.iter().any(|shown| shown.resource == run.resource) {
-                entry.wire.runs.push(run);
-            }
-        }
-        entry.wire.runs_next_cursor = page.next_cursor;
-        self.automations.set(self, id, entry, None);
+        self.automations.add_page(&self.fanout, id, page);
         Ok(())
     }
 }
@@ -304,14 +376,6 @@ fn from_automation(mut definition: AutomationDefinition) -> AutomationDefinition
     definition
 }
 
-/// Whether a definition can be kept.
-fn check(definition: &AutomationDefinition) -> Result<(), String> {
-    if definition.title.trim().is_empty() {
-        return Err("an automation needs a title".to_owned());
-    }
-    Ok(())
-}
-
 fn patched(
     mut definition: AutomationDefinition,
     changes: &AutomationDefinitionPatch,
@@ -321,6 +385,9 @@ fn patched(
     }
     if let Some(triggers) = &changes.triggers {
         definition.triggers.clone_from(triggers);
+    }
+    if let Some(meta) = &changes.meta {
+        definition.meta = Some(meta.clone());
     }
     definition
 }

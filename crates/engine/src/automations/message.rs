@@ -11,6 +11,10 @@ pub(super) struct Facts<'a> {
     pub event: Option<&'a str>,
     /// The event's data.
     pub data: Option<&'a JsonObject>,
+    /// The session it happened in, where it happened in one.
+    pub session: Option<&'a str>,
+    /// What that session is called.
+    pub session_title: Option<&'a str>,
     /// How many events are in this run.
     pub count: Option<u64>,
     /// When, ISO 8601.
@@ -44,7 +48,8 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
         "trigger" => text(facts.trigger),
         "event" => text(facts.event),
         // An event that a plugin fired belongs to no session.
-        "session" | "sessionTitle" => text(None),
+        "session" => text(facts.session),
+        "sessionTitle" => text(facts.session_title),
         "count" => Some(facts.count.map(|count| count.to_string()).unwrap_or_default()),
         "at" => text(facts.at),
         _ => {
@@ -69,6 +74,11 @@ fn lookup<'a>(data: &'a JsonObject, field: &str) -> Option<&'a Value> {
 
 fn summary(facts: &Facts<'_>) -> String {
     let mut block = format!("\n\nWhat woke this run: {}", facts.event.unwrap_or_default());
+    match (facts.session, facts.session_title.filter(|title| !title.is_empty())) {
+        (Some(session), Some(title)) => block.push_str(&format!("\nSession: {title} ({session})")),
+        (Some(session), None) => block.push_str(&format!("\nSession: {session}")),
+        (None, _) => {}
+    }
     if let Some(count) = facts.count {
         block.push_str(&format!("\nCount: {count}"));
     }
@@ -108,6 +118,13 @@ mod tests {
             "Look.\n\nWhat woke this run: call\nCount: 1\nAt: 2026-01-01T00:00:00.000Z"
         );
         assert_eq!(fill("Look.", &Facts::default()), "Look.");
+        let named = Facts { session: Some("echo:/1"), session_title: Some("Mine"), ..facts };
+        assert_eq!(
+            fill("{{sessionTitle}} {{session}}", &named),
+            "Mine echo:/1\n\nWhat woke this run: call\nSession: Mine (echo:/1)\nCount: 1\nAt: 2026-01-01T00:00:00.000Z"
+        );
+        let unnamed = Facts { session: Some("echo:/1"), event: Some("idle"), ..Facts::default() };
+        assert_eq!(fill("x", &unnamed), "x\n\nWhat woke this run: idle\nSession: echo:/1");
     }
 
     proptest::proptest! {

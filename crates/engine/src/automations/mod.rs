@@ -1,18 +1,32 @@
 //! Automations: what they are, which events wake them, and the runs that come of it.
 
 mod catalogue;
+mod check;
+mod clockwork;
+mod fire;
+mod lanes;
 mod message;
+mod plan;
+mod rule;
 mod run;
+mod schedule;
+mod settings;
 mod triggers;
+mod watching;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use catalogue::Catalogue;
+use plan::Plans;
 use run::Runs;
 use triggers::Index;
+use watching::Watching;
+
+pub(crate) use watching::{Happened, Happening};
 
 /// Every automation and every run that has not ended.
 #[derive(Debug, Default)]
@@ -20,6 +34,14 @@ pub struct Automations {
     catalogue: Mutex<Catalogue>,
     index: RwLock<Index>,
     runs: Mutex<Runs>,
+    plans: Mutex<Plans>,
+    /// Told when there may be something to do sooner.
+    planned: Arc<Notify>,
+    watching: Watching,
+    /// Held while the store is told, so that it is told in order.
+    keeping: Mutex<()>,
+    /// Who signed in since the host started.
+    seen: Mutex<HashSet<String>>,
     /// Whether the automations of the store were read.
     pub(crate) loaded: watch::Sender<bool>,
     /// The run a hand-made request already started, by automation and request id.

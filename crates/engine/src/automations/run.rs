@@ -5,37 +5,52 @@ use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
 use ostler_contract::events::{Event, TurnStatus};
-use ostler_contract::host::Fired;
-use ostler_contract::points::TriggerType;
-use ostler_contract::registry::Owner;
-use ostler_contract::{Call, Caller, JsonObject, Thrown, Value};
+use ostler_contract::{JsonObject, Pending};
+use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
     AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction,
     AutomationRunSessionRemovedAction, AutomationRunSessionSetAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    AutomationDefinition, AutomationManualRunOrigin, AutomationPendingRunLifecycle, AutomationRunLifecycle,
-    AutomationRunOrigin, AutomationRunState, AutomationRunSummary, AutomationTriggeredRunOrigin, MessageKind,
+    AutomationDefinition, AutomationDefinitionPatch, AutomationManualRunOrigin,
+    AutomationPendingRunLifecycle, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
+    AutomationRunSummary, AutomationTrigger, MessageKind,
 };
 use ostler_protocol::{RpcError, Version, json, names, uri};
-use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Automations;
-use super::catalogue::none;
+use super::catalogue::{Entry, none};
+use super::fire::{Keep, count_of, event_of};
+use super::lanes::{Cause, Lane};
 use super::message::{Facts, fill};
-use super::triggers::Waiting;
+use super::settings::{Settings, with_pinned};
+use super::watching::is_watched_type;
 use crate::fanout::{Fanout, Outgoing, Subscriber};
 use crate::host::{Host, message};
-use crate::sessions::{NewSession, Place, TurnRequest};
+use crate::principal::Principal;
+use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
 const REQUESTS_KEPT: usize = 1000;
 
-/// Runs that have not ended, by URI, and the sessions they wait for.
+/// Facts of a run under `_meta.ostler.<fact>`: whose it is, the events it stands for, the newest one's facts, the
+/// wakes said in its turn, those that fell to it, and the request it came of.
+const OWNER: &str = "owner";
+pub(super) const COUNT: &str = "count";
+pub(super) const LATEST: &str = "latest";
+pub(super) const STEERED: &str = "steered";
+pub(super) const DROPPED: &str = "dropped";
+const REQUEST: &str = "request";
+
+const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
+
+/// Runs that have not ended, by URI, the sessions they wait for, and their order in each automation.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    open: HashMap<String, AutomationRunState>,
+    pub open: HashMap<String, AutomationRunState>,
     by_session: HashMap<String, String>,
+    pub lanes: HashMap<String, Lane>,
 }
 
 /// A run as its automation's entry shows it.
@@ -79,10 +94,20 @@ impl Automations {
         fanout.publish(run, outgoing);
         let state = state.clone();
         if is_over(&state.lifecycle) {
-            runs.open.remove(run);
-            runs.by_session.retain(|_, of| of != run);
+            runs.leave(&state);
         }
         Some(state)
+    }
+
+    /// Writes into the metadata of a run that has not ended, and shows it.
+    pub(super) fn annotate(&self, fanout: &Fanout, run: &str, write: impl FnOnce(&mut JsonObject)) {
+        let state = {
+            let mut runs = self.runs.lock();
+            let Some(state) = runs.open.get_mut(run) else { return };
+            write(state.meta.get_or_insert_default());
+            state.clone()
+        };
+        self.show(fanout, &state);
     }
 
     /// What is left of a run's session once it is disposed.
@@ -98,7 +123,34 @@ impl Automations {
         );
         if let Some(state) = state {
             self.show(&host.fanout, &state);
-            host.keep_run(state).await;
+            host.keep_state(&state).await;
+            if let Some(host) = host.me() {
+                host.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
+            }
+        }
+    }
+}
+
+impl Runs {
+    /// Forgets every run of an automation: what still goes on in their sessions is nobody's run any more.
+    pub fn forget(&mut self, id: &str) {
+        let Some(lane) = self.lanes.remove(id) else { return };
+        for run in lane.going.iter().chain(&lane.waiting) {
+            self.open.remove(run);
+            self.by_session.retain(|_, of| of != run);
+        }
+    }
+
+    /// Forgets a run that has ended, or that could not be kept.
+    fn leave(&mut self, run: &AutomationRunState) {
+        self.open.remove(&run.resource);
+        self.by_session.retain(|_, of| *of != run.resource);
+        let id = uri::automation_id(&run.automation).unwrap_or_default();
+        if let Some(lane) = self.lanes.get_mut(id) {
+            lane.leave(&run.resource);
+            if lane.is_idle(Instant::now()) {
+                self.lanes.remove(id);
+            }
         }
     }
 }
@@ -108,112 +160,19 @@ fn is_over(lifecycle: &AutomationRunLifecycle) -> bool {
 }
 
 impl Host {
-    /// Says that an event of a plugin's trigger type happened. Every automation it matches starts a run; the
-    /// call does not wait for them.
-    pub(crate) fn fire(
-        self: &Arc<Self>,
-        caller: &Caller,
-        r#type: &str,
-        event: &str,
-        data: JsonObject,
-    ) -> Result<Fired, Thrown> {
-        self.check_fire(caller, r#type, event)?;
-        let (answer, wait) = oneshot::channel();
-        if *self.automations.loaded.borrow() {
-            let _ = answer.send(Ok(self.wake_all(r#type, event, &data)));
-        } else {
-            let (host, mut loaded) = (Arc::downgrade(self), self.automations.loaded.subscribe());
-            let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
-            tokio::spawn(async move {
-                let _ = loaded.wait_for(|loaded| *loaded).await;
-                let Some(host) = host.upgrade() else { return };
-                // Only now is it known whether the plugin applied and kept the name.
-                let woken = host.check_fire(&caller, &r#type, &event);
-                if let Err(why) = &woken {
-                    host.log.line(why);
-                }
-                let _ = answer.send(woken.map(|()| host.wake_all(&r#type, &event, &data)));
-            });
-        }
-        let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
-        Ok(Fired {
-            kept: Call::new(move |()| {
-                let wait = wait.lock().take();
-                async move {
-                    let Some(wait) = wait else { return Ok(Vec::new()) };
-                    let waits = wait
-                        .await
-                        .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
-                    let runs = futures::future::join_all(waits).await;
-                    let lost = |_| Thrown::new("a run this event started could not be kept");
-                    runs.into_iter().map(|run| run.map_err(lost)).collect()
-                }
-            }),
-        })
-    }
-
-    /// Starts the runs of the automations an event matches.
-    fn wake_all(
-        self: &Arc<Self>,
-        r#type: &str,
-        event: &str,
-        data: &JsonObject,
-    ) -> Vec<oneshot::Receiver<String>> {
-        let matching = self.automations.matching(r#type, event, data);
-        matching.into_iter().filter_map(|waiting| self.wake(waiting, event, data)).collect()
-    }
-
-    fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
-        let needs =
-            |what: &str| Thrown::new(format_args!("plugin {}: fireTrigger needs {what}", caller.plugin));
-        let Some(registry) = self.registry() else { return Ok(()) };
-        let own = registry
-            .all::<TriggerType>()
-            .iter()
-            .find(|held| *held.r#type == *r#type && held.owner == Owner::Plugin(caller.plugin.clone()));
-        let Some(own) = own else {
-            return Err(needs(&format!("type to be a type this plugin registered, not {type}")));
-        };
-        if !own.events.iter().any(|offered| *offered.id == *event) {
-            return Err(needs(&format!("event to be an event {type} offers, not {event}")));
-        }
-        Ok(())
-    }
-
-    /// Starts the run of one automation an event matched.
-    fn wake(
-        self: &Arc<Self>,
-        waiting: Waiting,
-        event: &str,
-        data: &JsonObject,
-    ) -> Option<oneshot::Receiver<String>> {
-        let entry = self.automations.entry(&waiting.automation)?;
-        if entry.owner.is_none() && !self.options.unowned_automations {
-            return None;
-        }
-        let mut facts = data.clone();
-        facts.insert("event".to_owned(), event.into());
-        let origin = AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
-            trigger_id: waiting.trigger,
-            scheduled_for: None,
-            catch_up: None,
-            event: Some(facts),
-        });
-        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref());
-        let (kept, wait) = oneshot::channel();
-        tokio::spawn(self.clone().serve_run(run, Some(kept)));
-        Some(wait)
-    }
-
-    fn new_run(
+    pub(super) fn new_run(
         &self,
         automation: &str,
         origin: AutomationRunOrigin,
         owner: Option<&str>,
+        count: u64,
     ) -> AutomationRunState {
         let mut meta = JsonObject::new();
         if let Some(owner) = owner {
-            meta.insert(names::meta_key("owner"), owner.into());
+            meta.insert(names::meta_key(OWNER), owner.into());
+        }
+        if count > 1 {
+            meta.insert(names::meta_key(COUNT), count.into());
         }
         AutomationRunState {
             resource: uri::automation_run(&self.new_id()),
@@ -241,65 +200,114 @@ impl Host {
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         let entry = self.automations.entry(id).ok_or_else(unknown)?;
+        let refused = |why: String| RpcError::permission_denied(why);
+        self.may_start(entry.owner.as_deref()).map_err(refused)?;
+        let settings = Settings::of(&entry.wire.definition);
         let key = (id.to_owned(), request.to_owned());
         let run = {
             let mut requests = self.automations.requests.lock();
             if let Some(run) = requests.get(&key) {
                 return Ok(run.clone());
             }
+            if settings.pinned {
+                self.own_pinned(&settings, entry.owner.as_deref()).map_err(refused)?;
+                if self.pinned_chat_is_busy(&settings) {
+                    return Err(refused(CHAT_BUSY.to_owned()));
+                }
+            }
             if requests.len() >= REQUESTS_KEPT {
                 requests.clear();
             }
             let origin = AutomationRunOrigin::Manual(AutomationManualRunOrigin {});
-            let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref());
+            let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), 1);
+            run.meta.get_or_insert_default().insert(names::meta_key(REQUEST), request.into());
             requests.insert(key, run.resource.clone());
             run
         };
-        let resource = run.resource.clone();
-        let (kept, wait) = oneshot::channel();
-        tokio::spawn(self.clone().serve_run(run, Some(kept)));
-        wait.await.map_err(|_| RpcError::internal(format!("the run of {automation} could not be kept")))?;
-        Ok(resource)
+        let lost = || RpcError::internal(format!("the run of {automation} could not be kept"));
+        let kept = self.wake(&entry, run, Cause::Press).1.ok_or_else(lost)?;
+        kept.await.ok().flatten().ok_or_else(lost)
+    }
+
+    /// Remembers which request a kept run came of, so that one sent again after a restart starts none.
+    pub(super) fn remember_request(&self, run: &AutomationRunState) {
+        let request = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(REQUEST))?.as_str());
+        if let (Some(request), Some(id)) = (request, uri::automation_id(&run.automation)) {
+            let key = (id.to_owned(), request.to_owned());
+            self.automations.requests.lock().insert(key, run.resource.clone());
+        }
     }
 
     /// Takes a run from being asked for to its session. Nothing comes of a run that is not kept.
-    async fn serve_run(self: Arc<Self>, run: AutomationRunState, kept: Option<oneshot::Sender<String>>) {
+    pub(super) async fn serve_run(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
         let resource = run.resource.clone();
-        if !self.keep_run(run.clone()).await {
-            return;
+        let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
+        if !self.keep_run(&resource).await {
+            self.automations.runs.lock().leave(&run);
+            return self.begin_waiting(&id);
         }
-        self.automations.runs.lock().open.insert(resource.clone(), run.clone());
-        if self.automations.show(&self.fanout, &run) {
-            self.page_runs(uri::automation_id(&run.automation).unwrap_or_default()).await;
+        let now = self.automations.runs.lock().open.get(&resource).cloned().unwrap_or(run);
+        if self.automations.show(&self.fanout, &now) {
+            self.page_runs(&id).await;
         }
-        if let Some(kept) = kept {
-            let _ = kept.send(resource.clone());
+        let _ = kept.send(Some(resource.clone()));
+        if begins {
+            self.begin_run(&resource).await;
         }
-        let automation = run.automation.clone();
-        self.events.raise(Event::AutomationFire { automation, run: resource.clone() });
+    }
+
+    /// Begins what may begin now of the runs that wait.
+    pub(super) fn begin_waiting(self: &Arc<Self>, id: &str) {
+        loop {
+            let entry = self.automations.entry(id);
+            let settings =
+                entry.as_ref().map(|entry| Settings::of(&entry.wire.definition)).unwrap_or_default();
+            let chat_busy = self.pinned_chat_is_busy(&settings);
+            let next = {
+                let mut runs = self.automations.runs.lock();
+                runs.lanes.get_mut(id).and_then(|lane| lane.next(settings.overlap_in_effect(), chat_busy))
+            };
+            let Some(run) = next else { return };
+            let host = self.clone();
+            match entry.is_some_and(|entry| entry.wire.definition.enabled) {
+                true => drop(tokio::spawn(async move { host.begin_run(&run).await })),
+                // It was switched off since.
+                false => drop(tokio::spawn(async move { host.settle_run(&run, "cancelled", None).await })),
+            }
+        }
+    }
+
+    async fn begin_run(self: &Arc<Self>, resource: &str) {
+        let Some(run) = self.automations.runs.lock().open.get(resource).cloned() else { return };
+        self.events
+            .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
         if let Err(why) = self.start_run(&run).await {
             self.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
-            self.settle_run(&resource, "failed", Some(why)).await;
+            self.settle_run(resource, "failed", Some(why)).await;
         }
     }
 
     async fn start_run(self: &Arc<Self>, run: &AutomationRunState) -> Result<(), String> {
         let id = uri::automation_id(&run.automation).unwrap_or_default();
         let entry = self.automations.entry(id).ok_or_else(|| none(&run.automation))?;
-        let definition = entry.wire.definition;
-        let text = opening(&definition, run);
-        let new = NewSession {
-            id: self.new_id(),
-            provider: definition.session.provider.clone(),
-            owner: entry.owner.clone(),
-            working_directories: definition.session.working_directories.clone().unwrap_or_default(),
-            config: definition.session.config.clone().unwrap_or_default(),
-            title: Some(definition.title.clone()),
-            origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
-            ..NewSession::default()
+        self.may_start(entry.owner.as_deref())?;
+        let definition = &entry.wire.definition;
+        let text = opening(definition, run);
+        let settings = Settings::of(definition);
+        let pinned = match settings.pinned {
+            true => self.own_pinned(&settings, entry.owner.as_deref())?,
+            false => None,
         };
-        let claimed = self.claim_session(new).map_err(|error| error.message)?;
-        let session = claimed.start(self).await.map_err(|error| error.message)?;
+        let session = match pinned {
+            Some(session) => session,
+            None => {
+                let session = self.new_run_session(&entry, run).await?;
+                if settings.pinned {
+                    self.pin(id, &session.uri).await;
+                }
+                session
+            }
+        };
         self.automations.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
         let running = self.lifecycle(&run.resource, "running", None);
         let linked = [
@@ -317,18 +325,91 @@ impl Host {
         let request = TurnRequest {
             place: Place::DefaultChat,
             message: first,
-            model: definition.session.model.clone().or(definition.message.model),
+            model: definition.session.model.clone().or(definition.message.model.clone()),
             sender: entry.owner,
-            queue: false,
+            // Somebody may have begun to talk in a pinned chat just now.
+            queue: settings.pinned,
         };
         self.start_turn(&session, request).await.map(|_| ())
     }
 
+    async fn new_run_session(
+        self: &Arc<Self>,
+        entry: &Entry,
+        run: &AutomationRunState,
+    ) -> Result<Arc<Session>, String> {
+        let definition = &entry.wire.definition;
+        let new = NewSession {
+            id: self.new_id(),
+            provider: definition.session.provider.clone(),
+            owner: entry.owner.clone(),
+            working_directories: definition.session.working_directories.clone().unwrap_or_default(),
+            config: definition.session.config.clone().unwrap_or_default(),
+            title: Some(definition.title.clone()),
+            origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
+            ..NewSession::default()
+        };
+        let claimed = self.claim_session(new).map_err(|error| error.message)?;
+        claimed.start(self).await.map_err(|error| error.message)
+    }
+
+    /// The session an automation is pinned to, where it is still there.
+    fn own_pinned(&self, settings: &Settings, owner: Option<&str>) -> Result<Option<Arc<Session>>, String> {
+        let session = settings.pinned_session.as_ref().and_then(|session| self.sessions.by_uri(session));
+        let Some(session) = session.filter(|session| !session.is_gone()) else { return Ok(None) };
+        match session.owner.as_deref() == owner {
+            true => Ok(Some(session)),
+            false => Err("This automation is set to run in a chat that belongs to somebody else".to_owned()),
+        }
+    }
+
+    /// Writes down which session an automation is pinned to from now on.
+    async fn pin(&self, id: &str, session: &str) {
+        let (Some(store), Some(entry)) = (self.automation_store(), self.automations.entry(id)) else {
+            return;
+        };
+        let meta = with_pinned(entry.wire.definition.meta, Some(session));
+        let changes = AutomationDefinitionPatch { meta, ..AutomationDefinitionPatch::default() };
+        match store.update.call((id.to_owned(), changes)).await {
+            Ok(kept) => self.keep_entry(kept, None).await,
+            Err(why) => self.log.line(format_args!("{id} could not be pinned to {session}: {why}")),
+        }
+    }
+
+    /// Why work of an owner may not start: somebody who was never here since the host started has not been seen to
+    /// still be who they were.
+    fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
+        let Some(owner) = owner else { return Ok(()) };
+        if let Some(id) = owner.strip_prefix("user:")
+            && self.gate.guarded
+            && !self.automations.seen.lock().contains(id)
+        {
+            return Err(format!("{id} has to sign in once before an automation of theirs may run"));
+        }
+        self.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
+    }
+
+    /// Takes note of who signed in.
+    pub(crate) fn seen(&self, principal: &Principal) {
+        if let Principal::Person(person) = principal {
+            self.automations.seen.lock().insert(person.id.clone());
+        }
+    }
+
     /// A session fell quiet: the run that waits for it is over.
     pub(crate) fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool) {
+        if busy {
+            return;
+        }
         let run = self.automations.runs.lock().by_session.get(session).cloned();
-        let (Some(run), false) = (run, busy) else { return };
         let Some(host) = self.me() else { return };
+        let Some(run) = run else {
+            // Somebody else's turn in a pinned chat is over.
+            for id in self.automations.pinned_to(session) {
+                host.begin_waiting(&id);
+            }
+            return;
+        };
         tokio::spawn(async move {
             match status {
                 TurnStatus::Complete => host.settle_run(&run, "completed", None).await,
@@ -344,25 +425,52 @@ impl Host {
         });
     }
 
-    async fn settle_run(&self, run: &str, how: &str, why: Option<String>) {
+    async fn settle_run(self: &Arc<Self>, run: &str, how: &str, why: Option<String>) {
         if let Some(action) = self.lifecycle(run, how, why) {
             self.change_run(run, vec![action]).await;
         }
     }
 
-    async fn change_run(&self, run: &str, actions: Vec<StateAction>) {
+    async fn change_run(self: &Arc<Self>, run: &str, actions: Vec<StateAction>) {
         let Some(state) = self.automations.apply(&self.fanout, run, actions) else { return };
         self.automations.show(&self.fanout, &state);
-        self.keep_run(state).await;
+        self.keep_state(&state).await;
+        if is_over(&state.lifecycle) {
+            self.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
+        }
     }
 
-    async fn keep_run(&self, run: AutomationRunState) -> bool {
-        let Some(store) = self.automation_store() else { return false };
-        let resource = run.resource.clone();
-        match store.run.call((run,)).await {
+    /// Keeps a run that has not ended, as it is now.
+    pub(super) async fn keep_run(&self, run: &str) -> bool {
+        let keeping = {
+            // The store is told in the order things happened.
+            let _in_order = self.automations.keeping.lock();
+            let state = self.automations.runs.lock().open.get(run).cloned();
+            match (self.automation_store(), state) {
+                (Some(store), Some(state)) => store.run.call((state,)),
+                (None, _) => return false,
+                // It has ended since, and is kept as that.
+                (_, None) => return true,
+            }
+        };
+        self.is_kept(run, keeping).await
+    }
+
+    /// Keeps a run as it is given.
+    async fn keep_state(&self, run: &AutomationRunState) -> bool {
+        let keeping = {
+            let _in_order = self.automations.keeping.lock();
+            let Some(store) = self.automation_store() else { return false };
+            store.run.call((run.clone(),))
+        };
+        self.is_kept(&run.resource, keeping).await
+    }
+
+    async fn is_kept(&self, run: &str, keeping: Pending<()>) -> bool {
+        match keeping.await {
             Ok(()) => true,
             Err(why) => {
-                self.log.line(format_args!("{resource} could not be kept: {why}"));
+                self.log.line(format_args!("{run} could not be kept: {why}"));
                 false
             }
         }
@@ -403,13 +511,19 @@ impl Host {
         for run in open {
             let resource = run.resource.clone();
             let pending = matches!(run.lifecycle, AutomationRunLifecycle::Pending(_));
-            self.automations.runs.lock().open.insert(resource.clone(), run.clone());
-            if pending {
-                tokio::spawn(self.clone().serve_run(run, None));
-            } else {
+            let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
+            {
+                let mut runs = self.automations.runs.lock();
+                runs.open.insert(resource.clone(), run.clone());
+                if pending {
+                    runs.lanes.entry(id.clone()).or_default().waiting.push_back(resource.clone());
+                }
+            }
+            if !pending {
                 let why = "the host stopped while this run was going".to_owned();
                 self.settle_run(&resource, "failed", Some(why)).await;
             }
+            self.begin_waiting(&id);
         }
     }
 
@@ -421,37 +535,41 @@ impl Host {
 }
 
 impl Automations {
-    pub(super) fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> Vec<Waiting> {
-        self.index.read().matching(r#type, event, data)
-    }
-
-    fn show(&self, fanout: &Fanout, run: &AutomationRunState) -> bool {
+    pub(super) fn show(&self, fanout: &Fanout, run: &AutomationRunState) -> bool {
         uri::automation_id(&run.automation).is_some_and(|id| self.show_run(fanout, id, summary_of(run)))
     }
 }
 
 /// What a run says first.
-fn opening(definition: &AutomationDefinition, run: &AutomationRunState) -> String {
+pub(super) fn opening(definition: &AutomationDefinition, run: &AutomationRunState) -> String {
     let template = match definition.message.text.trim() {
         "" => &definition.title,
         _ => &definition.message.text,
     };
     let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &Facts::default()) };
+    let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
+        AutomationTrigger::Event(trigger) if trigger.id == origin.trigger_id => Some(trigger),
+        _ => None,
+    });
+    let data = event_of(run);
+    let text = |key: &str| data.and_then(|data| data.get(key)?.as_str());
+    let event = text("event");
+    // Only what the host itself watches is about a session; a plugin's data may have a field of that name.
+    let watched = trigger.is_some_and(|trigger| is_watched_type(&trigger.r#type));
     let created = match &run.lifecycle {
         AutomationRunLifecycle::Pending(pending) => Some(pending.created_at.as_str()),
         _ => None,
     };
-    let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
-        ostler_protocol::wire::state::AutomationTrigger::Event(trigger)
-            if trigger.id == origin.trigger_id =>
-        {
-            Some(trigger.title.as_str())
-        }
-        _ => None,
-    });
-    let event = origin.event.as_ref().and_then(|data| data.get("event")).and_then(Value::as_str);
     fill(
         template,
-        &Facts { trigger, event, data: origin.event.as_ref(), count: event.map(|_| 1), at: created },
+        &Facts {
+            trigger: trigger.map(|trigger| trigger.title.as_str()),
+            event,
+            data,
+            session: text("session").filter(|_| watched),
+            session_title: text("sessionTitle").filter(|_| watched),
+            count: event.map(|_| count_of(run)),
+            at: text("at").filter(|_| watched).or(created),
+        },
     )
 }

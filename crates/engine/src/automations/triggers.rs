@@ -2,6 +2,7 @@
 //! those it may wake.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use ostler_contract::points::TriggerType;
 use ostler_contract::settings::drawn;
@@ -19,8 +20,6 @@ pub(super) struct Waiting {
     pub automation: String,
     /// The trigger.
     pub trigger: String,
-    /// What the trigger is called.
-    pub title: String,
     config: JsonObject,
 }
 
@@ -69,15 +68,19 @@ pub(super) fn lacking(host: &Host, definition: &AutomationDefinition) -> Vec<Lac
     lacking
 }
 
-/// The triggers that wait for one event.
+/// The triggers that wait for one event, by the keys their configs hold.
 #[derive(Debug, Default)]
 struct Waiters {
-    /// By the first key of their config and its value.
-    by_value: HashMap<(String, String), Vec<Waiting>>,
-    /// The keys above.
-    keys: HashMap<String, usize>,
-    /// Without a config: every fire wakes them.
-    any: Vec<Waiting>,
+    shapes: HashMap<Vec<String>, Shape>,
+}
+
+/// Triggers whose configs hold the same keys.
+#[derive(Debug, Default)]
+struct Shape {
+    /// By the whole config.
+    whole: HashMap<String, Vec<Arc<Waiting>>>,
+    /// By the value of each key, for data that holds only some of them. A config of one key needs none.
+    by_key: Vec<HashMap<String, Vec<Arc<Waiting>>>>,
 }
 
 /// Triggers by event type and event id.
@@ -85,7 +88,7 @@ struct Waiters {
 pub(super) struct Index {
     events: HashMap<(String, String), Waiters>,
     /// Where an automation stands above.
-    of: HashMap<String, Vec<(String, String)>>,
+    of: HashMap<String, Vec<((String, String), Arc<Waiting>)>>,
 }
 
 impl Index {
@@ -100,87 +103,120 @@ impl Index {
             if lacking.iter().any(|lacking| lacking.trigger == trigger.id) {
                 continue;
             }
-            let waiting = Waiting {
+            let waiting = Arc::new(Waiting {
                 automation: id.to_owned(),
                 trigger: trigger.id.clone(),
-                title: trigger.title.clone(),
                 config: trigger.config.clone().unwrap_or_default(),
-            };
+            });
             let events: HashSet<&String> = trigger.events.iter().map(|event| &event.id).collect();
             for event in events {
                 let key = (trigger.r#type.clone(), event.clone());
-                self.events.entry(key.clone()).or_default().add(waiting.clone());
-                self.of.entry(id.to_owned()).or_default().push(key);
+                self.events.entry(key.clone()).or_default().add(&waiting);
+                self.of.entry(id.to_owned()).or_default().push((key, waiting.clone()));
             }
         }
     }
 
     /// Takes an automation's triggers out.
     pub fn remove(&mut self, id: &str) {
-        for key in self.of.remove(id).unwrap_or_default() {
+        for (key, waiting) in self.of.remove(id).unwrap_or_default() {
             if let Some(waiters) = self.events.get_mut(&key) {
-                waiters.remove(id);
+                waiters.remove(&waiting);
+                if waiters.shapes.is_empty() {
+                    self.events.remove(&key);
+                }
             }
         }
     }
 
-    /// The triggers a fire wakes, one per automation, in the order of their ids.
-    pub fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> Vec<Waiting> {
+    /// The triggers a fire wakes, one per automation, in the order of their ids, and how many were looked at.
+    pub fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> (Vec<Arc<Waiting>>, usize) {
         // Nobody builds keys for an event nobody waits for.
         let Some(waiters) = self.events.get(&(r#type.to_owned(), event.to_owned())) else {
-            return Vec::new();
+            return (Vec::new(), 0);
         };
-        let mut found: Vec<&Waiting> =
-            waiters.candidates(data).filter(|waiting| matches(&waiting.config, data)).collect();
+        let (mut found, mut looked) = (Vec::new(), 0);
+        for (keys, shape) in &waiters.shapes {
+            for waiting in shape.candidates(keys, data) {
+                looked += 1;
+                if matches(&waiting.config, data) {
+                    found.push(waiting.clone());
+                }
+            }
+        }
         found.sort_by(|a, b| a.automation.cmp(&b.automation));
         found.dedup_by(|later, first| later.automation == first.automation);
-        found.into_iter().cloned().collect()
+        (found, looked)
     }
 }
 
 impl Waiters {
-    fn add(&mut self, waiting: Waiting) {
-        match first_of(&waiting.config) {
-            Some((key, value)) => {
-                *self.keys.entry(key.clone()).or_default() += 1;
-                self.by_value.entry((key, value)).or_default().push(waiting);
+    fn add(&mut self, waiting: &Arc<Waiting>) {
+        let keys = keys_of(&waiting.config);
+        let shape = self.shapes.entry(keys.clone()).or_default();
+        shape.whole.entry(values_of(&keys, &waiting.config)).or_default().push(waiting.clone());
+        if keys.len() > 1 {
+            shape.by_key.resize_with(keys.len(), HashMap::new);
+            for (key, by) in keys.iter().zip(&mut shape.by_key) {
+                by.entry(value_of(key, &waiting.config)).or_default().push(waiting.clone());
             }
-            None => self.any.push(waiting),
         }
     }
 
-    fn remove(&mut self, id: &str) {
-        self.any.retain(|waiting| waiting.automation != id);
-        let keys = &mut self.keys;
-        self.by_value.retain(|(key, _), list| {
-            let before = list.len();
-            list.retain(|waiting| waiting.automation != id);
-            if let Some(count) = keys.get_mut(key) {
-                *count -= before - list.len();
-            }
-            !list.is_empty()
-        });
-        self.keys.retain(|_, count| *count > 0);
-    }
-
-    /// Every trigger that may match: those whose indexed key has this value, and those whose key the data
-    /// lacks, which never blocks.
-    fn candidates<'a>(&'a self, data: &'a JsonObject) -> impl Iterator<Item = &'a Waiting> {
-        let by_value = self.keys.keys().flat_map(move |key| {
-            let lists: Vec<&Vec<Waiting>> = match data.get(key) {
-                Some(value) => self.by_value.get(&(key.clone(), canonical(value))).into_iter().collect(),
-                None => {
-                    self.by_value.iter().filter(|((held, _), _)| held == key).map(|(_, list)| list).collect()
-                }
-            };
-            lists.into_iter().flatten()
-        });
-        self.any.iter().chain(by_value)
+    fn remove(&mut self, waiting: &Arc<Waiting>) {
+        let keys = keys_of(&waiting.config);
+        let Some(shape) = self.shapes.get_mut(&keys) else { return };
+        take(&mut shape.whole, &values_of(&keys, &waiting.config), waiting);
+        for (key, by) in keys.iter().zip(&mut shape.by_key) {
+            take(by, &value_of(key, &waiting.config), waiting);
+        }
+        if shape.whole.is_empty() {
+            self.shapes.remove(&keys);
+        }
     }
 }
 
-fn first_of(config: &JsonObject) -> Option<(String, String)> {
-    config.iter().next().map(|(key, value)| (key.clone(), canonical(value)))
+fn take(from: &mut HashMap<String, Vec<Arc<Waiting>>>, key: &str, waiting: &Arc<Waiting>) {
+    if let Some(list) = from.get_mut(key) {
+        list.retain(|held| !Arc::ptr_eq(held, waiting));
+        if list.is_empty() {
+            from.remove(key);
+        }
+    }
+}
+
+impl Shape {
+    /// Those that may match: of the keys the data holds, the one whose value fewest ask for. Where it holds none,
+    /// nothing blocks and all of them match.
+    fn candidates<'a>(&'a self, keys: &[String], data: &JsonObject) -> Vec<&'a Arc<Waiting>> {
+        let held = keys.iter().filter(|key| data.contains_key(*key)).count();
+        if held == 0 {
+            return self.whole.values().flatten().collect();
+        }
+        if held == keys.len() {
+            return self.whole.get(&values_of(keys, data)).into_iter().flatten().collect();
+        }
+        let of_key = keys.iter().zip(&self.by_key).filter(|(key, _)| data.contains_key(*key));
+        let lists =
+            of_key.map(|(key, by)| by.get(&value_of(key, data)).map(Vec::as_slice).unwrap_or_default());
+        lists.min_by_key(|list| list.len()).unwrap_or_default().iter().collect()
+    }
+}
+
+fn keys_of(config: &JsonObject) -> Vec<String> {
+    let mut keys: Vec<String> = config.keys().cloned().collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn value_of(key: &str, of: &JsonObject) -> String {
+    of.get(key).map(canonical).unwrap_or_default()
+}
+
+/// One text for the values of all keys.
+fn values_of(keys: &[String], of: &JsonObject) -> String {
+    let values: Vec<String> = keys.iter().map(|key| value_of(key, of)).collect();
+    values.join(",")
 }
 
 /// A config matches data when every key both hold has the same value, compared as JSON.
@@ -262,8 +298,9 @@ mod tests {
     fn woken(index: &Index, data: Value) -> Vec<String> {
         index
             .matching("webhook", "call", &object(data))
+            .0
             .into_iter()
-            .map(|waiting| waiting.automation)
+            .map(|waiting| waiting.automation.clone())
             .collect()
     }
 
@@ -289,7 +326,29 @@ mod tests {
         index.remove("all");
         index.set("deploy", &definition(false, json!({})), &[]);
         assert_eq!(woken(&index, json!({ "endpoint": "deploy", "n": 0 })), ["main"]);
-        assert!(index.matching("webhook", "other", &JsonObject::new()).is_empty());
+        assert_eq!(index.matching("webhook", "other", &JsonObject::new()), (vec![], 0));
+    }
+
+    /// One of 10,000, whatever key tells it from the others.
+    #[test]
+    fn a_fire_that_matches_one_of_many_looks_at_few() {
+        let mut index = Index::default();
+        for at in 0..10_000 {
+            let config = json!({ "kind": "push", "repository": format!("r{at}") });
+            index.set(&format!("a{at}"), &definition(true, config), &[]);
+        }
+        let data = object(json!({ "kind": "push", "repository": "r777", "ref": "main" }));
+        let (found, looked) = index.matching("webhook", "call", &data);
+        assert_eq!((found.len(), found[0].automation.as_str(), looked), (1, "a777", 1));
+        let (found, looked) = index.matching("webhook", "call", &object(json!({ "repository": "r777" })));
+        assert_eq!((found.len(), looked), (1, 1), "a key the data lacks");
+        let (found, looked) =
+            index.matching("webhook", "call", &object(json!({ "kind": "pull", "repository": "r777" })));
+        assert_eq!((found.len(), looked), (0, 0));
+        for at in 0..10_000 {
+            index.remove(&format!("a{at}"));
+        }
+        assert!(index.events.is_empty() && index.of.is_empty(), "nothing is left behind");
     }
 
     proptest::proptest! {

@@ -49,6 +49,10 @@ impl Connection {
             };
             if host.automation_store().is_none() {
                 result.remove("automations");
+            } else if !host.keeps_schedules()
+                && let Some(Value::Object(automations)) = result.get_mut("automations")
+            {
+                automations.shift_remove("schedules");
             }
             if let Some(path) = host.options.paths.first() {
                 result.insert("defaultDirectory".to_owned(), crate::host::file_uri(path).into());

@@ -162,6 +162,9 @@ impl Actor {
                 let outcome = self.take_turn(*request).await;
                 let _ = taken.send(outcome);
             }
+            ToSession::Steer { request, taken } => {
+                let _ = taken.send(self.steer_turn(*request).await);
+            }
             ToSession::Rename { title } => self.rename(&title, None).await,
             ToSession::Turns { place, answer } => {
                 let turns = self.chat_at(&place).map(|at| self.chats[at].state.turns.clone());
@@ -317,7 +320,7 @@ impl Actor {
             .filter(|chat| chat.unkept && chat.running().is_some())
             .map(|chat| chat.kept_at + KEEP_EVERY)
             .min();
-        let sleep = self.is_idle().then(|| self.busy_at + SLEEP_AFTER);
+        let sleep = (self.is_idle() && self.can_rest()).then(|| self.busy_at + SLEEP_AFTER);
         [gathered, unkept, sleep].into_iter().flatten().min()
     }
 
@@ -344,9 +347,12 @@ impl Actor {
     }
 
     fn may_sleep(&self) -> bool {
-        self.is_idle()
-            && self.busy_at + SLEEP_AFTER <= Instant::now()
-            && self.host.session_store().is_some()
+        self.is_idle() && self.can_rest() && self.busy_at + SLEEP_AFTER <= Instant::now()
+    }
+
+    /// Whether a store can give everything back.
+    fn can_rest(&self) -> bool {
+        self.host.session_store().is_some()
             && self.host.turn_store().is_some_and(|store| store.turns.is_some())
     }
 

@@ -16,6 +16,7 @@ use super::backend::Tell;
 use super::chat::{Chat, Streamed, is_streamed};
 use super::mailbox::WorkerOpened;
 use super::turns::{request_of, worker_uri};
+use crate::automations::Happened;
 
 impl Actor {
     /// Takes one emitted action.
@@ -28,6 +29,7 @@ impl Actor {
     }
 
     async fn emit_chat(&mut self, at: usize, action: StateAction) {
+        self.happened(at, Happened::Stirred);
         if is_streamed(&action) {
             return self.emit_streamed(at, action);
         }
@@ -56,8 +58,12 @@ impl Actor {
             }
             StateAction::ChatToolCallComplete(complete) => {
                 let call = complete.tool_call_id.clone();
+                let finished = self.host.automations.watches().then(|| self.finished_call(at, &complete));
                 self.apply_chat(at, StateAction::ChatToolCallComplete(complete), None);
                 self.chats[at].unkept = true;
+                if let Some(finished) = finished.flatten() {
+                    self.happened(at, finished);
+                }
                 self.withdraw_call(at, &call);
             }
             other => match scope_of(&other) {
@@ -137,6 +143,7 @@ impl Actor {
         self.chats[at].reduce(&action);
         self.keep_running_turn(at).await;
         self.republish(at, &action, None);
+        self.happened(at, Happened::Began);
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.host.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
     }

@@ -12,6 +12,7 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::mailbox::Dispatch;
 use super::turns::tidy_title;
+use crate::automations::Happened;
 use crate::fanout::Origin;
 
 impl Actor {
@@ -186,6 +187,7 @@ impl Actor {
             return self.steered(at, &id, matches!(steered, Ok(Ok(true)))).await;
         }
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
+        self.happened(at, Happened::Queued);
         self.keep_chats().await;
         if self.chats[at].running().is_none() {
             self.begin_queued(at).await;

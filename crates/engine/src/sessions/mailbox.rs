@@ -139,6 +139,13 @@ pub enum ToSession {
         /// What became of it.
         taken: oneshot::Sender<Result<TurnTaken, String>>,
     },
+    /// An automation says something in the running turn.
+    Steer {
+        /// What.
+        request: Box<TurnRequest>,
+        /// Whether the backend took it.
+        taken: oneshot::Sender<bool>,
+    },
     /// A tool or plugin renames the session.
     Rename {
         /// The new title.

@@ -14,6 +14,7 @@ mod requests;
 mod summary;
 mod tools;
 mod turns;
+mod watched;
 
 use std::collections::HashMap;
 use std::sync::Arc;

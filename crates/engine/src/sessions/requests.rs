@@ -8,6 +8,7 @@ use ostler_protocol::wire::state::{ChatSummary, MessageKind, SessionSummary, Tur
 use ostler_protocol::{RpcError, uri};
 use tokio::sync::oneshot;
 
+use crate::automations::{Happened, Happening};
 use crate::host::{Host, file_path, file_uri, message};
 use crate::sessions::{Entry, NewSession, Place, ToSession, TurnRequest, TurnTaken};
 
@@ -75,6 +76,10 @@ impl Host {
         }
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
         self.automations.session_gone(self, &entry.uri).await;
+        if let Some(host) = self.me() {
+            let (session, what) = (entry.clone(), Happened::Gone);
+            host.happened(Happening { session, what, running: false, queued: 0, tool_calls: 0 });
+        }
     }
 
     /// Starts a session for a tool: of the same owner, where the calling session works.
@@ -100,6 +105,7 @@ impl Host {
             ..NewSession::default()
         };
         let prompt = Some(request.prompt);
+        self.automations.made_by(&uri::session(new.provider.as_deref().unwrap_or_default(), &new.id), from);
         self.session_with_prompt(new, prompt, request.model, MessageKind::Agent)
             .await
             .map(|entry| entry.uri.clone())

@@ -16,6 +16,7 @@ use super::Place;
 use super::actor::{Actor, cursor, not_found, read_cursor};
 use super::backend::Tell;
 use super::mailbox::{TurnRequest, TurnTaken};
+use crate::automations::Happened;
 use crate::clock::millis_between;
 use crate::connection::{ConnectionRef, Responder};
 use crate::fanout::Origin;
@@ -54,6 +55,7 @@ impl Actor {
             self.keep_chats().await;
         }
         self.republish(at, &action, origin);
+        self.happened(at, Happened::Began);
         self.name_after(at, &message.text).await;
         if self.entry.row.lock().flags.is_read {
             self.entry.row.lock().flags.is_read = false;
@@ -132,6 +134,7 @@ impl Actor {
             let id = self.host.new_id();
             let queued = ChatPendingMessageSetAction { kind: PendingMessageKind::Queued, id, message };
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
+            self.happened(at, Happened::Queued);
             self.keep_chats().await;
             return Ok(TurnTaken::Queued);
         }
@@ -169,15 +172,20 @@ impl Actor {
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
         if self.chats[at].is_worker() {
+            self.happened(at, Happened::Child(chat));
             return;
         }
         // The row is what a run looks at when it hears of the end.
         self.refresh_summaries();
         self.flush_out();
+        self.happened(at, Happened::Ended(status));
         self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.keep_session().await;
         if !self.begin_queued(at).await {
             let busy = self.chats.iter().any(|chat| chat.running().is_some());
+            if !busy {
+                self.happened(at, Happened::Quiet);
+            }
             self.host.session_quiet(&self.entry.uri, status, why, busy);
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
-use ostler_contract::points::{AutomationChange, AutomationStore, KeptAutomation};
+use ostler_contract::points::{AutomationChange, AutomationProgress, AutomationStore, KeptAutomation};
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
 };
@@ -78,6 +78,13 @@ impl FileAutomations {
             runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
+            progress: Some(member!(self, |store: &Self, (id,): (String,)| store.runs.progress(id))),
+            keep_progress: Some(member!(
+                self,
+                |store: &Self, (id, progress): (String, AutomationProgress)| {
+                    store.runs.keep_progress(id, &progress)
+                }
+            )),
             place: Some(self.folder.path().display().to_string()),
             close: Some(member!(self, |store: &Self, ()| store.runs.close())),
         }

@@ -50,6 +50,9 @@ impl MemoryAutomations {
             // Nobody but the host can change what is in its memory.
             watch: None,
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
+            // What is gone with the process has no clock to keep.
+            progress: None,
+            keep_progress: None,
             place: None,
             close: None,
         }

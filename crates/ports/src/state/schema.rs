@@ -32,6 +32,8 @@ const VERSIONS: &[&str] = &["
     ) STRICT;
     CREATE INDEX automation_runs_of ON automation_runs (automation, number);
     CREATE INDEX automation_runs_unfinished ON automation_runs (number) WHERE ended = 0;
+", "
+    CREATE TABLE automation_progress (automation TEXT PRIMARY KEY, progress TEXT NOT NULL) STRICT, WITHOUT ROWID;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

@@ -1,0 +1,287 @@
+//! What plugins fire, and what a wake comes to: a run that begins, one that waits, or a word in the one that runs.
+
+use std::sync::Arc;
+
+use ostler_contract::host::Fired;
+use ostler_contract::points::TriggerType;
+use ostler_contract::registry::Owner;
+use ostler_contract::{Call, Caller, JsonObject, Thrown};
+use ostler_protocol::grants::Grant;
+use ostler_protocol::wire::state::{
+    AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind, SessionStatus,
+};
+use ostler_protocol::{Value, names, uri};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::catalogue::Entry;
+use super::lanes::{Admission, Cause};
+use super::run::{COUNT, DROPPED, LATEST, STEERED, opening};
+use super::settings::Settings;
+use super::triggers::Waiting;
+use crate::host::{Host, message};
+use crate::sessions::{Place, ToSession, TurnRequest};
+
+/// Answers the run a wake came to, once it is kept, or that it came to none; ends without an answer where it
+/// cannot be kept.
+pub(super) type Kept = oneshot::Receiver<Option<String>>;
+
+/// The other end.
+pub(super) type Keep = oneshot::Sender<Option<String>>;
+
+impl Host {
+    /// Says that an event of a plugin's trigger type happened. Every automation it matches starts a run; the
+    /// call does not wait for them.
+    pub(crate) fn fire(
+        self: &Arc<Self>,
+        caller: &Caller,
+        r#type: &str,
+        event: &str,
+        data: JsonObject,
+    ) -> Result<Fired, Thrown> {
+        self.check_fire(caller, r#type, event)?;
+        let (answer, wait) = oneshot::channel();
+        if *self.automations.loaded.borrow() {
+            let _ = answer.send(Ok(self.wake_all(r#type, event, &data)));
+        } else {
+            let (host, mut loaded) = (Arc::downgrade(self), self.automations.loaded.subscribe());
+            let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
+            tokio::spawn(async move {
+                let _ = loaded.wait_for(|loaded| *loaded).await;
+                let Some(host) = host.upgrade() else { return };
+                // Only now is it known whether the plugin applied and kept the name.
+                let woken = host.check_fire(&caller, &r#type, &event);
+                if let Err(why) = &woken {
+                    host.log.line(why);
+                }
+                let _ = answer.send(woken.map(|()| host.wake_all(&r#type, &event, &data)));
+            });
+        }
+        let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
+        Ok(Fired {
+            kept: Call::new(move |()| {
+                let wait = wait.lock().take();
+                async move {
+                    let Some(wait) = wait else { return Ok(Vec::new()) };
+                    let waits = wait
+                        .await
+                        .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
+                    let runs = futures::future::join_all(waits).await;
+                    let lost = |_| Thrown::new("a run this event started could not be kept");
+                    runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()
+                }
+            }),
+        })
+    }
+
+    /// Starts the runs of the automations an event matches.
+    fn wake_all(self: &Arc<Self>, r#type: &str, event: &str, data: &JsonObject) -> Vec<Kept> {
+        let (matching, _) = self.automations.index.read().matching(r#type, event, data);
+        matching.iter().filter_map(|waiting| self.wake_by_plugin(waiting, event, data)).collect()
+    }
+
+    fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
+        let needs =
+            |what: &str| Thrown::new(format_args!("plugin {}: fireTrigger needs {what}", caller.plugin));
+        let Some(registry) = self.registry() else { return Ok(()) };
+        let own = registry
+            .all::<TriggerType>()
+            .iter()
+            .find(|held| *held.r#type == *r#type && held.owner == Owner::Plugin(caller.plugin.clone()));
+        let Some(own) = own else {
+            return Err(needs(&format!("type to be a type this plugin registered, not {type}")));
+        };
+        if !own.events.iter().any(|offered| *offered.id == *event) {
+            return Err(needs(&format!("event to be an event {type} offers, not {event}")));
+        }
+        Ok(())
+    }
+
+    /// Wakes one automation an event matched.
+    fn wake_by_plugin(self: &Arc<Self>, waiting: &Waiting, event: &str, data: &JsonObject) -> Option<Kept> {
+        let mut facts = data.clone();
+        facts.insert("event".to_owned(), event.into());
+        self.wake_by_event(&waiting.automation, &waiting.trigger, facts, 1)
+    }
+
+    /// Wakes one automation for something that happened, unless its owner may not know of it.
+    pub(super) fn wake_by_event(
+        self: &Arc<Self>,
+        automation: &str,
+        trigger: &str,
+        facts: JsonObject,
+        count: u64,
+    ) -> Option<Kept> {
+        let entry = self.automations.entry(automation)?;
+        if !self.may_watch(entry.owner.as_deref()) {
+            return None;
+        }
+        let origin = AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
+            trigger_id: trigger.to_owned(),
+            scheduled_for: None,
+            catch_up: None,
+            event: Some(facts),
+        });
+        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), count);
+        self.wake(&entry, run, Cause::Event).1
+    }
+
+    /// Whether events may wake what an owner has: it hears of sessions, which not everybody may.
+    pub(super) fn may_watch(&self, owner: Option<&str>) -> bool {
+        match owner {
+            // What a subscription to a session asks, which `session:read` covers.
+            Some(owner) => self.may(owner, &Grant::of("session", "state")),
+            None => self.options.unowned_automations,
+        }
+    }
+
+    /// Takes a wake to what comes of it; answers whether that is a run of its own.
+    pub(super) fn wake(
+        self: &Arc<Self>,
+        entry: &Entry,
+        run: AutomationRunState,
+        cause: Cause,
+    ) -> (bool, Option<Kept>) {
+        let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
+        let settings = Settings::of(&entry.wire.definition);
+        let chat_busy = self.pinned_chat_is_busy(&settings);
+        let resource = run.resource.clone();
+        let admission = {
+            let mut runs = self.automations.runs.lock();
+            let lane = runs.lanes.entry(id.clone()).or_default();
+            let admission = lane.admit(&resource, cause, &settings, chat_busy, Instant::now());
+            if matches!(admission, Admission::Start | Admission::Wait) {
+                runs.open.insert(resource, run.clone());
+            }
+            admission
+        };
+        let (kept, wait) = oneshot::channel();
+        match admission {
+            Admission::Start => {
+                tokio::spawn(self.clone().serve_run(run, true, kept));
+                return (true, Some(wait));
+            }
+            Admission::Wait => {
+                tokio::spawn(self.clone().serve_run(run, false, kept));
+                return (true, Some(wait));
+            }
+            Admission::Fold(held) => self.note(held, kept, &run, COUNT),
+            Admission::Drop(Some(held)) => {
+                // Whoever fired is told of no run: none heard it.
+                self.note(held, oneshot::channel().0, &run, DROPPED);
+                return (false, None);
+            }
+            Admission::Drop(None) => return (false, None),
+            Admission::Steer(held) => {
+                tokio::spawn(self.clone().steer_or_queue(id, held, run, kept));
+            }
+            Admission::Capped(times) => {
+                self.log.line(format_args!(
+                    "{} woke {times} times in the last hour, so this wake was dropped",
+                    run.automation
+                ));
+                return (false, None);
+            }
+        }
+        (false, Some(wait))
+    }
+
+    /// Counts a wake into a run that is there already, and keeps that.
+    fn note(self: &Arc<Self>, held: String, kept: Keep, wake: &AutomationRunState, what: &str) {
+        let (host, what) = (self.clone(), what.to_owned());
+        let (count, event) = (count_of(wake), event_of(wake).cloned());
+        tokio::spawn(async move {
+            host.automations.annotate(&host.fanout, &held, |meta| {
+                let key = names::meta_key(&what);
+                let before = meta.get(&key).and_then(Value::as_u64);
+                // A run of an event counts that event from the start.
+                let counted = before.unwrap_or(u64::from(what == COUNT));
+                meta.insert(key, counted.saturating_add(count).into());
+                if let (COUNT, Some(event)) = (what.as_str(), event) {
+                    meta.insert(names::meta_key(LATEST), Value::Object(event));
+                }
+            });
+            if host.keep_run(&held).await {
+                let _ = kept.send(Some(held));
+            }
+        });
+    }
+
+    /// Says in the running turn what woke an automation; where it takes no word, the wake waits.
+    async fn steer_or_queue(
+        self: Arc<Self>,
+        id: String,
+        held: Option<String>,
+        run: AutomationRunState,
+        kept: Keep,
+    ) {
+        let Some(entry) = self.automations.entry(&id) else { return };
+        let settings = Settings::of(&entry.wire.definition);
+        let session = match &held {
+            Some(held) => {
+                self.automations.runs.lock().open.get(held).and_then(|run| run.primary_session.clone())
+            }
+            None => settings.pinned_session.clone(),
+        };
+        let target = session.and_then(|session| self.sessions.by_uri(&session));
+        if let Some(target) = target
+            && target.owner == entry.owner
+        {
+            let request = TurnRequest {
+                place: Place::DefaultChat,
+                message: message(opening(&entry.wire.definition, &run), MessageKind::Automation),
+                model: None,
+                sender: entry.owner.clone(),
+                queue: false,
+            };
+            let (taken, wait) = oneshot::channel();
+            self.tell(&target, ToSession::Steer { request: Box::new(request), taken });
+            if wait.await == Ok(true) {
+                match held {
+                    Some(held) => self.note(held, kept, &run, STEERED),
+                    None => drop(kept.send(None)),
+                }
+                return;
+            }
+        }
+        let chat_busy = self.pinned_chat_is_busy(&settings);
+        let admission = {
+            let mut runs = self.automations.runs.lock();
+            let lane = runs.lanes.entry(id).or_default();
+            let admission = lane.admit(&run.resource, Cause::Counted, &settings, chat_busy, Instant::now());
+            if matches!(admission, Admission::Start | Admission::Wait) {
+                runs.open.insert(run.resource.clone(), run.clone());
+            }
+            admission
+        };
+        match admission {
+            Admission::Start => self.serve_run(run, true, kept).await,
+            Admission::Wait => self.serve_run(run, false, kept).await,
+            Admission::Fold(held) => self.note(held, kept, &run, COUNT),
+            _ => {}
+        }
+    }
+
+    /// Whether anybody's turn runs in the chat an automation is pinned to.
+    pub(super) fn pinned_chat_is_busy(&self, settings: &Settings) -> bool {
+        let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
+        let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
+        let status = entry.row.lock().summary.status;
+        status & SessionStatus::InProgress.bits() != 0
+    }
+}
+
+/// How many events a run stands for.
+pub(super) fn count_of(run: &AutomationRunState) -> u64 {
+    let counted = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(COUNT))?.as_u64());
+    counted.unwrap_or(1)
+}
+
+/// What the newest event of a run carried.
+pub(super) fn event_of(run: &AutomationRunState) -> Option<&JsonObject> {
+    let latest = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(LATEST))?.as_object());
+    latest.or(match &run.origin {
+        AutomationRunOrigin::Trigger(origin) => origin.event.as_ref(),
+        AutomationRunOrigin::Manual(_) => None,
+    })
+}

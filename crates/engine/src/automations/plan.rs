@@ -1,0 +1,253 @@
+//! What the clock has to do: when each schedule is due next, and what was missed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use jiff::{SignedDuration, Timestamp};
+use ostler_contract::points::{AutomationProgress, ScheduleProgress};
+use ostler_protocol::wire::state::{
+    AutomationDefinition, AutomationDisableCondition, AutomationMisfirePolicy, AutomationSchedule,
+    AutomationTrigger,
+};
+
+use super::schedule::Schedule;
+
+/// How late an occurrence may be dealt with and still count as on time.
+const ON_TIME: SignedDuration = SignedDuration::from_secs(60);
+
+/// Every automation the clock looks after.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    plans: HashMap<String, Plan>,
+    due: BTreeSet<(Timestamp, String)>,
+    /// Scheduled runs counted against `afterRuns`, of automations that have such a condition.
+    counts: HashMap<String, i64>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    schedules: Vec<Planned>,
+    /// When it is switched off.
+    until: Option<Timestamp>,
+    /// Where it stands in `due`.
+    at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    trigger: String,
+    written: AutomationSchedule,
+    schedule: Schedule,
+    skips: bool,
+    /// None once there is no further one.
+    next: Option<Timestamp>,
+}
+
+/// An occurrence a run is to come of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Occurrence {
+    pub trigger: String,
+    pub at: Timestamp,
+    /// Whether it was missed and is caught up with.
+    pub catch_up: bool,
+}
+
+/// What the clock has to do for one automation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub automation: String,
+    pub occurrences: Vec<Occurrence>,
+    /// Whether its time is over.
+    pub expired: bool,
+}
+
+/// What an entry shows of its schedules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub next: Option<Timestamp>,
+    pub run_count: Option<i64>,
+}
+
+/// The most runs a definition's schedules may start.
+pub(super) fn most_runs(definition: &AutomationDefinition) -> Option<i64> {
+    definition.disable_conditions.iter().flatten().find_map(|condition| match condition {
+        AutomationDisableCondition::AfterRuns(condition) => Some(condition.max),
+        AutomationDisableCondition::AfterDate(_) => None,
+    })
+}
+
+fn last_date(definition: &AutomationDefinition) -> Option<Timestamp> {
+    definition.disable_conditions.iter().flatten().find_map(|condition| match condition {
+        AutomationDisableCondition::AfterDate(condition) => condition.date.parse().ok(),
+        AutomationDisableCondition::AfterRuns(_) => None,
+    })
+}
+
+impl Plans {
+    /// Plans an automation anew. A schedule that stays as it was goes on from where it had come; any other begins
+    /// now. `kept` is how far they had come when the host last stopped.
+    pub fn set(
+        &mut self,
+        id: &str,
+        before: Option<&AutomationDefinition>,
+        definition: &AutomationDefinition,
+        kept: Option<&AutomationProgress>,
+        now: Timestamp,
+    ) -> Shown {
+        let old = self.take(id);
+        let has_schedules =
+            definition.triggers.iter().any(|trigger| matches!(trigger, AutomationTrigger::Schedule(_)));
+        // Kept while it was off, or before anything was kept: switched on since.
+        let asleep = kept.is_some_and(|kept| kept.schedules.is_empty() && has_schedules);
+        let begins = definition.enabled
+            && (before.is_some_and(|before| !before.enabled || most_runs(before).is_none()) || asleep);
+        match most_runs(definition) {
+            None => drop(self.counts.remove(id)),
+            Some(_) if begins => drop(self.counts.insert(id.to_owned(), 0)),
+            Some(_) => {
+                let counted = kept.and_then(|kept| kept.run_count).unwrap_or(0);
+                self.counts.entry(id.to_owned()).or_insert(counted);
+            }
+        }
+        if definition.enabled {
+            let mut schedules = Vec::new();
+            for trigger in &definition.triggers {
+                let AutomationTrigger::Schedule(trigger) = trigger else { continue };
+                let Ok(schedule) = Schedule::read(&trigger.schedule) else { continue };
+                let same = old.as_ref().and_then(|old| {
+                    old.schedules
+                        .iter()
+                        .find(|held| held.trigger == trigger.id && held.written == trigger.schedule)
+                });
+                let next =
+                    match (same, kept.and_then(|kept| progress_of(kept, &trigger.id, &trigger.schedule))) {
+                        (Some(same), _) => same.next,
+                        (None, Some(next)) => Some(next),
+                        (None, None) => schedule.after(now),
+                    };
+                schedules.push(Planned {
+                    trigger: trigger.id.clone(),
+                    written: trigger.schedule.clone(),
+                    schedule,
+                    skips: trigger.misfire_policy == Some(AutomationMisfirePolicy::Skip),
+                    next,
+                });
+            }
+            let until = last_date(definition);
+            if !schedules.is_empty() || until.is_some() {
+                self.put(id, Plan { schedules, until, at: None });
+            }
+        }
+        self.shown(id)
+    }
+
+    /// Deals with an occurrence whose run was kept though its progress was not.
+    pub fn passed(&mut self, id: &str, trigger: &str, occurrence: Timestamp) {
+        let Some(mut plan) = self.take(id) else { return };
+        for planned in plan.schedules.iter_mut().filter(|planned| planned.trigger == trigger) {
+            if planned.next.is_some_and(|next| next <= occurrence) {
+                planned.next = planned.schedule.after(occurrence);
+            }
+        }
+        self.put(id, plan);
+    }
+
+    pub fn remove(&mut self, id: &str) {
+        self.take(id);
+        self.counts.remove(id);
+    }
+
+    /// What is due; each is planned on from now.
+    pub fn take_due(&mut self, now: Timestamp) -> Vec<Due> {
+        let mut all = Vec::new();
+        while let Some((at, id)) = self.due.first().cloned()
+            && at <= now
+        {
+            let Some(mut plan) = self.take(&id) else { break };
+            let mut due = Due { automation: id.clone(), occurrences: Vec::new(), expired: false };
+            for planned in &mut plan.schedules {
+                let Some(next) = planned.next.filter(|next| *next <= now) else { continue };
+                planned.next = planned.schedule.after(now);
+                let late = now.duration_since(next) > ON_TIME;
+                let occurrence = match late {
+                    true => planned.schedule.latest(now).unwrap_or(next),
+                    false => next,
+                };
+                // One that has only just come is no missed one, though others before it were.
+                let catch_up = now.duration_since(occurrence) > ON_TIME;
+                if plan.until.is_none_or(|until| occurrence <= until) && !(catch_up && planned.skips) {
+                    due.occurrences.push(Occurrence {
+                        trigger: planned.trigger.clone(),
+                        at: occurrence,
+                        catch_up: late && !planned.skips,
+                    });
+                }
+            }
+            due.expired = plan.until.is_some_and(|until| until <= now);
+            if !due.expired {
+                self.put(&id, plan);
+            }
+            all.push(due);
+        }
+        all
+    }
+
+    /// When there is something to do next.
+    pub fn next(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    pub fn shown(&self, id: &str) -> Shown {
+        let plan = self.plans.get(id);
+        Shown {
+            next: plan.and_then(|plan| plan.schedules.iter().filter_map(|planned| planned.next).min()),
+            run_count: self.counts.get(id).copied(),
+        }
+    }
+
+    /// Counts a scheduled run; answers how many there were, where anybody asks.
+    pub fn count(&mut self, id: &str) -> Option<i64> {
+        let count = self.counts.get_mut(id)?;
+        *count += 1;
+        Some(*count)
+    }
+
+    /// How far an automation has come, as it is kept.
+    pub fn progress(&self, id: &str) -> AutomationProgress {
+        let planned = self.plans.get(id).map(|plan| plan.schedules.as_slice()).unwrap_or_default();
+        let schedules = planned.iter().filter_map(|planned| {
+            Some(ScheduleProgress {
+                trigger: planned.trigger.clone(),
+                expression: planned.written.expression.clone(),
+                time_zone: planned.written.time_zone.clone(),
+                next: crate::clock::iso(planned.next?),
+            })
+        });
+        AutomationProgress { schedules: schedules.collect(), run_count: self.counts.get(id).copied() }
+    }
+
+    fn put(&mut self, id: &str, mut plan: Plan) {
+        let nexts = plan.schedules.iter().filter_map(|planned| planned.next);
+        plan.at = nexts.chain(plan.until).min();
+        if let Some(at) = plan.at {
+            self.due.insert((at, id.to_owned()));
+        }
+        self.plans.insert(id.to_owned(), plan);
+    }
+
+    fn take(&mut self, id: &str) -> Option<Plan> {
+        let plan = self.plans.remove(id)?;
+        if let Some(at) = plan.at {
+            self.due.remove(&(at, id.to_owned()));
+        }
+        Some(plan)
+    }
+}
+
+fn progress_of(kept: &AutomationProgress, trigger: &str, written: &AutomationSchedule) -> Option<Timestamp> {
+    let of = |held: &&ScheduleProgress| {
+        held.trigger == trigger
+            && held.expression == written.expression
+            && held.time_zone == written.time_zone
+    };
+    kept.schedules.iter().find(of)?.next.parse().ok()
+}

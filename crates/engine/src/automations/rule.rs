@@ -1,0 +1,536 @@
+//! What a trigger of the host's own types asks for: an event in a session, how often, and what has to hold or follow.
+
+use std::time::Duration;
+
+use ostler_contract::settings::drawn;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::wire::state::{
+    AutomationEventTrigger, AutomationTriggerDefinition, AutomationTriggerEventDefinition,
+};
+
+/// Something that happens in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    TurnCompleted,
+    TurnFailed,
+    TurnCancelled,
+    ToolCalled,
+    ToolFailed,
+    MessageQueued,
+    Idle,
+    ChildFinished,
+}
+
+const KINDS: [(Kind, &str, &str); 8] = [
+    (Kind::TurnCompleted, "turnCompleted", "A turn finished"),
+    (Kind::TurnFailed, "turnFailed", "A turn failed"),
+    (Kind::TurnCancelled, "turnCancelled", "A turn was cancelled"),
+    (Kind::ToolCalled, "toolCalled", "A tool call finished"),
+    (Kind::ToolFailed, "toolFailed", "A tool call failed"),
+    (Kind::MessageQueued, "messageQueued", "A message was queued"),
+    (Kind::Idle, "idle", "The session went idle"),
+    (Kind::ChildFinished, "childFinished", "A session it started finished"),
+];
+
+impl Kind {
+    fn of(id: &str) -> Result<Self, String> {
+        let found = KINDS.iter().find(|(_, name, _)| *name == id).map(|(kind, ..)| *kind);
+        found.ok_or_else(|| unwatched(id))
+    }
+
+    /// Whether it ends a turn.
+    pub fn ends_turn(self) -> bool {
+        matches!(self, Self::TurnCompleted | Self::TurnFailed | Self::TurnCancelled)
+    }
+
+    /// Whether two are outcomes of the same thing, so that one breaks a row of the others.
+    pub fn is_kin(self, other: Self) -> bool {
+        let is_tool = |kind| matches!(kind, Self::ToolCalled | Self::ToolFailed);
+        self == other || (self.ends_turn() && other.ends_turn()) || (is_tool(self) && is_tool(other))
+    }
+}
+
+fn unwatched(id: &str) -> String {
+    format!("{id} is not an event this host watches for")
+}
+
+/// The type of the rules, and that of the rules with a name.
+pub(super) const SESSION: &str = "session";
+pub(super) const WATCH: &str = "watch";
+
+/// A rule with a name: the number it takes, and what else it is told by.
+struct Preset {
+    id: &'static str,
+    title: &'static str,
+    number: &'static str,
+    default: u64,
+    rule: fn(u64) -> Rule,
+}
+
+const PRESETS: [Preset; 5] = [
+    Preset {
+        id: "looks-stuck",
+        title: "It calls the same tool with the same input over and over",
+        number: "times",
+        default: 3,
+        rule: |times| Rule {
+            count: Count { n: times, same_input: true, ..Count::default() },
+            ..Rule::on(Kind::ToolCalled)
+        },
+    },
+    Preset {
+        id: "failing-tools",
+        title: "Its tool calls fail, one after the other",
+        number: "times",
+        default: 3,
+        rule: |times| Rule {
+            count: Count { n: times, consecutive: true, ..Count::default() },
+            ..Rule::on(Kind::ToolFailed)
+        },
+    },
+    Preset {
+        id: "long-silent-turn",
+        title: "A turn runs and says nothing",
+        number: "minutes",
+        default: 10,
+        rule: |minutes| Rule {
+            when: When { turn_longer_than: Some(minutes_of(minutes)), ..When::default() },
+            ..Rule::on(Kind::TurnCompleted)
+        },
+    },
+    Preset {
+        id: "idle-after-failure",
+        title: "A turn failed and nobody went on",
+        number: "minutes",
+        default: 3,
+        rule: |minutes| Rule { then: Some(Then::Idle(minutes_of(minutes))), ..Rule::on(Kind::TurnFailed) },
+    },
+    Preset {
+        id: "waiting-while-busy",
+        title: "A message waits behind a turn that is busy",
+        number: "toolCalls",
+        default: 3,
+        rule: |calls| Rule {
+            when: When { running: Some(true), tool_calls_at_least: Some(calls), ..When::default() },
+            ..Rule::on(Kind::MessageQueued)
+        },
+    },
+];
+
+fn minutes_of(minutes: u64) -> Duration {
+    Duration::from_secs(minutes.saturating_mul(60))
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rule {
+    pub event: Kind,
+    pub filter: Filter,
+    pub count: Count,
+    pub then: Option<Then>,
+    pub when: When,
+}
+
+/// Which sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Filter {
+    pub sessions: Option<Vec<String>>,
+    pub providers: Option<Vec<String>>,
+    pub owners: Option<Vec<String>>,
+    pub projects: Option<Vec<String>>,
+    pub folders: Option<Vec<String>>,
+    pub automated: Option<bool>,
+}
+
+/// How often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Count {
+    pub n: u64,
+    pub consecutive: bool,
+    pub within: Option<Duration>,
+    pub same_input: bool,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self { n: 1, consecutive: false, within: None, same_input: false }
+    }
+}
+
+/// What has to follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Another event, in time where there is a limit.
+    Event(Kind, Option<Duration>),
+    /// Quiet for so long.
+    Idle(Duration),
+    /// So long without an event.
+    Absent(Kind, Duration),
+}
+
+/// What has to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct When {
+    pub running: Option<bool>,
+    pub queued_at_least: Option<u64>,
+    pub tool_calls_at_least: Option<u64>,
+    /// Since the turn last said or did anything.
+    pub turn_longer_than: Option<Duration>,
+}
+
+impl Rule {
+    fn on(event: Kind) -> Self {
+        Self { event, filter: Filter::default(), count: Count::default(), then: None, when: When::default() }
+    }
+
+    /// Whether it is the host's clock alone that fires it, while the turn still runs.
+    pub fn is_silence(&self) -> Option<Duration> {
+        let plain = self.count == Count::default() && self.then.is_none() && self.event.ends_turn();
+        self.when.turn_longer_than.filter(|_| plain)
+    }
+
+    /// Reads the rule of a trigger of the host's own types. The error says what is wrong, and where.
+    pub fn read(trigger: &AutomationEventTrigger) -> Result<Self, String> {
+        let id = trigger.events.first().map(|event| event.id.as_str()).unwrap_or_default();
+        let empty = JsonObject::new();
+        let config = Part { path: String::new(), fields: trigger.config.as_ref().unwrap_or(&empty) };
+        if trigger.r#type == SESSION {
+            config.only(&["filter", "count", "then", "when"])?;
+            return Ok(Self {
+                event: Kind::of(id)?,
+                filter: config.part("filter")?.map_or(Ok(Filter::default()), filter)?,
+                count: config.part("count")?.map_or(Ok(Count::default()), count)?,
+                then: config.part("then")?.map(then).transpose()?,
+                when: config.part("when")?.map_or(Ok(When::default()), when)?,
+            });
+        }
+        let preset = PRESETS.iter().find(|preset| preset.id == id).ok_or_else(|| unwatched(id))?;
+        config.only(&["filter", preset.number])?;
+        let number = config.whole(preset.number)?.unwrap_or(preset.default);
+        let filter = config.part("filter")?.map_or(Ok(Filter::default()), filter)?;
+        Ok(Self { filter, ..(preset.rule)(number) })
+    }
+}
+
+fn filter(part: Part<'_>) -> Result<Filter, String> {
+    part.only(&["sessions", "providers", "owners", "projects", "folders", "automated"])?;
+    Ok(Filter {
+        sessions: part.texts("sessions", "session URIs")?,
+        providers: part.texts("providers", "backend names")?,
+        owners: part.texts("owners", "owners")?,
+        projects: part.texts("projects", "projects")?,
+        folders: part.texts("folders", "folders")?,
+        automated: part.truth("automated")?,
+    })
+}
+
+fn count(part: Part<'_>) -> Result<Count, String> {
+    part.only(&["n", "consecutive", "within", "sameInput"])?;
+    Ok(Count {
+        n: part.whole("n")?.unwrap_or(1),
+        consecutive: part.truth("consecutive")?.unwrap_or_default(),
+        within: part.duration("within")?,
+        same_input: part.truth("sameInput")?.unwrap_or_default(),
+    })
+}
+
+fn then(part: Part<'_>) -> Result<Then, String> {
+    let kind = part.text("kind")?;
+    let event = |part: &Part<'_>| match part.text("event")? {
+        Some(event) => Kind::of(event),
+        None => Err(format!("{} has to be text", part.at("event"))),
+    };
+    let lasting = |part: &Part<'_>| part.duration("for")?.ok_or_else(|| part.not("for", DURATION));
+    match kind {
+        Some("event") => {
+            part.only(&["kind", "event", "within"])?;
+            Ok(Then::Event(event(&part)?, part.duration("within")?))
+        }
+        Some("idle") => {
+            part.only(&["kind", "for"])?;
+            Ok(Then::Idle(lasting(&part)?))
+        }
+        Some("absent") => {
+            part.only(&["kind", "event", "for"])?;
+            Ok(Then::Absent(event(&part)?, lasting(&part)?))
+        }
+        _ => Err(part.not("kind", "one of event, idle, absent")),
+    }
+}
+
+fn when(part: Part<'_>) -> Result<When, String> {
+    part.only(&["running", "queuedAtLeast", "toolCallsAtLeast", "turnLongerThan"])?;
+    Ok(When {
+        running: part.truth("running")?,
+        queued_at_least: part.number("queuedAtLeast")?,
+        tool_calls_at_least: part.number("toolCallsAtLeast")?,
+        turn_longer_than: part.duration("turnLongerThan")?,
+    })
+}
+
+const DURATION: &str = "a duration such as 30s, 5m or 2h";
+
+/// An object of a config, and where it stands.
+struct Part<'a> {
+    path: String,
+    fields: &'a JsonObject,
+}
+
+impl<'a> Part<'a> {
+    fn at(&self, key: &str) -> String {
+        match self.path.as_str() {
+            "" => key.to_owned(),
+            path => format!("{path}.{key}"),
+        }
+    }
+
+    fn not(&self, key: &str, expected: &str) -> String {
+        format!("{} has to be {expected}", self.at(key))
+    }
+
+    fn only(&self, keys: &[&str]) -> Result<(), String> {
+        match self.fields.keys().find(|key| !keys.contains(&key.as_str())) {
+            Some(key) => Err(format!("{} is not part of a rule here", self.at(key))),
+            None => Ok(()),
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.fields.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A value that `read` takes; the sentence where it does not.
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        self.get(key).map(|value| read(value).ok_or_else(|| self.not(key, expected))).transpose()
+    }
+
+    fn part(&self, key: &str) -> Result<Option<Part<'a>>, String> {
+        let fields = self.read(key, "an object", Value::as_object)?;
+        Ok(fields.map(|fields| Part { path: self.at(key), fields }))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&'a str>, String> {
+        self.read(key, "text", Value::as_str)
+    }
+
+    fn truth(&self, key: &str) -> Result<Option<bool>, String> {
+        self.read(key, "true or false", Value::as_bool)
+    }
+
+    fn number(&self, key: &str) -> Result<Option<u64>, String> {
+        self.read(key, "a number", |value| {
+            value.as_f64().filter(|number| *number >= 0.0).map(|number| number.ceil() as u64)
+        })
+    }
+
+    fn whole(&self, key: &str) -> Result<Option<u64>, String> {
+        let whole = |value: &Value| {
+            let number = value.as_f64()?;
+            (number.fract() == 0.0 && (1.0..=1e9).contains(&number)).then_some(number as u64)
+        };
+        self.read(key, "a whole number of 1 or more", whole)
+    }
+
+    fn texts(&self, key: &str, of: &str) -> Result<Option<Vec<String>>, String> {
+        let list = self.read(key, "a list", Value::as_array)?;
+        let texts = |list: &Vec<Value>| -> Option<Vec<String>> {
+            list.iter().map(|one| one.as_str().map(str::to_owned)).collect()
+        };
+        list.map(|list| texts(list).ok_or_else(|| self.not(key, &format!("a list of {of}")))).transpose()
+    }
+
+    fn duration(&self, key: &str) -> Result<Option<Duration>, String> {
+        self.read(key, DURATION, |value| duration(value.as_str()?))
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let unit = match text.as_bytes().last()? {
+        b's' => 1,
+        b'm' => 60,
+        b'h' => 3600,
+        _ => return None,
+    };
+    let number = &text[..text.len() - 1];
+    let digits = !number.is_empty() && number.len() <= 9 && number.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = number.parse::<u64>().ok().filter(|_| digits)?.checked_mul(unit)?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The host's own types, as clients draw them.
+pub(super) fn definitions() -> Vec<AutomationTriggerDefinition> {
+    let event = |id: &str, title: &str| AutomationTriggerEventDefinition {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        description: None,
+    };
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
+    let span = json!({ "type": "string", "pattern": "^[0-9]{1,9}[smh]$" });
+    let whole = json!({ "type": "integer", "minimum": 1 });
+    let filter = json!({ "type": "object", "title": "Sessions", "properties": {
+        "sessions": texts, "providers": texts, "owners": texts, "projects": texts, "folders": texts,
+        "automated": { "type": "boolean" },
+    } });
+    let session = json!({ "type": "object", "properties": {
+        "filter": filter,
+        "count": { "type": "object", "title": "How often", "properties": {
+            "n": whole, "consecutive": { "type": "boolean" }, "within": span, "sameInput": { "type": "boolean" },
+        } },
+        "then": { "type": "object", "title": "What follows", "properties": {
+            "kind": { "type": "string", "enum": ["event", "idle", "absent"] }, "event": { "type": "string" },
+            "within": span, "for": span,
+        } },
+        "when": { "type": "object", "title": "What holds", "properties": {
+            "running": { "type": "boolean" }, "queuedAtLeast": { "type": "number" },
+            "toolCallsAtLeast": { "type": "number" }, "turnLongerThan": span,
+        } },
+    } });
+    let watch = json!({ "type": "object", "properties": {
+        "times": whole, "minutes": whole, "toolCalls": whole, "filter": filter,
+    } });
+    let schema = |schema: Value| serde_json::from_value(drawn(schema)).ok();
+    vec![
+        AutomationTriggerDefinition {
+            r#type: SESSION.to_owned(),
+            title: "What a session does".to_owned(),
+            description: None,
+            events: KINDS.iter().map(|(_, id, title)| event(id, title)).collect(),
+            config_schema: schema(session),
+        },
+        AutomationTriggerDefinition {
+            r#type: WATCH.to_owned(),
+            title: "A pattern worth watching".to_owned(),
+            description: None,
+            events: PRESETS.iter().map(|preset| event(preset.id, preset.title)).collect(),
+            config_schema: schema(watch),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(r#type: &str, event: &str, config: Value) -> Result<Rule, String> {
+        let trigger = json!({ "id": "t", "type": r#type, "title": "T", "events": [{ "id": event, "title": "E" }],
+            "config": config });
+        Rule::read(&serde_json::from_value(trigger).expect("a trigger"))
+    }
+
+    #[test]
+    fn a_whole_rule_reads() {
+        let rule = read(
+            "session",
+            "toolFailed",
+            json!({
+                "filter": { "providers": ["echo"], "automated": false }, "count": { "n": 2, "within": "5m" },
+                "then": { "kind": "absent", "event": "turnCompleted", "for": "30s" },
+                "when": { "running": true, "queuedAtLeast": 1, "turnLongerThan": "2h" },
+            }),
+        )
+        .expect("a rule");
+        assert_eq!(rule.event, Kind::ToolFailed);
+        assert_eq!(rule.filter.providers, Some(vec!["echo".to_owned()]));
+        assert_eq!(rule.count, Count { n: 2, within: Some(Duration::from_secs(300)), ..Count::default() });
+        assert_eq!(rule.then, Some(Then::Absent(Kind::TurnCompleted, Duration::from_secs(30))));
+        assert_eq!(rule.when.turn_longer_than, Some(Duration::from_secs(7200)));
+    }
+
+    #[test]
+    fn every_preset_reads_with_its_number_and_a_filter() {
+        for preset in &PRESETS {
+            let rule = read("watch", preset.id, json!({ preset.number: 7, "filter": { "folders": ["/a"] } }));
+            assert_eq!(
+                rule.as_ref().map(|rule| rule.filter.folders.clone()),
+                Ok(Some(vec!["/a".to_owned()]))
+            );
+            assert_ne!(
+                rule,
+                read("watch", preset.id, json!({ "filter": { "folders": ["/a"] } })),
+                "{}",
+                preset.id
+            );
+        }
+        assert_eq!(
+            read("watch", "long-silent-turn", json!({})).expect("read").is_silence(),
+            Some(minutes_of(10))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let why = |event, config| read("session", event, config).expect_err("refused");
+        assert_eq!(why("dreamt", json!({})), "dreamt is not an event this host watches for");
+        assert_eq!(why("idle", json!({ "counts": {} })), "counts is not part of a rule here");
+        assert_eq!(why("idle", json!({ "count": { "m": 1 } })), "count.m is not part of a rule here");
+        assert_eq!(why("idle", json!({ "count": 3 })), "count has to be an object");
+        assert_eq!(
+            why("idle", json!({ "count": { "n": 0 } })),
+            "count.n has to be a whole number of 1 or more"
+        );
+        assert_eq!(
+            why("idle", json!({ "count": { "n": 1.5 } })),
+            "count.n has to be a whole number of 1 or more"
+        );
+        assert_eq!(
+            why("idle", json!({ "count": { "sameInput": "x" } })),
+            "count.sameInput has to be true or false"
+        );
+        assert_eq!(
+            why("idle", json!({ "count": { "within": "soon" } })),
+            "count.within has to be a duration such as 30s, 5m or 2h"
+        );
+        assert_eq!(why("idle", json!({ "filter": { "sessions": "x" } })), "filter.sessions has to be a list");
+        assert_eq!(
+            why("idle", json!({ "filter": { "folders": [1] } })),
+            "filter.folders has to be a list of folders"
+        );
+        assert_eq!(
+            why("idle", json!({ "then": { "kind": "x" } })),
+            "then.kind has to be one of event, idle, absent"
+        );
+        assert_eq!(why("idle", json!({ "then": { "kind": 1 } })), "then.kind has to be text");
+        assert_eq!(
+            why("idle", json!({ "then": { "kind": "event", "event": "x" } })),
+            "x is not an event this host watches for"
+        );
+        assert_eq!(
+            why("idle", json!({ "then": { "kind": "idle" } })),
+            "then.for has to be a duration such as 30s, 5m or 2h"
+        );
+        assert_eq!(
+            why("idle", json!({ "when": { "queuedAtLeast": "x" } })),
+            "when.queuedAtLeast has to be a number"
+        );
+        let why = |config| read("watch", "looks-stuck", config).expect_err("refused");
+        assert_eq!(why(json!({ "times": 0 })), "times has to be a whole number of 1 or more");
+        assert_eq!(why(json!({ "minutes": 1 })), "minutes is not part of a rule here");
+    }
+
+    #[test]
+    fn the_types_are_drawn() {
+        let drawn = definitions();
+        assert_eq!(drawn.iter().map(|one| one.r#type.as_str()).collect::<Vec<_>>(), ["session", "watch"]);
+        assert!(drawn.iter().all(|one| one.config_schema.is_some()));
+        assert_eq!(drawn[0].events.len(), 8);
+        assert_eq!(drawn[1].events.len(), 5);
+    }
+
+    proptest::proptest! {
+        /// A config a stranger or a hand wrote is read or refused with a sentence.
+        #[test]
+        fn no_config_panics(text in "[0-9a-zé]{0,6}[smh]?", n in proptest::num::f64::ANY, deep in 0..4) {
+            let value = match deep { 0 => json!(n), 1 => json!(text), 2 => json!([text]), _ => json!({ "n": n }) };
+            for key in ["filter", "count", "then", "when"] {
+                let _ = read("session", "idle", json!({ key: value }));
+            }
+            let config = json!({ "count": { "n": n, "within": text }, "when": { "toolCallsAtLeast": n } });
+            let _ = read("session", "idle", config);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Schedules: the instants a cron expression names in its time zone.
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ostler_protocol::wire::state::AutomationSchedule;
+
+const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
+const MONTHS: [&str; 12] =
+    ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+/// A schedule that was read.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    cron: Cron,
+    zone: TimeZone,
+}
+
+impl Schedule {
+    /// Reads an expression of five fields and the name of a time zone. The error says what to write.
+    pub fn read(written: &AutomationSchedule) -> Result<Self, String> {
+        let expression = written.expression.trim();
+        check(expression).map_err(|why| format!("schedule.expression {why}"))?;
+        let cron = CronParser::builder()
+            .seconds(Seconds::Disallowed)
+            .year(Year::Disallowed)
+            .build()
+            .parse(expression)
+            .map_err(|why| format!("schedule.expression {expression} cannot be read: {why}"))?;
+        let zone = TimeZone::get(&written.time_zone).map_err(|_| {
+            format!(
+                "schedule.timeZone {} is not a time zone this host knows, as Europe/Berlin or UTC",
+                written.time_zone
+            )
+        })?;
+        Ok(Self { cron, zone })
+    }
+
+    /// The first instant after another; none where there never is one.
+    pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
+        let at = at.to_zoned(self.zone.clone());
+        self.cron.find_next_occurrence(&at, false).ok().map(|next| next.timestamp())
+    }
+
+    /// The last instant that is not after another.
+    pub fn latest(&self, at: Timestamp) -> Option<Timestamp> {
+        let at = at.to_zoned(self.zone.clone());
+        self.cron.find_previous_occurrence(&at, true).ok().map(|last| last.timestamp())
+    }
+}
+
+/// The protocol's grammar, which is narrower than what the library reads.
+fn check(expression: &str) -> Result<(), String> {
+    let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
+    if fields.len() != FIELDS.len() {
+        return Err(format!("has to have five fields ({}), as 0 9 * * MON-FRI", FIELDS.join(", ")));
+    }
+    for (at, field) in fields.into_iter().enumerate() {
+        let names: &[&str] = match at {
+            3 => &MONTHS,
+            4 => &WEEKDAYS,
+            _ => &[],
+        };
+        if !field.split(',').all(|item| is_item(item, names)) {
+            return Err(format!("has a {} that cannot be read: {field}", FIELDS[at]));
+        }
+    }
+    Ok(())
+}
+
+/// `*`, a value, a range, or a step over `*` or a range.
+fn is_item(item: &str, names: &[&str]) -> bool {
+    let is_value = |text: &str| {
+        let number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        number || names.iter().any(|name| name.eq_ignore_ascii_case(text))
+    };
+    let (range, step) = match item.split_once('/') {
+        Some((range, step)) => (range, Some(step)),
+        None => (item, None),
+    };
+    let several = match range.split_once('-') {
+        Some((from, to)) if is_value(from) && is_value(to) => true,
+        Some(_) => return false,
+        None if range == "*" => true,
+        None if is_value(range) => false,
+        None => return false,
+    };
+    let positive = |step: &str| {
+        step.bytes().all(|byte| byte.is_ascii_digit()) && step.parse::<u8>().is_ok_and(|n| n > 0)
+    };
+    step.is_none_or(|step| several && positive(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(expression: &str, zone: &str) -> Result<Schedule, String> {
+        Schedule::read(&AutomationSchedule { expression: expression.into(), time_zone: zone.into() })
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a timestamp")
+    }
+
+    fn next(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+        let schedule = read(expression, zone).expect("a schedule");
+        let mut now = at(from);
+        (0..count)
+            .map(|_| {
+                now = schedule.after(now).expect("a next one");
+                now.to_string()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_protocol_s_grammar_and_nothing_else() {
+        for good in [
+            "* * * * *",
+            "*/15 0-23/2 1,15,20-25 jan-MAR,12 mon-fri",
+            "0 0 1 1 7",
+            "0 0 * * 0",
+            "5 4 1-30/2 * SUN",
+        ] {
+            assert!(read(good, "UTC").is_ok(), "{good}: {:?}", read(good, "UTC"));
+        }
+        for bad in [
+            "",
+            "@daily",
+            "* * * *",
+            "* * * * * *",
+            "0 0 L * *",
+            "0 0 ? * *",
+            "0 0 15W * *",
+            "0 0 * * 5#2",
+            "0 0 * * FRIL",
+            "5/10 * * * *",
+            "/10 * * * *",
+            "*/0 * * * *",
+            "60 * * * *",
+            "0 24 * * *",
+            "0 0 0 * *",
+            "0 0 * 13 *",
+            "0 0 * * 8",
+            "0 0 * * MONDAY",
+            "JAN 0 * * *",
+            "1-2-3 * * * *",
+            "1,,2 * * * *",
+            "+1 * * * *",
+        ] {
+            assert!(read(bad, "UTC").is_err(), "{bad} was read");
+        }
+        let why = read("0 0 * *", "UTC").expect_err("four fields");
+        assert_eq!(
+            why,
+            "schedule.expression has to have five fields (minute, hour, day of month, month, day of week), as 0 9 \
+             * * MON-FRI"
+        );
+        let why = read("0 0 * * *", "Mars/Olympus").expect_err("no zone");
+        assert_eq!(
+            why,
+            "schedule.timeZone Mars/Olympus is not a time zone this host knows, as Europe/Berlin or UTC"
+        );
+    }
+
+    #[test]
+    fn two_day_fields_match_either_and_both_sundays_are_sunday() {
+        assert_eq!(
+            next("0 0 13 * FRI", "UTC", "2026-03-01T00:00:00Z", 4),
+            ["2026-03-06T00:00:00Z", "2026-03-13T00:00:00Z", "2026-03-20T00:00:00Z", "2026-03-27T00:00:00Z"]
+        );
+        assert_eq!(
+            next("0 0 * * 7", "UTC", "2026-03-01T00:00:00Z", 2),
+            next("0 0 * * 0", "UTC", "2026-03-01T00:00:00Z", 2)
+        );
+    }
+
+    #[test]
+    fn wall_clock_time_stays_where_the_clock_changes() {
+        assert_eq!(
+            next("0 9 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3),
+            ["2026-03-28T08:00:00Z", "2026-03-29T07:00:00Z", "2026-03-30T07:00:00Z"]
+        );
+        // 02:30 does not exist on 29 March, and comes twice on 25 October: once a day all the same.
+        let spring = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
+        assert_eq!(spring.last().map(String::as_str), Some("2026-03-30T00:30:00Z"), "{spring:?}");
+        assert_eq!(
+            next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
+            ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
+        );
+    }
+
+    #[test]
+    fn an_instant_is_its_own_latest_and_not_its_own_next() {
+        let schedule = read("0 9 * * *", "UTC").expect("a schedule");
+        let nine = at("2026-01-05T09:00:00Z");
+        assert_eq!(schedule.latest(nine), Some(nine));
+        assert_eq!(schedule.latest(at("2026-01-05T08:59:59Z")), Some(at("2026-01-04T09:00:00Z")));
+        assert_eq!(schedule.after(nine), Some(at("2026-01-06T09:00:00Z")));
+    }
+
+    #[test]
+    fn a_day_that_never_comes_is_none() {
+        let started = std::time::Instant::now();
+        assert_eq!(read("0 0 30 2 *", "UTC").expect("read").after(at("2026-01-01T00:00:00Z")), None);
+        assert!(started.elapsed() < std::time::Duration::from_secs(2), "{:?}", started.elapsed());
+    }
+
+    proptest::proptest! {
+        /// What a stranger or a hand wrote is read or refused, and what is read goes forward.
+        #[test]
+        fn whatever_is_written_is_read_or_refused(expression in "[0-9*/,a-zA-Z@?# -]{0,24}") {
+            if let Ok(schedule) = read(&expression, "Europe/Berlin") {
+                let from = at("2026-03-28T23:59:00Z");
+                if let Some(next) = schedule.after(from) {
+                    proptest::prop_assert!(next > from);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! What sessions do, held against the rules automations watch them by.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ostler_contract::events::TurnStatus;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
+use crate::host::{Host, file_path};
+use crate::sessions::Entry;
+
+/// How many different inputs of one session a rule tells apart.
+const INPUTS: usize = 256;
+
+/// Whether a trigger's type is one the host itself watches.
+pub(super) fn is_watched_type(r#type: &str) -> bool {
+    r#type == SESSION || r#type == WATCH
+}
+
+/// Something that happened in a session.
+#[derive(Debug)]
+pub(crate) struct Happening {
+    pub session: Arc<Entry>,
+    pub what: Happened,
+    /// Whether a turn runs in it.
+    pub running: bool,
+    /// Messages that wait in it.
+    pub queued: usize,
+    /// Tool calls of the turn.
+    pub tool_calls: usize,
+}
+
+/// What.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Happened {
+    /// A turn began.
+    Began,
+    /// A turn said or did something.
+    Stirred,
+    /// A turn ended.
+    Ended(TurnStatus),
+    /// A tool call finished.
+    Tool { name: String, input: u64, failed: bool },
+    /// A message was queued.
+    Queued,
+    /// No turn runs any more, and none waits.
+    Quiet,
+    /// A session or worker it started finished.
+    Child(String),
+    /// It was disposed.
+    Gone,
+}
+
+impl Happened {
+    fn kinds(&self) -> &'static [Kind] {
+        match self {
+            Self::Ended(TurnStatus::Complete) => &[Kind::TurnCompleted],
+            Self::Ended(TurnStatus::Error) => &[Kind::TurnFailed],
+            Self::Ended(TurnStatus::Cancelled) => &[Kind::TurnCancelled],
+            Self::Tool { failed: false, .. } => &[Kind::ToolCalled],
+            Self::Tool { failed: true, .. } => &[Kind::ToolCalled, Kind::ToolFailed],
+            Self::Queued => &[Kind::MessageQueued],
+            Self::Quiet => &[Kind::Idle],
+            Self::Child(_) => &[Kind::ChildFinished],
+            Self::Began | Self::Stirred | Self::Gone => &[],
+        }
+    }
+}
+
+/// The rules, and what they remember of each session.
+#[derive(Debug, Default)]
+pub(super) struct Watching {
+    /// Whether there is any rule: without one, nothing is looked at.
+    any: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By automation.
+    rules: HashMap<String, Vec<Arc<Watched>>>,
+    sessions: HashMap<String, Session>,
+    /// The session that made another by a tool.
+    parents: HashMap<String, String>,
+    next: u64,
+}
+
+/// One trigger.
+#[derive(Debug)]
+struct Watched {
+    number: u64,
+    automation: String,
+    trigger: String,
+    /// What the trigger calls the event.
+    event: String,
+    rule: Rule,
+    pinned: Option<String>,
+}
+
+#[derive(Debug)]
+struct Session {
+    /// When its turn last did anything.
+    stirred: Instant,
+    running: bool,
+    /// Counts its turns.
+    turn: u64,
+    /// By the number of the trigger.
+    memory: HashMap<u64, Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// When it happened, by what has to be the same.
+    hits: HashMap<Option<(String, u64)>, VecDeque<Instant>>,
+    armed: Option<Armed>,
+}
+
+/// A rule whose first half has happened.
+#[derive(Debug)]
+struct Armed {
+    serial: u64,
+    until: Option<Instant>,
+    facts: JsonObject,
+    count: u64,
+}
+
+/// A wake to be made once nothing is locked.
+#[derive(Debug)]
+struct Fire {
+    watched: Arc<Watched>,
+    facts: JsonObject,
+    count: u64,
+}
+
+/// Something to look at later.
+#[derive(Debug)]
+struct Later {
+    watched: Arc<Watched>,
+    session: Arc<Entry>,
+    at: Instant,
+    what: Awaited,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Awaited {
+    /// That a turn stayed silent.
+    Silence { turn: u64, after: Duration },
+    /// That what was armed still is.
+    Armed(u64),
+}
+
+impl Watching {
+    /// Puts an automation's rules in place of those it had.
+    pub fn set(&self, id: &str, definition: &AutomationDefinition) {
+        let mut state = self.state.lock();
+        state.forget(id);
+        let pinned = super::settings::Settings::of(definition).pinned_session;
+        let mut rules = Vec::new();
+        for trigger in definition.triggers.iter().filter(|_| definition.enabled) {
+            let AutomationTrigger::Event(trigger) = trigger else { continue };
+            if !is_watched_type(&trigger.r#type) {
+                continue;
+            }
+            // One that does not read was said to be none.
+            let Ok(rule) = Rule::read(trigger) else { continue };
+            state.next += 1;
+            rules.push(Arc::new(Watched {
+                number: state.next,
+                automation: id.to_owned(),
+                trigger: trigger.id.clone(),
+                event: trigger.events.first().map(|event| event.id.clone()).unwrap_or_default(),
+                rule,
+                pinned: pinned.clone(),
+            }));
+        }
+        if !rules.is_empty() {
+            state.rules.insert(id.to_owned(), rules);
+        }
+        self.any.store(!state.rules.is_empty(), Ordering::Relaxed);
+    }
+
+    pub fn remove(&self, id: &str) {
+        let mut state = self.state.lock();
+        state.forget(id);
+        self.any.store(!state.rules.is_empty(), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn forget(&mut self, id: &str) {
+        for watched in self.rules.remove(id).unwrap_or_default() {
+            for session in self.sessions.values_mut() {
+                session.memory.remove(&watched.number);
+            }
+        }
+        if self.rules.is_empty() {
+            self.sessions.clear();
+        }
+    }
+}
+
+impl super::Automations {
+    /// Whether anybody asks what sessions do.
+    pub(crate) fn watches(&self) -> bool {
+        self.watching.any.load(Ordering::Relaxed)
+    }
+
+    /// Remembers which session made another.
+    pub(crate) fn made_by(&self, child: &str, parent: &str) {
+        self.watching.state.lock().parents.insert(child.to_owned(), parent.to_owned());
+    }
+}
+
+impl Host {
+    /// Holds what happened in a session against the rules.
+    pub(crate) fn happened(self: &Arc<Self>, happening: Happening) {
+        let (what, session) = (happening.what.clone(), happening.session.clone());
+        if self.automations.watches() {
+            self.look_at(happening);
+        }
+        if !matches!(what, Happened::Quiet | Happened::Gone) {
+            return;
+        }
+        let parent = {
+            let mut state = self.automations.watching.state.lock();
+            match what {
+                Happened::Gone => {
+                    state.sessions.remove(&session.uri);
+                    state.parents.remove(&session.uri)
+                }
+                _ => state.parents.get(&session.uri).cloned(),
+            }
+        };
+        if let Some(parent) = parent.and_then(|parent| self.sessions.by_uri(&parent))
+            && self.automations.watches()
+        {
+            let running = self
+                .automations
+                .watching
+                .state
+                .lock()
+                .sessions
+                .get(&parent.uri)
+                .is_some_and(|session| session.running);
+            let what = Happened::Child(session.uri.clone());
+            self.look_at(Happening { session: parent, what, running, queued: 0, tool_calls: 0 });
+        }
+    }
+
+    fn look_at(self: &Arc<Self>, happening: Happening) {
+        let now = Instant::now();
+        let (mut fires, mut laters) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.automations.watching.state.lock();
+            let state = &mut *state;
+            let session = state.sessions.entry(happening.session.uri.clone()).or_insert_with(|| Session {
+                stirred: now,
+                running: happening.running,
+                turn: 0,
+                memory: HashMap::new(),
+            });
+            session.running = happening.running;
+            match happening.what {
+                Happened::Stirred => return session.stirred = now,
+                Happened::Began => {
+                    session.stirred = now;
+                    session.turn += 1;
+                }
+                Happened::Tool { .. } => session.stirred = now,
+                _ => {}
+            }
+            for watched in state.rules.values().flatten() {
+                let mut looker =
+                    Looker { host: self, watched, happening: &happening, now, next: &mut state.next };
+                looker.look(session, &mut fires, &mut laters);
+            }
+        }
+        fires.into_iter().for_each(|fire| self.wake_by_rule(fire));
+        for later in laters {
+            tokio::spawn(look_later(Arc::downgrade(self), later));
+        }
+    }
+
+    fn wake_by_rule(self: &Arc<Self>, fire: Fire) {
+        let Fire { watched, mut facts, count } = fire;
+        facts.insert("event".to_owned(), watched.event.as_str().into());
+        facts.insert("count".to_owned(), count.into());
+        facts.insert("at".to_owned(), self.clock.iso().into());
+        // Nobody waits for it: who is told of a run that could not be kept is the log.
+        drop(self.wake_by_event(&watched.automation, &watched.trigger, facts, count));
+    }
+
+    /// What is known of a session when something happens in it.
+    fn facts_of(&self, happening: &Happening) -> JsonObject {
+        let row = happening.session.row.lock();
+        let mut facts = JsonObject::new();
+        facts.insert("session".to_owned(), happening.session.uri.as_str().into());
+        facts.insert("sessionTitle".to_owned(), row.summary.title.as_str().into());
+        facts.insert("provider".to_owned(), happening.session.provider.as_str().into());
+        if let Some(owner) = &happening.session.owner {
+            facts.insert("owner".to_owned(), owner.as_str().into());
+        }
+        if let Some(project) = &row.summary.project {
+            facts.insert("project".to_owned(), project.uri.as_str().into());
+        }
+        facts
+            .insert("folders".to_owned(), json!(row.summary.working_directories.clone().unwrap_or_default()));
+        facts.insert("automated".to_owned(), maker(&row.kept.origin).is_some().into());
+        facts.insert("running".to_owned(), happening.running.into());
+        facts.insert("queued".to_owned(), happening.queued.into());
+        facts.insert("toolCalls".to_owned(), happening.tool_calls.into());
+        match &happening.what {
+            Happened::Tool { name, input, .. } => {
+                facts.insert("tool".to_owned(), name.as_str().into());
+                facts.insert("input".to_owned(), format!("{input:016x}").into());
+            }
+            Happened::Child(child) => drop(facts.insert("child".to_owned(), child.as_str().into())),
+            _ => {}
+        }
+        facts
+    }
+
+    /// Whether a rule is about a session. What an automation started never wakes it.
+    fn is_about(&self, watched: &Watched, session: &Entry) -> bool {
+        let row = session.row.lock();
+        let own = maker(&row.kept.origin) == Some(uri::automation(&watched.automation).as_str());
+        if own || watched.pinned.as_deref() == Some(session.uri.as_str()) {
+            return false;
+        }
+        let Filter { sessions, providers, owners, projects, folders, automated } = &watched.rule.filter;
+        let among = |wanted: &Option<Vec<String>>, is: &[&str]| {
+            wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|one| is.contains(&one.as_str())))
+        };
+        let project = row.summary.project.as_ref();
+        let in_folder = folders.as_ref().is_none_or(|wanted| {
+            let held = row.summary.working_directories.iter().flatten().map(|folder| file_path(folder));
+            held.into_iter().any(|folder| {
+                wanted.iter().any(|wanted| std::path::Path::new(&folder).starts_with(file_path(wanted)))
+            })
+        });
+        among(sessions, &[&session.uri])
+            && among(providers, &[&session.provider])
+            && among(owners, &session.owner.as_deref().into_iter().collect::<Vec<_>>())
+            && among(projects, &project.map_or(vec![], |project| vec![&*project.uri, &*project.display_name]))
+            && in_folder
+            && automated.is_none_or(|wanted| wanted == maker(&row.kept.origin).is_some())
+    }
+}
+
+/// The automation that made a session.
+fn maker(origin: &Option<Value>) -> Option<&str> {
+    let origin = origin.as_ref()?;
+    (origin["kind"] == "automation").then(|| origin["automation"].as_str()).flatten()
+}
+
+/// One rule, held against one thing that happened.
+struct Looker<'a> {
+    host: &'a Arc<Host>,
+    watched: &'a Arc<Watched>,
+    happening: &'a Happening,
+    now: Instant,
+    next: &'a mut u64,
+}
+
+impl Looker<'_> {
+    fn look(&mut self, session: &mut Session, fires: &mut Vec<Fire>, laters: &mut Vec<Later>) {
+        let rule = &self.watched.rule;
+        if let Some(after) = rule.is_silence() {
+            if self.happening.what == Happened::Began && self.is_about() {
+                let what = Awaited::Silence { turn: session.turn, after };
+                laters.push(self.later(self.now + after, what));
+            }
+            return;
+        }
+        let kinds = self.happening.what.kinds();
+        let number = self.watched.number;
+        if let Some(memory) = session.memory.get_mut(&number) {
+            self.follow(memory, kinds, fires, laters);
+            let broken = rule.count.consecutive && kinds.iter().any(|kind| kind.is_kin(rule.event));
+            if broken && !kinds.contains(&rule.event) {
+                memory.hits.clear();
+            }
+        }
+        if !kinds.contains(&rule.event) || !self.is_about() {
+            return;
+        }
+        let (stirred, running) = (session.stirred, session.running);
+        let memory = session.memory.entry(number).or_default();
+        if !self.counted(memory) || !self.holds(stirred, running) {
+            return;
+        }
+        let facts = self.host.facts_of(self.happening);
+        let count = rule.count.n;
+        let Some(then) = &rule.then else {
+            return fires.push(Fire { watched: self.watched.clone(), facts, count });
+        };
+        *self.next += 1;
+        let serial = *self.next;
+        let until = match then {
+            Then::Event(_, within) => within.map(|within| self.now + within),
+            Then::Absent(_, after) => {
+                laters.push(self.later(self.now + *after, Awaited::Armed(serial)));
+                None
+            }
+            Then::Idle(after) => {
+                // One that runs still begins to be idle once it falls quiet.
+                if self.happening.what == Happened::Quiet {
+                    laters.push(self.later(self.now + *after, Awaited::Armed(serial)));
+                }
+                None
+            }
+        };
+        memory.armed = Some(Armed { serial, until, facts, count });
+    }
+
+    /// What has happened is what a rule waited for, or ends its waiting.
+    fn follow(
+        &mut self,
+        memory: &mut Memory,
+        kinds: &[Kind],
+        fires: &mut Vec<Fire>,
+        laters: &mut Vec<Later>,
+    ) {
+        let (Some(then), Some(armed)) = (&self.watched.rule.then, &mut memory.armed) else { return };
+        match then {
+            Then::Event(kind, _) if kinds.contains(kind) => {
+                let in_time = armed.until.is_none_or(|until| self.now <= until);
+                if let Some(armed) = memory.armed.take().filter(|_| in_time) {
+                    fires.push(Fire {
+                        watched: self.watched.clone(),
+                        facts: armed.facts,
+                        count: armed.count,
+                    });
+                }
+            }
+            Then::Absent(kind, _) if kinds.contains(kind) => memory.armed = None,
+            Then::Idle(_) if self.happening.what == Happened::Began => memory.armed = None,
+            Then::Idle(after) if self.happening.what == Happened::Quiet => {
+                *self.next += 1;
+                armed.serial = *self.next;
+                let serial = armed.serial;
+                laters.push(self.later(self.now + *after, Awaited::Armed(serial)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts what happened; answers whether that makes as many as the rule asks for.
+    fn counted(&self, memory: &mut Memory) -> bool {
+        let count = &self.watched.rule.count;
+        let key = match &self.happening.what {
+            Happened::Tool { name, input, .. } if count.same_input => Some((name.clone(), *input)),
+            _ => None,
+        };
+        if count.consecutive {
+            memory.hits.retain(|held, _| *held == key);
+        }
+        if memory.hits.len() >= INPUTS && !memory.hits.contains_key(&key) {
+            memory.hits.clear();
+        }
+        let hits = memory.hits.entry(key.clone()).or_default();
+        if let Some(within) = count.within {
+            while hits.front().is_some_and(|at| self.now.duration_since(*at) > within) {
+                hits.pop_front();
+            }
+        }
+        hits.push_back(self.now);
+        let enough = hits.len() as u64 >= count.n;
+        if enough {
+            memory.hits.remove(&key);
+        }
+        enough
+    }
+
+    fn holds(&self, stirred: Instant, running: bool) -> bool {
+        let when = &self.watched.rule.when;
+        let at_least = |wanted: Option<u64>, is: usize| wanted.is_none_or(|wanted| is as u64 >= wanted);
+        let ended = self.watched.rule.event.ends_turn();
+        when.running.is_none_or(|wanted| wanted == running)
+            && at_least(when.queued_at_least, self.happening.queued)
+            && at_least(when.tool_calls_at_least, self.happening.tool_calls)
+            && when
+                .turn_longer_than
+                .is_none_or(|longer| (running || ended) && self.now.duration_since(stirred) >= longer)
+    }
+
+    fn is_about(&self) -> bool {
+        self.host.is_about(self.watched, &self.happening.session)
+    }
+
+    fn later(&self, at: Instant, what: Awaited) -> Later {
+        Later { watched: self.watched.clone(), session: self.happening.session.clone(), at, what }
+    }
+}
+
+/// Looks whether what a rule waits for has come about once its time has come.
+async fn look_later(host: Weak<Host>, mut later: Later) {
+    loop {
+        tokio::time::sleep_until(later.at).await;
+        let Some(host) = host.upgrade().filter(|host| !host.is_stopping()) else { return };
+        let fire = {
+            let mut state = host.automations.watching.state.lock();
+            let known = state.rules.get(&later.watched.automation);
+            if !known.is_some_and(|rules| rules.iter().any(|one| one.number == later.watched.number)) {
+                return;
+            }
+            let Some(session) = state.sessions.get_mut(&later.session.uri) else { return };
+            match later.what {
+                Awaited::Silence { turn, after } => {
+                    if session.turn != turn || !session.running {
+                        return;
+                    }
+                    let due = session.stirred + after;
+                    if due > Instant::now() {
+                        later.at = due;
+                        continue;
+                    }
+                    let happening = Happening {
+                        session: later.session.clone(),
+                        what: Happened::Stirred,
+                        running: true,
+                        queued: 0,
+                        tool_calls: 0,
+                    };
+                    Fire { watched: later.watched.clone(), facts: host.facts_of(&happening), count: 1 }
+                }
+                Awaited::Armed(serial) => {
+                    let Some(memory) = session.memory.get_mut(&later.watched.number) else { return };
+                    let Some(armed) = memory.armed.take_if(|armed| armed.serial == serial) else { return };
+                    Fire { watched: later.watched.clone(), facts: armed.facts, count: armed.count }
+                }
+            }
+        };
+        return host.wake_by_rule(fire);
+    }
+}

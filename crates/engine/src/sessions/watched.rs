@@ -1,0 +1,85 @@
+//! What automations are told of a session, and what they say in its running turn.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use ostler_protocol::json;
+use ostler_protocol::wire::actions::{ChatPendingMessageSetAction, ChatToolCallCompleteAction, StateAction};
+use ostler_protocol::wire::state::{PendingMessageKind, ResponsePart, ToolCallState};
+use tokio::sync::oneshot;
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::mailbox::TurnRequest;
+use crate::automations::{Happened, Happening};
+
+/// How long a backend may take to take a message into its turn.
+const STEER_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl Actor {
+    /// Tells automations of something that happened in a chat.
+    pub(super) fn happened(&self, at: usize, what: Happened) {
+        // A session that fell quiet or is gone may have been made by another that is watched.
+        if !self.host.automations.watches() {
+            return;
+        }
+        let state = &self.chats[at].state;
+        let parts = match (&state.active_turn, state.turns.last()) {
+            (Some(turn), _) => turn.response_parts.as_slice(),
+            (None, Some(turn)) => turn.response_parts.as_slice(),
+            (None, None) => &[],
+        };
+        let tool_calls = match what {
+            Happened::Stirred => 0,
+            _ => parts.iter().filter(|part| matches!(part, ResponsePart::ToolCall(_))).count(),
+        };
+        self.host.happened(Happening {
+            session: self.entry.clone(),
+            what,
+            running: self.chats.iter().any(|chat| chat.running().is_some() && !chat.is_worker()),
+            queued: state.queued_messages.as_ref().map_or(0, Vec::len),
+            tool_calls,
+        });
+    }
+
+    /// A call that is about to be complete, as automations are told of it.
+    pub(super) fn finished_call(&self, at: usize, complete: &ChatToolCallCompleteAction) -> Option<Happened> {
+        let ToolCallState::Running(running) = self.tool_call(at, &complete.tool_call_id)? else {
+            return None;
+        };
+        let mut hasher = DefaultHasher::new();
+        serde_json::to_string(&running.tool_input).ok()?.hash(&mut hasher);
+        Some(Happened::Tool {
+            name: running.tool_name.clone(),
+            input: hasher.finish(),
+            failed: !complete.result.success,
+        })
+    }
+
+    /// Says something in the turn that runs; answers whether the backend took it.
+    pub(super) async fn steer_turn(&mut self, request: TurnRequest) -> bool {
+        let Some(at) = self.chat_at(&request.place) else { return false };
+        let mut message = request.message;
+        self.sign(&mut message, request.sender.as_deref());
+        let (Some(backend), true) = (&self.chats[at].backend, self.chats[at].running().is_some()) else {
+            return false;
+        };
+        let (taken, wait) = oneshot::channel();
+        let id = self.host.new_id();
+        backend.tell(Tell::Steer {
+            id: id.clone(),
+            text: message.text.clone(),
+            attachments: message.attachments.clone(),
+            taken,
+        });
+        let kind = PendingMessageKind::Steering;
+        let set = ChatPendingMessageSetAction { kind, id: id.clone(), message };
+        self.apply_chat(at, StateAction::ChatPendingMessageSet(set), None);
+        self.flush_out();
+        let taken = matches!(tokio::time::timeout(STEER_LIMIT, wait).await, Ok(Ok(true)));
+        let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "steering", "id": id });
+        if let Ok(action) = serde_json::from_value(removed) {
+            self.apply_chat(at, action, None);
+        }
+        taken
+    }
+}

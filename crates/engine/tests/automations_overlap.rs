@@ -1,0 +1,278 @@
+//! What becomes of a wake while a run is going: overlap modes, pinned chats, the hourly cap, owners.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod automation_support;
+
+use std::sync::Arc;
+
+use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
+use ostler_contract::points::Reader;
+use ostler_contract::{Value, json};
+use ostler_engine::principal::Person;
+use ostler_engine::{Connection, Principal};
+use ostler_testkit::Stage;
+
+fn person(id: &str) -> Principal {
+    let reader = Reader { id: format!("user:{id}"), ..Reader::default() };
+    Principal::Person(Arc::new(Person { id: id.to_owned(), grants: vec![], reader }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_wake_waits_and_later_ones_are_counted_into_it() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::new(&kept).await;
+    let first = yard.fire(1).await;
+    let second = yard.fire(2).await;
+    assert_ne!(first, second);
+    assert_eq!(yard.fire(3).await, second, "whoever fired is told of the run that waits");
+    assert_eq!(yard.fire(4).await, second);
+    assert_eq!(statuses(&kept.runs_of("a")), ["running", "pending"], "both are kept");
+    assert_eq!(yard.begun().len(), 1);
+    let waiting = kept.runs_of("a")[1].clone();
+    assert_eq!(waiting["_meta"]["ostler.count"], 3);
+    assert_eq!(waiting["origin"]["event"], json!({ "n": 2, "event": "done" }), "provenance does not move");
+    assert_eq!(yard.entry("a").await["runs"][0]["_meta"]["ostler.count"], 3);
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "running"]);
+    let said = yard.begun()[1].1.clone();
+    assert!(said.starts_with("Build 4, 3 so far.\n\nWhat woke this run: done\nCount: 3\nAt: "), "{said}");
+    yard.end(1, 1).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "completed"]);
+    assert_eq!(yard.fire(5).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waited_is_begun_after_a_crash() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    yard.fire(1).await;
+    yard.fire(2).await;
+    drop(yard);
+    let yard = Yard::new(&kept).await;
+    let runs = kept.runs_of("a");
+    assert_eq!(statuses(&runs), ["failed", "running"]);
+    assert_eq!(runs[0]["lifecycle"]["error"]["message"], "the host stopped while this run was going");
+    assert!(yard.begun()[0].1.starts_with("Build 2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_when_its_automation_is_switched_off_is_cancelled() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::new(&kept).await;
+    yard.fire(1).await;
+    yard.fire(2).await;
+    assert_eq!(yard.update("a", json!({ "enabled": false })).await, None);
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled"]);
+    assert_eq!(yard.fire(3).await, Vec::<String>::new());
+    yard.press("a", "r").await.expect("a person may run one that is switched off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn skipped_wakes_are_counted_on_the_run_they_fell_to_and_parallel_ones_run() {
+    let kept = Kept::default();
+    kept.put("skip", on_build(json!({ "overlap": "skip" })));
+    kept.put("parallel", on_build(json!({ "overlap": "parallel" })));
+    let yard = Yard::new(&kept).await;
+    assert_eq!(yard.fire(1).await.len(), 2);
+    assert_eq!(yard.fire(2).await.len(), 1);
+    assert_eq!(yard.fire(3).await.len(), 1);
+    assert_eq!(statuses(&kept.runs_of("parallel")), ["running"; 3]);
+    assert_eq!(statuses(&kept.runs_of("skip")), ["running"]);
+    assert_eq!(kept.runs_of("skip")[0]["_meta"]["ostler.dropped"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steering_wake_is_said_in_the_running_turn() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "overlap": "steer" })));
+    let yard = Yard::with(&kept, Stage::default().steering(), |builder| builder).await;
+    let first = yard.fire(1).await;
+    assert_eq!(yard.fire(2).await, first);
+    let steered = yard.stage.wait_told("steer").await;
+    assert!(steered.as_str().unwrap().starts_with("Build 2, 1 so far."), "{steered}");
+    assert_eq!(kept.runs_of("a").len(), 1);
+    assert_eq!(kept.runs_of("a")[0]["_meta"]["ostler.steered"], 1);
+
+    // A backend that takes no word leaves it to wait.
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "overlap": "steer" })));
+    let yard = Yard::new(&kept).await;
+    let first = yard.fire(1).await;
+    assert_ne!(yard.fire(2).await, first);
+    assert_eq!(statuses(&kept.runs_of("a")), ["running", "pending"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_start_twenty_runs_an_hour_and_no_more() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "overlap": "parallel" })));
+    let mut yard = Yard::new(&kept).await;
+    for n in 0..20 {
+        assert_eq!(yard.fire(n).await.len(), 1);
+    }
+    assert_eq!(yard.fire(20).await, Vec::<String>::new());
+    let line = "ahp-automation:/a woke 20 times in the last hour, so this wake was dropped";
+    assert!(yard.host.log.has(line), "{:#?}", yard.host.log.all());
+    yard.press("a", "r").await.expect("a press is no event");
+    assert_eq!(yard.update("a", json!({ "enabled": false })).await, None);
+    assert_eq!(yard.update("a", json!({ "enabled": true })).await, None);
+    assert_eq!(yard.fire(21).await.len(), 0, "switching it off and on gives no new hour");
+    pass(3600).await;
+    assert_eq!(yard.fire(22).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_automation_runs_every_turn_in_one_chat() {
+    let kept = Kept::default();
+    let mut definition = on_build(json!({ "session": "pinned" }));
+    definition["_meta"]["other"] = "kept".into();
+    kept.put("a", definition);
+    let mut yard = Yard::new(&kept).await;
+    yard.fire(1).await;
+    let session = kept.meta("a")["ostler"]["pinnedSession"].as_str().unwrap().to_owned();
+    assert_eq!(kept.meta("a")["other"], "kept");
+    yard.end(0, 0).await;
+    yard.fire(2).await;
+    assert_eq!(yard.stage.started(), 1);
+    let runs = kept.runs_of("a");
+    assert_eq!(statuses(&runs), ["completed", "running"]);
+    assert!(runs.iter().all(|run| run["primarySession"] == json!(session)));
+    let busy = yard.press("a", "r").await.unwrap_err();
+    assert_eq!(
+        busy,
+        json!({ "code": -32009, "message": "The chat this automation runs in is already running a turn" })
+    );
+    yard.end(0, 1).await;
+
+    // Somebody's own turn in that chat holds a wake back, and its end lets it go.
+    let chat = ostler_protocol::uri::default_chat(&session);
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "mine", "message": { "text": "Hello" } });
+    yard.client.dispatch(&chat, 9, turn).await;
+    settle().await;
+    yard.fire(3).await;
+    assert_eq!(statuses(&kept.runs_of("a"))[2..], ["pending"]);
+    yard.end(0, 2).await;
+    assert_eq!(statuses(&kept.runs_of("a"))[2..], ["running"]);
+    yard.end(0, 3).await;
+
+    // A client cannot move it elsewhere, and a session that is gone is made again.
+    let moved = json!({ "_meta": { "ostler": { "session": "pinned", "pinnedSession": "stage:/other" } } });
+    assert_eq!(yard.update("a", moved).await, None);
+    assert_eq!(kept.meta("a")["ostler"]["pinnedSession"], json!(session));
+    yard.client.request("disposeSession", json!({ "channel": session })).await.unwrap();
+    yard.fire(4).await;
+    let other = kept.meta("a")["ostler"]["pinnedSession"].as_str().unwrap().to_owned();
+    assert_ne!(other, session);
+    let refused = yard
+        .update("a", json!({ "_meta": { "ostler": { "session": "pinned", "overlap": "parallel" } } }))
+        .await;
+    assert_eq!(
+        refused.as_deref(),
+        Some("A pinned automation runs one turn at a time in its own chat, so overlap cannot be parallel")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_automation_keeps_out_of_another_owners_chat() {
+    let kept = Kept::default();
+    let yard = Yard::new(&kept).await;
+    let mut client = yard.host.raw();
+    client.initialize("d").await;
+    client
+        .request("createSession", json!({ "channel": "stage:/theirs", "provider": "stage" }))
+        .await
+        .unwrap();
+    drop(yard);
+    kept.put_of(
+        "a",
+        Some("root:host"),
+        on_build(json!({ "session": "pinned", "pinnedSession": "stage:/theirs" })),
+    );
+    let mut yard = Yard::new(&kept).await;
+    yard.client
+        .request("createSession", json!({ "channel": "stage:/theirs", "provider": "stage" }))
+        .await
+        .unwrap();
+    let why = "This automation is set to run in a chat that belongs to somebody else";
+    assert_eq!(yard.press("a", "r").await.unwrap_err(), json!({ "code": -32009, "message": why }));
+    yard.fire(1).await;
+    let runs = kept.runs_of("a");
+    assert_eq!(statuses(&runs), ["failed"]);
+    assert_eq!(runs[0]["lifecycle"]["error"]["message"], why);
+    assert_eq!(runs[0]["lifecycle"].get("startedAt"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_nobody_owns_is_woken_only_where_the_host_lets_it() {
+    let kept = Kept::default();
+    kept.put("nobodys", on_build(json!({})));
+    kept.put_of("roots", Some("root:host"), on_build(json!({})));
+    let mut yard = Yard::with(&kept, Stage::default(), |builder| {
+        builder.options(|options| options.unowned_automations = false)
+    })
+    .await;
+    assert_eq!(yard.fire(1).await.len(), 1);
+    assert_eq!((kept.runs_of("nobodys").len(), kept.runs_of("roots").len()), (0, 1));
+    assert_eq!(kept.runs_of("roots")[0]["_meta"]["ostler.owner"], "root:host");
+    yard.press("nobodys", "r").await.expect("a press is nobody's event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes() {
+    let kept = Kept::default();
+    kept.put_of("plugins", Some("plugin:builds"), on_build(json!({})));
+    kept.put_of("roots", Some("root:host"), on_build(json!({})));
+    kept.put_of("adas", Some("user:ada"), on_build(json!({})));
+    let guarded = |grants: &'static [&'static str]| {
+        move |builder: ostler_testkit::Builder| builder.guarded().grants(grants)
+    };
+    let yard = Yard::with(&kept, Stage::default(), guarded(&["session:create"])).await;
+    yard.fire(1).await;
+    assert_eq!(kept.runs_of("plugins").len(), 0, "it may not read a session");
+    assert_eq!(statuses(&kept.runs_of("roots")), ["running"]);
+    assert_eq!(kept.runs_of("adas").len(), 0);
+    let session = kept.runs_of("roots")[0]["primarySession"].as_str().unwrap().to_owned();
+    assert_eq!(yard.host.host.sessions.by_uri(&session).unwrap().owner.as_deref(), Some("root:host"));
+    drop(yard);
+
+    let mut yard = Yard::with(&kept, Stage::default(), guarded(&["session:read", "session:create"])).await;
+    yard.fire(2).await;
+    assert_eq!(statuses(&kept.runs_of("plugins")), ["running"]);
+    let unknown = "ada has to sign in once before an automation of theirs may run";
+    assert_eq!(yard.press("adas", "r").await.unwrap_err(), json!({ "code": -32009, "message": unknown }));
+    let _here = Connection::open(&yard.host.host, person("ada"));
+    let refused = yard.press("adas", "r").await.unwrap_err();
+    assert_ne!(refused["message"], json!(unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_press_is_the_same_run_after_a_crash_too() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::new(&kept).await;
+    let run = yard.press("a", "r").await.unwrap();
+    drop(yard);
+    let mut yard = Yard::new(&kept).await;
+    assert_eq!(yard.press("a", "r").await.unwrap(), run);
+    assert_ne!(yard.press("a", "other").await.unwrap(), run);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_automation_leaves_no_run_behind() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    yard.fire(1).await;
+    yard.fire(2).await;
+    let removed = json!({ "type": "automation/removed", "resource": "ahp-automation:/a" });
+    yard.client.dispatch("ahp-automations://", 1, removed).await;
+    settle().await;
+    yard.end(0, 0).await;
+    assert_eq!(kept.runs_of("a"), Vec::<Value>::new());
+    assert_eq!(yard.begun().len(), 1);
+}
