@@ -10,11 +10,14 @@ use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault}
 use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
-use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, Principal, Yaml};
+use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, People, Principal, Yaml};
 use ostler_loader::{Entry, LoadedPlugin, Loader, State};
 use parking_lot::Mutex;
 
 use crate::{MemoryTransport, RawClient};
+
+/// What people sign in against.
+pub const SIGN_IN: &str = "https://inn.example";
 
 /// Log lines, as they came.
 #[derive(Debug, Clone, Default)]
@@ -71,7 +74,7 @@ pub struct MemoryHost {
 #[derive(Default)]
 pub struct Builder {
     options: HostOptions,
-    guarded: bool,
+    people: Option<Arc<People>>,
     bundled: Vec<Plugin>,
     entries: Vec<Entry>,
     source: Option<Arc<dyn PluginSource>>,
@@ -160,10 +163,16 @@ impl Builder {
         self
     }
 
-    /// Makes the host one that knows people.
+    /// Makes the host one that knows people, and nobody yet.
     #[must_use]
-    pub fn guarded(mut self) -> Self {
-        self.guarded = true;
+    pub fn guarded(self) -> Self {
+        self.people(People::new(SIGN_IN, "inn"))
+    }
+
+    /// Makes the host one that knows these people.
+    #[must_use]
+    pub fn people(mut self, people: People) -> Self {
+        self.people = Some(Arc::new(people));
         self
     }
 
@@ -203,13 +212,8 @@ impl Builder {
         let log = self.log;
         let written = log.clone();
         let clock = Clock::following_tokio("2026-01-01T00:00:00Z".parse().expect("a timestamp"));
-        let host = Host::new(
-            self.options,
-            clock,
-            Log::new(move |line| written.write(line)),
-            self.yaml,
-            Gate { guarded: self.guarded },
-        );
+        let gate = self.people.map_or_else(Gate::default, Gate::of);
+        let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
         let door = HostDoor::new(&host);
         let facts = Arc::new(HostFacts {
             paths: host.options.paths.clone(),
