@@ -20,6 +20,7 @@ use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
 use crate::outbound;
+use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
 
@@ -70,7 +71,15 @@ pub async fn compose(
         host_name: host_name(),
         config_dir: settings.dir.to_string_lossy().into_owned(),
     });
-    let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), Gate::default());
+    let users = settings.users.clone().map(UsersOnDisk::new);
+    let gate = match &users {
+        Some(users) => Gate::of(users.people(settings, &facts.host_name, log)),
+        None => Gate::default(),
+    };
+    let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
+    if let Some(users) = users {
+        users.follow(&host);
+    }
     let door = HostDoor::new(&host);
     let (own, automations) = own(settings, log, &facts, door.clone()).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {

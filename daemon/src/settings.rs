@@ -31,6 +31,12 @@ pub struct Settings {
     pub paths: Vec<String>,
     /// What admits connections.
     pub token: TokenSource,
+    /// The file that says who may do what.
+    pub users: Option<PathBuf>,
+    /// The URL people sign in against, where one was given.
+    pub resource: Option<String>,
+    /// Whether a person's token at the door says who comes in.
+    pub trust_token: bool,
     /// Where the configuration and everything kept beside it lives.
     pub dir: PathBuf,
     /// The files read.
@@ -132,6 +138,13 @@ impl Settings {
             stdio: flags.stdio,
             paths: paths(flags, config.paths, working_dir)?,
             token,
+            users: flags
+                .users
+                .as_ref()
+                .map(|file| working_dir.join(file))
+                .or(config.users.map(PathBuf::from)),
+            resource: flags.resource.clone().or(config.resource).map(sign_in_resource).transpose()?,
+            trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
             dir,
             files,
             sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
@@ -150,6 +163,16 @@ impl Settings {
             detached: flags.detached,
             warnings,
         })
+    }
+}
+
+fn sign_in_resource(resource: String) -> Result<String, Exit> {
+    match resource
+        .strip_prefix("https://")
+        .is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+    {
+        true => Ok(resource),
+        false => Err(Exit::usage(format!("{resource} is no https URL to sign in against"))),
     }
 }
 

@@ -25,6 +25,12 @@ pub struct Config {
     pub connection_token_file: Option<String>,
     /// Lets connections in without a token, wherever they come from.
     pub without_connection_token: Option<bool>,
+    /// The file that says who may do what: roles, teams, projects and people. Without one nothing is gated.
+    pub users: Option<String>,
+    /// The https URL people sign in against. Made of the address listened on when left out.
+    pub resource: Option<String>,
+    /// Whether a person's token at the door says who comes in, and not only that somebody does.
+    pub trust_token: Option<bool>,
     /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
     pub client_tool_timeout_ms: Option<u64>,
     /// How long streamed text is gathered before it is sent, in milliseconds, 0 to 1000. 75 when left out.
@@ -167,16 +173,5 @@ integers! {
 }
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.
-pub const KEYS_NOT_SERVED: &[&str] = &[
-    "worktreesRoot",
-    "users",
-    "resource",
-    "issuer",
-    "trustToken",
-    "wire",
-    "updateCheck",
-    "closedChats",
-    "usage",
-    "policies",
-    "proxy",
-];
+pub const KEYS_NOT_SERVED: &[&str] =
+    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "usage", "policies", "proxy"];

@@ -2,6 +2,7 @@
 
 mod ask;
 mod config;
+pub mod people;
 mod plugin;
 pub mod restart;
 mod start;
@@ -10,6 +11,7 @@ mod stop;
 pub mod vault;
 
 pub use config::config;
+pub use people::{GroupVerb, UserVerb};
 pub use plugin::{PluginVerb, plugin};
 pub use restart::RestartFlags;
 pub use start::start;
