@@ -12,7 +12,8 @@ use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound
 use ostler_js::{HttpClient, JsOptions, JsSource, LogSink};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
-    FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
+    FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions,
+    StateDb, yaml,
 };
 
 use crate::bundled;
@@ -150,6 +151,7 @@ fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
         client_tool_timeout_ms: settings.client_tool_timeout_ms,
         unowned_automations: settings.unowned == Unowned::Every,
         advanced_tools: settings.advanced_tools,
+        check_policies: settings.check_policies,
         mcp_servers: McpServers::new(move || mcp_servers(&log)),
         ..HostOptions::default()
     }
@@ -210,6 +212,7 @@ async fn own(
     host.register_sessions(sessions, None)
         .and_then(|()| host.register_automations(automations, None))
         .and_then(|()| host.register_records(records, None))
+        .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
         .and_then(|()| host.register_vault(vault, None))
         .map_err(failed)?;
     Ok((host.seal(), kept))

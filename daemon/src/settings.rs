@@ -53,6 +53,8 @@ pub struct Settings {
     pub delta_window_ms: u64,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
+    /// Whether policies are asked before work starts.
+    pub check_policies: bool,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
@@ -156,6 +158,7 @@ impl Settings {
                 .unwrap_or(600_000),
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
+            check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),

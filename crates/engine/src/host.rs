@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{
-    AutomationStore, RecordStore, SchemeProvider, SessionStore, ToolsServer, ToolsServerOptions, Vault,
+    AutomationStore, Policies, RecordStore, SchemeProvider, SessionStore, ToolsServer, ToolsServerOptions,
+    Vault,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
@@ -47,6 +48,8 @@ pub struct HostOptions {
     pub unowned_automations: bool,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
+    /// Whether policies are asked before work starts.
+    pub check_policies: bool,
     /// The `mcpServers` entries.
     pub mcp_servers: McpServers,
     /// How much of the past is kept for reconnecting clients, in bytes.
@@ -65,6 +68,7 @@ impl Default for HostOptions {
             client_tool_timeout_ms: 600_000,
             unowned_automations: true,
             advanced_tools: false,
+            check_policies: false,
             mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
@@ -279,6 +283,7 @@ impl Host {
         self.root.fill(agents, meta);
         self.load_sessions().await;
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
+        self.warn_of_no_policies().await;
         self.reach(Stage::Built);
         if let Some(me) = self.me.upgrade() {
             me.clone().load_automations().await;
@@ -368,6 +373,11 @@ impl Host {
     /// The record store.
     pub fn record_store(&self) -> Option<&RecordStore> {
         self.registry()?.port::<RecordStore>()
+    }
+
+    /// The policies.
+    pub fn policies(&self) -> Option<&Policies> {
+        self.registry()?.port::<Policies>()
     }
 
     /// The vault.

@@ -21,6 +21,7 @@ pub mod log;
 pub mod outbox;
 mod peer;
 pub mod people;
+mod policies;
 pub mod principal;
 mod resources;
 mod root;

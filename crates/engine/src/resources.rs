@@ -18,8 +18,8 @@ use ostler_protocol::{RpcError, Version, names, uri};
 use crate::connection::Connection;
 use crate::fanout::Outgoing;
 use crate::host::Host;
-use crate::people;
 use crate::principal::Principal;
+use crate::{people, policies};
 
 /// How long a provider may take to describe its scheme before the host starts without that.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
@@ -183,8 +183,11 @@ impl Host {
     /// Schemes the host serves itself; no plugin can take their names.
     fn own_providers(&self) -> &[Owned<SchemeProvider>] {
         self.own_providers.get_or_init(|| {
-            let people = self.gate.people().map(people::providers).unwrap_or_default();
-            people.into_iter().map(|own| Owned { owner: Owner::Host, value: Arc::new(own) }).collect()
+            let mut own = self.gate.people().map(people::providers).unwrap_or_default();
+            if self.policies().is_some() {
+                own.push(policies::provider(self.me().map(|me| Arc::downgrade(&me)).unwrap_or_default()));
+            }
+            own.into_iter().map(|own| Owned { owner: Owner::Host, value: Arc::new(own) }).collect()
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ahp::{Client, ClientConfig};
 use ostler_contract::live::ready;
-use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault};
+use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
@@ -86,6 +86,7 @@ pub struct Builder {
     automations: Option<AutomationStore>,
     records: Option<RecordStore>,
     vault: Option<Vault>,
+    policies: Option<Policies>,
 }
 
 /// Where there is nothing to import with.
@@ -204,6 +205,13 @@ impl Builder {
         self
     }
 
+    /// Gives the host policies.
+    #[must_use]
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.policies = Some(policies);
+        self
+    }
+
     /// Loads the plugins, as the daemon does, and starts the host.
     ///
     /// # Panics
@@ -238,6 +246,9 @@ impl Builder {
         }
         if let Some(vault) = self.vault {
             own.register_vault(vault, None).expect("a vault");
+        }
+        if let Some(policies) = self.policies {
+            own.register_policies(policies, None).expect("policies");
         }
         let lines = log.clone();
         let loader = Loader {

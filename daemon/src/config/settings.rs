@@ -53,6 +53,8 @@ pub struct Config {
     /// The HTTP API: `true` serves it on the daemon's own port, `{ port, host }` on one of its own. It needs a
     /// connection token.
     pub http: Option<HttpApi>,
+    /// Whether policies bind.
+    pub policies: Option<PolicySwitch>,
     /// What a plugin in JavaScript may take.
     pub javascript: Option<JavaScriptLimits>,
     /// The plugins to load, in order.
@@ -88,6 +90,16 @@ pub struct PluginEntry {
     /// Grants the plugin's own connection holds, as `bot:get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,
+}
+
+/// Whether policies bind. They are kept and served either way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct PolicySwitch {
+    /// `true` asks them before a session or a turn starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<bool>,
 }
 
 /// A listener for plugin routes alone.
@@ -174,4 +186,4 @@ integers! {
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.
 pub const KEYS_NOT_SERVED: &[&str] =
-    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "usage", "policies", "proxy"];
+    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "usage", "proxy"];
