@@ -40,6 +40,9 @@ pub fn block(
     lines.push(format!("plugins {}", or_none(&applied)));
     lines.push(format!("config {}", or_none(&files)));
     lines.push(composed.vault.clone());
+    if let Some(people) = composed.host.gate.people() {
+        lines.push(format!("sign-in {}", people.sign_in().resource));
+    }
     lines.push(settings.token.line());
     if let Some(address) = routes {
         lines.push(format!("routes on http://{address}/plugins/"));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use ostler_contract::json;
+use ostler_engine::people::Kind;
 
 use crate::answer::{Answer, Common};
 use crate::config::{Keep, Unowned};
@@ -54,6 +55,15 @@ enum Command {
     /// Keep secrets that options name
     #[command(subcommand)]
     Vault(verbs::VaultVerb),
+    /// Add, list and remove people, and give them tokens
+    #[command(subcommand)]
+    User(verbs::UserVerb),
+    /// Add, list and remove teams
+    #[command(subcommand)]
+    Team(verbs::GroupVerb),
+    /// Add, list and remove projects
+    #[command(subcommand)]
+    Project(verbs::GroupVerb),
     /// Print a script that completes commands in a shell
     Completion {
         /// The shell
@@ -87,6 +97,15 @@ pub struct RunFlags {
     /// Let connections in without a token, wherever they come from
     #[arg(long)]
     pub without_connection_token: bool,
+    /// The file that says who may do what; without one nothing is gated
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// The https URL people sign in against [default: of the address listened on]
+    #[arg(long, value_name = "URL")]
+    pub resource: Option<String>,
+    /// Take a person's token at the door for the person's word
+    #[arg(long)]
+    pub trust_token: bool,
     /// Serve one connection on stdin and stdout, one message per line
     #[arg(long)]
     pub stdio: bool,
@@ -120,16 +139,8 @@ pub struct RunFlags {
 }
 
 /// Flags a fuller host has and this one does not: refused, not silently taken.
-const FLAGS_NOT_SERVED: &[&str] = &[
-    "--worktrees-root",
-    "--users",
-    "--resource",
-    "--issuer",
-    "--trust-token",
-    "--wire",
-    "--update-check",
-    "--no-update-check",
-];
+const FLAGS_NOT_SERVED: &[&str] =
+    &["--worktrees-root", "--issuer", "--wire", "--update-check", "--no-update-check"];
 
 /// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
 pub const DETACHED: &str = "--detached";
@@ -243,6 +254,9 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
         Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
+        Command::User(verb) => verbs::people::user(&place, verb)?,
+        Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb)?,
+        Command::Project(verb) => verbs::people::group(&place, Kind::Project, verb)?,
         Command::Completion { shell } => completion(shell),
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),
     };

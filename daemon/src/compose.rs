@@ -12,7 +12,8 @@ use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound
 use ostler_js::{HttpClient, JsOptions, JsSource, LogSink};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
-    FileAutomations, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions, StateDb, yaml,
+    FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions,
+    StateDb, yaml,
 };
 
 use crate::bundled;
@@ -20,6 +21,7 @@ use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
 use crate::outbound;
+use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
 
@@ -70,7 +72,15 @@ pub async fn compose(
         host_name: host_name(),
         config_dir: settings.dir.to_string_lossy().into_owned(),
     });
-    let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), Gate::default());
+    let users = settings.users.clone().map(UsersOnDisk::new);
+    let gate = match &users {
+        Some(users) => Gate::of(users.people(settings, &facts.host_name, log)),
+        None => Gate::default(),
+    };
+    let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
+    if let Some(users) = users {
+        users.follow(&host);
+    }
     let door = HostDoor::new(&host);
     let (own, automations) = own(settings, log, &facts, door.clone(), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
@@ -141,6 +151,7 @@ fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
         client_tool_timeout_ms: settings.client_tool_timeout_ms,
         unowned_automations: settings.unowned == Unowned::Every,
         advanced_tools: settings.advanced_tools,
+        check_policies: settings.check_policies,
         mcp_servers: McpServers::new(move || mcp_servers(&log)),
         ..HostOptions::default()
     }
@@ -217,6 +228,7 @@ async fn own(
     host.register_sessions(sessions, None)
         .and_then(|()| host.register_automations(automations, None))
         .and_then(|()| host.register_records(records, None))
+        .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
         .and_then(|()| host.register_vault(vault, None))
         .map_err(failed)?;
     Ok((host.seal(), kept))

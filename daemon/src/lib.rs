@@ -12,6 +12,7 @@ pub mod demo;
 pub mod exit;
 pub mod log;
 mod outbound;
+pub mod people;
 pub mod place;
 pub mod plugin_check;
 pub mod plugin_new;

@@ -62,6 +62,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let holding = Holding::take(&settings.dir)?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
     let listener = bind(settings.address).await?;
+    let settings = Settings { address: listener.address(), ..settings };
     let routes = match settings.routes {
         Some(address) => Some(bind(address).await?),
         None => None,

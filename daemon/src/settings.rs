@@ -31,6 +31,12 @@ pub struct Settings {
     pub paths: Vec<String>,
     /// What admits connections.
     pub token: TokenSource,
+    /// The file that says who may do what.
+    pub users: Option<PathBuf>,
+    /// The URL people sign in against, where one was given.
+    pub resource: Option<String>,
+    /// Whether a person's token at the door says who comes in.
+    pub trust_token: bool,
     /// Where the configuration and everything kept beside it lives.
     pub dir: PathBuf,
     /// The files read.
@@ -47,6 +53,8 @@ pub struct Settings {
     pub delta_window_ms: u64,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
+    /// Whether policies are asked before work starts.
+    pub check_policies: bool,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
@@ -132,6 +140,13 @@ impl Settings {
             stdio: flags.stdio,
             paths: paths(flags, config.paths, working_dir)?,
             token,
+            users: flags
+                .users
+                .as_ref()
+                .map(|file| working_dir.join(file))
+                .or(config.users.map(PathBuf::from)),
+            resource: flags.resource.clone().or(config.resource).map(sign_in_resource).transpose()?,
+            trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
             dir,
             files,
             sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
@@ -143,6 +158,7 @@ impl Settings {
                 .unwrap_or(600_000),
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
+            check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
@@ -150,6 +166,16 @@ impl Settings {
             detached: flags.detached,
             warnings,
         })
+    }
+}
+
+fn sign_in_resource(resource: String) -> Result<String, Exit> {
+    match resource
+        .strip_prefix("https://")
+        .is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+    {
+        true => Ok(resource),
+        false => Err(Exit::usage(format!("{resource} is no https URL to sign in against"))),
     }
 }
 

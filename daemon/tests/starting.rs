@@ -74,7 +74,7 @@ fn wrong_arguments_end_with_2() {
         (&["--connection-token", "a", "--without-connection-token"], "pass one of"),
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
-        (&["--users", "u.json"], "--users is not served by this host yet"),
+        (&["--issuer", "github"], "--issuer is not served by this host yet"),
         (&["--wire=frames"], "--wire is not served by this host yet"),
     ] {
         refused(&folder.run(arguments), 2, says);

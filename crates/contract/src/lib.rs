@@ -43,6 +43,7 @@ pub mod id;
 pub mod live;
 pub mod plugin;
 pub mod points;
+pub mod policy;
 pub mod problem;
 pub mod recorder;
 pub mod registry;

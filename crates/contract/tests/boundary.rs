@@ -274,6 +274,7 @@ fn points_come_together_as_the_specs_table_says() {
         "registerAutomations: set",
         "registerSessions: set",
         "registerVault: set",
+        "registerPolicies: set",
         "registerRecords: set",
         "registerRoute: register, open key",
         "registerTriggerType: register, open key",

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::events::Event;
-use ostler_contract::points::{AutomationStore, Close, Port, PortValue, RecordStore, SessionStore, Vault};
+use ostler_contract::points::{
+    AutomationStore, Close, Policies, Port, PortValue, RecordStore, SessionStore, Vault,
+};
 use ostler_contract::{Call, Registry, Thrown};
 use tokio::sync::oneshot;
 
@@ -79,6 +81,7 @@ impl Host {
             self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
         }
         self.close_store::<RecordStore>(registry, |store| &store.close).await;
+        self.close_store::<Policies>(registry, |store| &store.close).await;
         self.close_store::<Vault>(registry, |store| &store.close).await;
     }
 

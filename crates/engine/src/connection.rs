@@ -41,6 +41,8 @@ struct State {
     subscriptions: HashMap<String, String>,
     /// Tokens the connection pushed, by resource.
     credentials: BTreeMap<String, String>,
+    /// How often each resource was given a token, so that an end that was put off does not come.
+    given: BTreeMap<String, u64>,
     closed: bool,
 }
 
@@ -128,6 +130,7 @@ impl Drop for Responder {
 impl Connection {
     /// Lets a peer in.
     pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
+        let principal_known = principal != Principal::Anyone;
         let connection = Arc::new(Self {
             id: host.next_connection(),
             outbox: Outbox::new(host.options.outbox),
@@ -137,9 +140,11 @@ impl Connection {
                 client: None,
                 subscriptions: HashMap::new(),
                 credentials: BTreeMap::new(),
+                given: BTreeMap::new(),
                 closed: false,
             }),
         });
+        host.root.knows(connection.id, principal_known);
         host.add_connection(&connection);
         connection
     }
@@ -154,9 +159,10 @@ impl Connection {
         self.state.lock().client.as_ref().map(|client| client.id.clone())
     }
 
-    /// Who the connection is.
+    /// Who the connection is, by what the host knows of people now.
     pub fn principal(&self) -> Principal {
-        self.state.lock().principal.clone()
+        let principal = self.state.lock().principal.clone();
+        self.host.gate.now(principal)
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {
@@ -258,13 +264,38 @@ impl Connection {
         self.host.events.raise(Event::ClientConnect { client: id.to_owned() });
     }
 
-    /// Keeps a token for a resource; an empty one is taken back.
-    pub(crate) fn keep_credential(&self, resource: &str, token: &str) {
+    /// Keeps a token for a resource; an empty one is taken back. Answers which of the resource's tokens it is.
+    pub(crate) fn keep_credential(&self, resource: &str, token: &str) -> u64 {
         let mut state = self.state.lock();
         match token.is_empty() {
             true => state.credentials.remove(resource),
             false => state.credentials.insert(resource.to_owned(), token.to_owned()),
         };
+        state.give(resource)
+    }
+
+    /// Makes the connection somebody's. Answers which of the sign-in's tokens did.
+    pub(crate) fn become_principal(&self, resource: &str, principal: Principal) -> u64 {
+        self.host.root.knows(self.id, principal != Principal::Anyone);
+        let mut state = self.state.lock();
+        state.principal = principal;
+        state.give(resource)
+    }
+
+    /// Whether the token given last for a resource is this one.
+    pub(crate) fn still_spends(&self, resource: &str, nth: u64) -> bool {
+        let state = self.state.lock();
+        !state.closed && state.given.get(resource) == Some(&nth)
+    }
+
+    /// Ends the subscriptions the connection may not have any more.
+    pub(crate) fn drop_forbidden(&self) {
+        let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
+        for spelled in held {
+            if self.may_subscribe(&Channel::parse(&spelled)).is_err() {
+                self.handle_unsubscribe(&spelled);
+            }
+        }
     }
 
     /// What the connection speaks; the newest before it said.
@@ -348,6 +379,14 @@ impl Connection {
                 }
             }
         });
+    }
+}
+
+impl State {
+    fn give(&mut self, resource: &str) -> u64 {
+        let given = self.given.entry(resource.to_owned()).or_default();
+        *given += 1;
+        *given
     }
 }
 

@@ -7,8 +7,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{
-    AutomationStore, RecordStore, SessionStore, ToolsServer, ToolsServerOptions, Vault,
+    AutomationStore, Policies, RecordStore, SchemeProvider, SessionStore, ToolsServer, ToolsServerOptions,
+    Vault,
 };
+use ostler_contract::registry::Owned;
 use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
 use ostler_protocol::Version;
 use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
@@ -46,6 +48,8 @@ pub struct HostOptions {
     pub unowned_automations: bool,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
+    /// Whether policies are asked before work starts.
+    pub check_policies: bool,
     /// The `mcpServers` entries.
     pub mcp_servers: McpServers,
     /// How much of the past is kept for reconnecting clients, in bytes.
@@ -64,6 +68,7 @@ impl Default for HostOptions {
             client_tool_timeout_ms: 600_000,
             unowned_automations: true,
             advanced_tools: false,
+            check_policies: false,
             mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
@@ -222,6 +227,7 @@ pub struct Host {
     own_sessions: OnceLock<SessionStore>,
     outbound: OnceLock<Outbound>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
+    pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
     spoken: Mutex<HashMap<String, Version>>,
@@ -255,6 +261,7 @@ impl Host {
             own_sessions: OnceLock::new(),
             outbound: OnceLock::new(),
             watches: Mutex::default(),
+            own_providers: OnceLock::new(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),
         })
@@ -269,10 +276,14 @@ impl Host {
         let Some(registry) = self.registry.get() else { return };
         self.events.start(registry, Arc::new(move |line| log.line(line)));
         let agents = self.listed_agents().map(|agent| agent_info(agent)).collect();
+        if let Some(people) = self.gate.people() {
+            self.root.ask_for(people.sign_in().clone());
+        }
         let meta = self.advertised().await;
         self.root.fill(agents, meta);
         self.load_sessions().await;
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
+        self.warn_of_no_policies().await;
         self.reach(Stage::Built);
         if let Some(me) = self.me.upgrade() {
             me.clone().load_automations().await;
@@ -364,6 +375,11 @@ impl Host {
         self.registry()?.port::<RecordStore>()
     }
 
+    /// The policies.
+    pub fn policies(&self) -> Option<&Policies> {
+        self.registry()?.port::<Policies>()
+    }
+
     /// The vault.
     pub fn vault(&self) -> Option<&Vault> {
         self.registry()?.port::<Vault>()
@@ -418,6 +434,13 @@ impl Host {
     /// What a client spoke when it was last here.
     pub(crate) fn spoken_by(&self, client: &str) -> Option<Version> {
         self.spoken.lock().get(client).copied()
+    }
+
+    /// Ends what nobody may have any more, after what the host knows of people has changed.
+    pub fn people_changed(&self) {
+        for connection in self.open_connections() {
+            connection.drop_forbidden();
+        }
     }
 
     /// Who a connection is, for the client: said only where the host knows people.

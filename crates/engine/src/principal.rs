@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ostler_contract::points::Reader;
-use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::{RpcError, json};
 
 use crate::host::Host;
+use crate::people::{People, Person};
 
 /// Who a connection is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,17 +26,6 @@ pub enum Principal {
     },
     /// Somebody signed in.
     Person(Arc<Person>),
-}
-
-/// Somebody signed in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person {
-    /// The id in the users directory.
-    pub id: String,
-    /// What the record's roles allow.
-    pub grants: Vec<Grant>,
-    /// For plugins.
-    pub reader: Reader,
 }
 
 impl Principal {
@@ -102,8 +92,7 @@ impl Host {
         }
     }
 
-    /// What an owner holds; `None` where nothing is asked. People, teams and projects hold nothing until the
-    /// host knows them.
+    /// What an owner holds; `None` where nothing is asked. A team and a project hold nothing of their own.
     fn grants_of(&self, owner: &str) -> Option<Arc<[Grant]>> {
         if !self.gate.guarded {
             return None;
@@ -115,13 +104,33 @@ impl Host {
                 let plugin = plugins.iter().find(|plugin| **plugin.id() == *id);
                 Some(plugin.map(|plugin| plugin.caller().grants.clone()).unwrap_or_default())
             }
+            Some(("user", id)) => {
+                Some(self.person(id).map(|person| person.grants.clone().into()).unwrap_or_default())
+            }
             _ => Some(Arc::default()),
+        }
+    }
+
+    /// The person of an id, as the host knows them now.
+    pub(crate) fn person(&self, id: &str) -> Option<Arc<Person>> {
+        self.gate.people()?.now().person(id)
+    }
+
+    /// Whether an owner's work may start by itself: a person has to have been here once. Everybody else is no
+    /// person.
+    pub fn has_been_here(&self, owner: &str) -> bool {
+        match owner.strip_prefix("user:") {
+            Some(id) if self.gate.guarded => self.person(id).is_some_and(|person| person.has_signed_in),
+            _ => true,
         }
     }
 
     /// What a plugin is told of an owner it serves; the host itself and nobody are told of as nobody.
     pub(crate) fn reader_for(&self, owner: &str) -> Option<Reader> {
         let grants = self.grants_of(owner)?;
+        if let Some(person) = owner.strip_prefix("user:").and_then(|id| self.person(id)) {
+            return Some(person.reader.clone());
+        }
         Some(Reader {
             id: owner.to_owned(),
             grants: grants.iter().map(ToString::to_string).collect(),
@@ -135,18 +144,52 @@ impl Host {
 pub struct Gate {
     /// Whether the host knows people.
     pub guarded: bool,
+    people: Option<Arc<People>>,
 }
 
 impl Gate {
+    /// The gate of a host that knows people.
+    pub fn of(people: Arc<People>) -> Self {
+        Self { guarded: true, people: Some(people) }
+    }
+
+    /// The people it knows.
+    pub fn people(&self) -> Option<&Arc<People>> {
+        self.people.as_ref()
+    }
+
+    /// Who a principal is now: a person's record may have changed, or be gone.
+    pub fn now(&self, principal: Principal) -> Principal {
+        let Principal::Person(person) = &principal else { return principal };
+        let known = self.people.as_ref().and_then(|people| people.now().person(&person.id));
+        known.map_or(Principal::Anyone, Principal::Person)
+    }
+
+    /// Who comes in by the token of the host itself, or over a pipe of its own.
+    pub fn root(&self) -> Principal {
+        if self.guarded { Principal::Root } else { Principal::Anyone }
+    }
+
+    /// Who comes in by a person's token: `None` where it is nobody's. The token admits; who it admits is said by
+    /// `authenticate`, unless the host takes it for the person's word.
+    pub fn by_token(&self, token: &str) -> Option<Principal> {
+        let people = self.people.as_ref()?;
+        let person = people.person_of_token(token)?;
+        Some(if people.trusts_token_of(&person) { Principal::Person(person) } else { Principal::Anyone })
+    }
+
     /// Lets a principal through that holds what is asked.
     pub fn require(&self, principal: &Principal, asked: &Grant) -> Result<(), RpcError> {
         if !self.guarded || principal.holds(asked) {
             return Ok(());
         }
         if *principal == Principal::Anyone {
-            return Err(RpcError::auth_required(format!(
-                "sign in first: {asked} is not open to everybody here"
-            )));
+            let refusal =
+                RpcError::auth_required(format!("sign in first: {asked} is not open to everybody here"));
+            return Err(match &self.people {
+                Some(people) => refusal.with_data(json!({ "resources": [people.sign_in()] })),
+                None => refusal,
+            });
         }
         Err(RpcError::permission_denied(format!("{} may not {asked} here", principal.name())))
     }

@@ -7,7 +7,7 @@ use ostler_contract::points::{
     Encoding, Reader, ResourceChanged, ResourceProvider, ResourceTransfer, ResourceWrite, ResourceWriter,
     SchemeDescription, SchemeProvider, WriteMode,
 };
-use ostler_contract::registry::Owned;
+use ostler_contract::registry::{Owned, Owner};
 use ostler_contract::{Call, JsonObject, Pending, Thrown, Value, json};
 use ostler_protocol::commands::Command;
 use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS};
@@ -19,6 +19,7 @@ use crate::connection::Connection;
 use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
+use crate::{people, policies};
 
 /// How long a provider may take to describe its scheme before the host starts without that.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Watch {
     state: ResourceWatchState,
+    /// Whose it is, where the host knows people.
+    owner: Option<String>,
     stop: Option<Call<fn()>>,
 }
 
@@ -153,7 +156,9 @@ impl Connection {
                     excludes: params.excludes,
                     includes: params.includes,
                 };
-                host.open_watch(&provider, state).await.map(|channel| json!({ "channel": channel }))
+                host.open_watch(&provider, state, self.owner())
+                    .await
+                    .map(|channel| json!({ "channel": channel }))
             }
             other => Err(RpcError::method_not_found(format!("{} is not about a resource", other.name()))),
         }
@@ -175,13 +180,24 @@ fn scheme_of(uri: &str) -> String {
 }
 
 impl Host {
+    /// Schemes the host serves itself; no plugin can take their names.
+    fn own_providers(&self) -> &[Owned<SchemeProvider>] {
+        self.own_providers.get_or_init(|| {
+            let mut own = self.gate.people().map(people::providers).unwrap_or_default();
+            if self.policies().is_some() {
+                own.push(policies::provider(self.me().map(|me| Arc::downgrade(&me)).unwrap_or_default()));
+            }
+            own.into_iter().map(|own| Owned { owner: Owner::Host, value: Arc::new(own) }).collect()
+        })
+    }
+
     fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
         let scheme = scheme_of(uri);
-        self.registry()
-            .and_then(|registry| {
-                let held = registry.all::<SchemeProvider>();
-                held.iter().find(|held| held.scheme.eq_ignore_ascii_case(&scheme)).cloned()
-            })
+        let of_plugins = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
+        let mut served = of_plugins.iter().chain(self.own_providers());
+        served
+            .find(|held| held.scheme.eq_ignore_ascii_case(&scheme))
+            .cloned()
             .ok_or_else(|| RpcError::method_not_found(format!("nothing here serves {scheme}:")))
     }
 
@@ -250,6 +266,7 @@ impl Host {
         self: &Arc<Self>,
         provider: &SchemeProvider,
         state: ResourceWatchState,
+        owner: Option<String>,
     ) -> Result<String, RpcError> {
         let watch = member(&provider.scheme, "watch", &provider.provider.watch)?;
         let channel = uri::resource_watch(&self.new_id());
@@ -262,13 +279,26 @@ impl Host {
             Ok(())
         });
         let stop = told(watch.call((state.root.clone(), state.recursive, on_change))).await?;
-        self.watches.lock().insert(channel.clone(), Watch { state, stop });
+        self.watches.lock().insert(channel.clone(), Watch { state, owner, stop });
         Ok(channel)
     }
 
     /// The state of a watch, while it is open.
     pub(crate) fn watched(&self, channel: &str) -> Option<ResourceWatchState> {
         self.watches.lock().get(channel).map(|watch| watch.state.clone())
+    }
+
+    /// Whether somebody may look at a watch: whoever opened it, and who could have.
+    pub(crate) fn may_watch(&self, channel: &str, principal: &Principal) -> Result<(), RpcError> {
+        let watch =
+            self.watches.lock().get(channel).map(|watch| (watch.state.root.clone(), watch.owner.clone()));
+        match watch {
+            None => Ok(()),
+            Some((_, owner)) if owner.is_some() && owner == principal.owner(&self.options.host_name) => {
+                Ok(())
+            }
+            Some((root, _)) => self.gate.require(principal, &Grant::on(&scheme_of(&root), "watch")),
+        }
     }
 
     /// Ends a watch nobody looks at any more.
@@ -315,6 +345,7 @@ impl Host {
             );
         }
         let held = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
+        let held: Vec<_> = self.own_providers().iter().chain(held).collect();
         let described = futures::future::join_all(held.iter().map(|held| self.described(held))).await;
         for (held, described) in held.iter().zip(described) {
             let scheme = held.scheme.to_ascii_lowercase();
@@ -325,10 +356,10 @@ impl Host {
             let write: Vec<&str> =
                 own.iter().copied().filter(|operation| !SCHEME_READ.contains(operation)).collect();
             let title = described.title.clone().unwrap_or_else(|| scheme.clone());
-            grants.insert(
-                scheme.clone(),
-                grant_row(&title, described.description.as_deref().unwrap_or_default(), &read, &write),
-            );
+            if !grants.contains_key(&scheme) {
+                let description = described.description.as_deref().unwrap_or_default();
+                grants.insert(scheme.clone(), grant_row(&title, description, &read, &write));
+            }
             let mut row = match serde_json::to_value(described) {
                 Ok(Value::Object(row)) => row,
                 _ => JsonObject::new(),

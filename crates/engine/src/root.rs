@@ -1,11 +1,13 @@
 //! The root channel: which backends there are, how many sessions, the host's own settings.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::{RootActiveSessionsChangedAction, RootAgentsChangedAction, StateAction};
-use ostler_protocol::wire::state::{AgentInfo, ConfigSchema, RootConfigState, RootState};
+use ostler_protocol::wire::state::{
+    AgentInfo, ConfigSchema, ProtectedResourceMetadata, RootConfigState, RootState,
+};
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 use parking_lot::Mutex;
 
@@ -19,6 +21,10 @@ const PER_CONNECTION: &[&str] = &["defaultShell", "workspaceTrust"];
 pub struct Root {
     state: Mutex<RootState>,
     own: Arc<Mutex<HashMap<ConnectionId, JsonObject>>>,
+    /// Connections that are somebody's.
+    known: Arc<Mutex<HashSet<ConnectionId>>>,
+    /// What people sign in against, where the host knows people.
+    sign_in: OnceLock<ProtectedResourceMetadata>,
 }
 
 impl Root {
@@ -33,11 +39,32 @@ impl Root {
                 meta: None,
             }),
             own: Arc::default(),
+            known: Arc::default(),
+            sign_in: OnceLock::new(),
         }
     }
 
+    /// Puts what people sign in against on every backend. Said before [`Root::fill`].
+    pub fn ask_for(&self, sign_in: ProtectedResourceMetadata) {
+        let _ = self.sign_in.set(sign_in);
+    }
+
+    /// Puts down whether a connection is somebody's.
+    pub fn knows(&self, connection: ConnectionId, known: bool) {
+        let mut connections = self.known.lock();
+        match known {
+            true => connections.insert(connection),
+            false => connections.remove(&connection),
+        };
+    }
+
     /// Puts the backends and facts in place before anybody looks.
-    pub fn fill(&self, agents: Vec<AgentInfo>, meta: JsonObject) {
+    pub fn fill(&self, mut agents: Vec<AgentInfo>, meta: JsonObject) {
+        if let Some(sign_in) = self.sign_in.get() {
+            for agent in &mut agents {
+                agent.protected_resources.get_or_insert_default().push(sign_in.clone());
+            }
+        }
         let mut state = self.state.lock();
         state.agents = agents;
         state.meta = (!meta.is_empty()).then_some(meta);
@@ -57,12 +84,39 @@ impl Root {
         {
             values.extend(own.clone());
         }
+        if self.known.lock().contains(&subscriber.connection) {
+            self.signed_in(&mut seen);
+        }
         (seen, fanout.subscribe(uri::ROOT, subscriber))
     }
 
     /// Replaces the list of backends.
     pub fn set_agents(&self, fanout: &Fanout, agents: Vec<AgentInfo>) {
-        self.apply(fanout, StateAction::RootAgentsChanged(RootAgentsChangedAction { agents }), None);
+        let action = StateAction::RootAgentsChanged(RootAgentsChangedAction { agents });
+        let mut known = serde_json::to_value(&action).unwrap_or_default();
+        self.signed_in(&mut known);
+        let (connections, known) = (self.known.clone(), known.to_string());
+        let overlay = self.sign_in.get().map(|_| {
+            Overlay::new(move |connection| match connections.lock().contains(&connection) {
+                true => Overlaid::Other(known.clone()),
+                false => Overlaid::Same,
+            })
+        });
+        self.apply(fanout, action, overlay);
+    }
+
+    /// Whoever is somebody already is not asked to sign in.
+    fn signed_in(&self, seen: &mut Value) {
+        let Some(sign_in) = self.sign_in.get() else { return };
+        let agents = seen.get_mut("agents").and_then(Value::as_array_mut);
+        for agent in agents.into_iter().flatten() {
+            let asked = agent.get_mut("protectedResources").and_then(Value::as_array_mut);
+            for record in asked.into_iter().flatten() {
+                if record["resource"] == *sign_in.resource {
+                    record["required"] = false.into();
+                }
+            }
+        }
     }
 
     /// Says how many sessions there are.
@@ -124,6 +178,7 @@ impl Root {
     /// Forgets what a connection kept to itself.
     pub fn forget(&self, connection: ConnectionId) {
         self.own.lock().remove(&connection);
+        self.known.lock().remove(&connection);
     }
 
     fn publish_config(
@@ -166,12 +221,12 @@ impl Root {
         fanout.publish(uri::ROOT, vec![outgoing]);
     }
 
-    fn apply(&self, fanout: &Fanout, action: StateAction, origin: Option<Origin>) {
+    fn apply(&self, fanout: &Fanout, action: StateAction, overlay: Option<Overlay>) {
         let mut state = self.state.lock();
         ahp::reducers::apply_action_to_root(&mut state, &action);
         let Ok(text) = serde_json::to_string(&action) else { return };
         debug_assert!(type_of(&text).is_some());
-        fanout.publish(uri::ROOT, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+        fanout.publish(uri::ROOT, vec![Outgoing { overlay, ..Outgoing::host(text, Version::V0_9) }]);
     }
 }
 

@@ -9,13 +9,19 @@ use std::sync::Arc;
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::points::Reader;
 use ostler_contract::{Value, json};
-use ostler_engine::principal::Person;
+use ostler_engine::people::Person;
 use ostler_engine::{Connection, Principal};
 use ostler_testkit::Stage;
 
 fn person(id: &str) -> Principal {
     let reader = Reader { id: format!("user:{id}"), ..Reader::default() };
-    Principal::Person(Arc::new(Person { id: id.to_owned(), grants: vec![], reader }))
+    Principal::Person(Arc::new(Person {
+        id: id.to_owned(),
+        grants: vec![],
+        reader,
+        primary: None,
+        has_signed_in: true,
+    }))
 }
 
 #[tokio::test(start_paused = true)]

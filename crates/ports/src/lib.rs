@@ -33,6 +33,7 @@ mod automations;
 pub mod conformance;
 mod folder;
 pub mod frontmatter;
+mod policies;
 mod records;
 mod runs;
 mod same;
@@ -52,6 +53,7 @@ use ostler_contract::{PluginHost, Thrown};
 
 pub use automations::{FileAutomations, MemoryAutomations};
 pub use folder::Watching;
+pub use policies::FilePolicies;
 pub use records::{FileRecords, memory_records};
 pub use sessions::SqliteSessions;
 pub use state::StateDb;

@@ -14,7 +14,8 @@ use crate::{RpcError, uri};
 /// What a caller must hold before a command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: the command is open, or asks by channel, action or claim as it goes.
+    /// Nothing: the command is open to everybody, or asks by channel as it goes. A row says so itself; one that
+    /// says neither this nor a grant does not compile.
     Nothing,
     /// This grant.
     Grant(Grant),
@@ -104,6 +105,12 @@ macro_rules! grant {
     };
 }
 
+macro_rules! open {
+    () => {
+        |_| Needs::Nothing
+    };
+}
+
 macro_rules! on_scheme {
     ($operation:literal, $field:ident) => {
         |params| Needs::OnScheme { operation: $operation, uri: params.$field.clone() }
@@ -115,15 +122,15 @@ const AUTOMATIONS: On = On::Literal(uri::AUTOMATIONS);
 
 commands! {
     /// Opens the protocol; must come first.
-    "initialize" Initialize(c::InitializeParams) ROOT, |_| Needs::Nothing;
+    "initialize" Initialize(c::InitializeParams) ROOT, open!();
     /// Answered at any time.
-    "ping" Ping(Ignored) On::Any, |_| Needs::Nothing;
+    "ping" Ping(Ignored) On::Any, open!();
     /// Takes up where a lost connection was.
-    "reconnect" Reconnect(c::ReconnectParams) ROOT, |_| Needs::Nothing;
+    "reconnect" Reconnect(c::ReconnectParams) ROOT, open!();
     /// Says who the connection is.
-    "authenticate" Authenticate(c::AuthenticateParams) ROOT, |_| Needs::Nothing;
+    "authenticate" Authenticate(c::AuthenticateParams) ROOT, open!();
     /// Asks by channel.
-    "subscribe" Subscribe(c::SubscribeParams) On::Any, |_| Needs::Nothing;
+    "subscribe" Subscribe(c::SubscribeParams) On::Any, open!();
     /// The catalogue, newest first.
     "listSessions" ListSessions(c::ListSessionsParams) ROOT, grant!("session", "list");
     /// Makes a session under a URI the client chose.
@@ -144,9 +151,10 @@ commands! {
     /// What may follow what a person typed.
     "completions" Completions(c::CompletionsParams) On::Any, grant!("file", "list");
     /// The settings of a session that is about to be made.
-    "resolveSessionConfig" ResolveSessionConfig(c::ResolveSessionConfigParams) ROOT, |_| Needs::Nothing;
+    "resolveSessionConfig" ResolveSessionConfig(c::ResolveSessionConfigParams) ROOT, grant!("session", "create");
     /// Rows for one setting's picker.
-    "sessionConfigCompletions" SessionConfigCompletions(c::SessionConfigCompletionsParams) ROOT, |_| Needs::Nothing;
+    "sessionConfigCompletions" SessionConfigCompletions(c::SessionConfigCompletionsParams)
+        ROOT, grant!("session", "create");
     /// Reads what a URI names.
     "resourceRead" ResourceRead(c::ResourceReadParams) ROOT, on_scheme!("get", uri);
     /// Lists a directory or a scheme's root.

@@ -117,6 +117,10 @@ impl Grant {
         }
         match self.operation.as_ref() {
             "*" => true,
+            // A group is given by who holds that group, and everything by who holds everything.
+            _ if matches!(asked.operation.as_ref(), "*" | "read" | "write") => {
+                self.operation == asked.operation
+            }
             "read" => in_group(&asked.subject, &asked.operation, false),
             "write" => in_group(&asked.subject, &asked.operation, true),
             operation => operation == asked.operation && self.subject_is(&asked.subject),
@@ -167,6 +171,22 @@ mod tests {
         assert!(!covers("bot:read", "bot:chat"));
         assert!(covers("*:get", "notes:get"));
         assert!(!covers("notes:*", "bot:get"));
+        for (held, asked) in
+            [("*:*", "*:*"), ("*:*", "notes:write"), ("notes:read", "notes:read"), ("*:write", "bot:write")]
+        {
+            assert!(covers(held, asked), "{held} {asked}");
+        }
+        for (held, asked) in [
+            ("*:write", "*:*"),
+            ("notes:*", "*:*"),
+            ("notes:write", "notes:*"),
+            ("notes:write", "notes:read"),
+            ("notes:read", "notes:write"),
+            ("notes:read", "*:read"),
+            ("notes:get", "notes:read"),
+        ] {
+            assert!(!covers(held, asked), "{held} {asked}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use ostler_contract::Secret;
+use ostler_engine::{Gate, Principal};
 use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 
@@ -84,11 +85,55 @@ impl Token {
 
     /// Whether a request carries it: `?tkn=`, which wins, or a bearer. Compared in constant time.
     pub fn admits(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
-        let in_query = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
-            .find(|(name, _)| name == "tkn")
-            .map(|(_, value)| value.into_owned());
-        let given = in_query.or_else(|| bearer(headers).map(str::to_owned));
-        given.is_some_and(|given| given.as_bytes().ct_eq(self.0.reveal().as_bytes()).into())
+        given(query, headers).is_some_and(|given| self.is(given.reveal()))
+    }
+
+    fn is(&self, given: &str) -> bool {
+        given.as_bytes().ct_eq(self.0.reveal().as_bytes()).into()
+    }
+}
+
+/// The token a request carries: `?tkn=`, which wins, or a bearer.
+fn given(query: Option<&str>, headers: &HeaderMap) -> Option<Secret<String>> {
+    let in_query = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .find(|(name, _)| name == "tkn")
+        .map(|(_, value)| value.into_owned());
+    in_query.or_else(|| bearer(headers).map(str::to_owned)).map(Secret::new)
+}
+
+/// Why a connection is not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A page of somewhere else asks, and shows no token.
+    ForeignOrigin,
+    /// It needs a token.
+    NoToken,
+}
+
+/// Who comes in: the token of the host makes a connection the host's own; a person's token admits, and says who it
+/// is only where the operator takes it for that; nobody in particular comes in where no token is asked.
+///
+/// # Errors
+/// Why it is not let in.
+pub fn admit<B>(
+    request: &http::Request<B>,
+    token: Option<&Token>,
+    names: &HostNames,
+    gate: &Gate,
+) -> Result<Principal, Refused> {
+    let headers = request.headers();
+    let given = given(request.uri().query(), headers);
+    if let (Some(token), Some(given)) = (token, &given)
+        && token.is(given.reveal())
+    {
+        return Ok(gate.root());
+    }
+    let person = given.and_then(|given| gate.by_token(given.reveal()));
+    match (person, token) {
+        (Some(person), _) => Ok(person),
+        (None, Some(_)) => Err(Refused::NoToken),
+        (None, None) if !origin_is_near(headers, names) => Err(Refused::ForeignOrigin),
+        (None, None) => Ok(Principal::Anyone),
     }
 }
 

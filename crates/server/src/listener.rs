@@ -11,13 +11,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ostler_contract::http::{Body, Response};
-use ostler_engine::{Host, Principal};
+use ostler_engine::Host;
 use ostler_protocol::names;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::body::incoming;
-use crate::guard::{HostNames, Token, origin_is_near};
+use crate::guard::{HostNames, Refused, Token, admit};
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
 use crate::websocket;
@@ -145,15 +145,10 @@ impl Server {
         if !websocket::is_handshake(&request) {
             return not_a_handshake();
         }
-        let principal = match &door.token {
-            None if !origin_is_near(request.headers(), &door.names) => {
-                return refuse(&Reply::ForeignOrigin);
-            }
-            None => Principal::Anyone,
-            Some(token) if token.admits(request.uri().query(), request.headers()) => {
-                if door.host.gate.guarded { Principal::Root } else { Principal::Anyone }
-            }
-            Some(_) => {
+        let principal = match admit(&request, door.token.as_ref(), &door.names, &door.host.gate) {
+            Ok(principal) => principal,
+            Err(Refused::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
+            Err(Refused::NoToken) => {
                 let mut response = Response::new(Body::from("A connection token is required"));
                 *response.status_mut() = StatusCode::UNAUTHORIZED;
                 return response;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ostler_engine::outbox::{Closed, Outbox};
-use ostler_engine::{Connection, Host, Principal};
+use ostler_engine::{Connection, Host};
 use ostler_protocol::message::{BadFrame, MAX_FRAME};
 use ostler_protocol::{Message, RpcError};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -15,8 +15,7 @@ pub async fn serve_stdio(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) {
-    let principal = if host.gate.guarded { Principal::Root } else { Principal::Anyone };
-    let connection = Connection::open(host, principal);
+    let connection = Connection::open(host, host.gate.root());
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(outbox.clone(), output));
     let mut input = BufReader::new(input);

@@ -9,7 +9,7 @@ mod stage;
 mod transport;
 pub mod wire;
 
-pub use memory_host::{Builder, Lines, MemoryHost};
+pub use memory_host::{Builder, Lines, MemoryHost, SIGN_IN};
 pub use raw::RawClient;
 pub use stage::{Stage, action};
 pub use transport::MemoryTransport;

@@ -7,15 +7,18 @@ use std::time::Duration;
 use ahp::{Client, ClientConfig};
 use jiff::Timestamp;
 use ostler_contract::live::ready;
-use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault};
+use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
-use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, Principal, Yaml};
+use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, People, Principal, Yaml};
 use ostler_loader::{Entry, LoadedPlugin, Loader, State};
 use parking_lot::Mutex;
 
 use crate::{MemoryTransport, RawClient};
+
+/// What people sign in against.
+pub const SIGN_IN: &str = "https://inn.example";
 
 /// Log lines, as they came.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +75,7 @@ pub struct MemoryHost {
 #[derive(Default)]
 pub struct Builder {
     options: HostOptions,
-    guarded: bool,
+    people: Option<Arc<People>>,
     bundled: Vec<Plugin>,
     entries: Vec<Entry>,
     source: Option<Arc<dyn PluginSource>>,
@@ -85,6 +88,7 @@ pub struct Builder {
     automations: Option<AutomationStore>,
     records: Option<RecordStore>,
     vault: Option<Vault>,
+    policies: Option<Policies>,
 }
 
 /// Where there is nothing to import with.
@@ -169,10 +173,16 @@ impl Builder {
         self
     }
 
-    /// Makes the host one that knows people.
+    /// Makes the host one that knows people, and nobody yet.
     #[must_use]
-    pub fn guarded(mut self) -> Self {
-        self.guarded = true;
+    pub fn guarded(self) -> Self {
+        self.people(People::new(SIGN_IN, "inn"))
+    }
+
+    /// Makes the host one that knows these people.
+    #[must_use]
+    pub fn people(mut self, people: People) -> Self {
+        self.people = Some(Arc::new(people));
         self
     }
 
@@ -211,6 +221,13 @@ impl Builder {
         self
     }
 
+    /// Gives the host policies.
+    #[must_use]
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.policies = Some(policies);
+        self
+    }
+
     /// Loads the plugins, as the daemon does, and starts the host.
     ///
     /// # Panics
@@ -220,13 +237,8 @@ impl Builder {
         let written = log.clone();
         let started = self.started.unwrap_or_else(|| "2026-01-01T00:00:00Z".parse().expect("a timestamp"));
         let clock = Clock::following_tokio(started);
-        let host = Host::new(
-            self.options,
-            clock,
-            Log::new(move |line| written.write(line)),
-            self.yaml,
-            Gate { guarded: self.guarded },
-        );
+        let gate = self.people.map_or_else(Gate::default, Gate::of);
+        let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
         let door = HostDoor::new(&host);
         let facts = Arc::new(HostFacts {
             paths: host.options.paths.clone(),
@@ -251,6 +263,9 @@ impl Builder {
         }
         if let Some(vault) = self.vault {
             own.register_vault(vault, None).expect("a vault");
+        }
+        if let Some(policies) = self.policies {
+            own.register_policies(policies, None).expect("policies");
         }
         let lines = log.clone();
         let loader = Loader {

@@ -208,8 +208,10 @@ fn make_absolute(fields: &mut JsonObject, folder: &Path) {
             }
         }
     }
-    if let Some(Value::String(file)) = fields.get_mut("connectionTokenFile") {
-        absolute(file);
+    for key in ["connectionTokenFile", "users"] {
+        if let Some(Value::String(file)) = fields.get_mut(key) {
+            absolute(file);
+        }
     }
 }
 

@@ -7,5 +7,6 @@ mod settings;
 pub use edit::edit;
 pub use files::{ConfigFiles, Environment, read, read_again};
 pub use settings::{
-    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, PluginEntry, Port, RoutesListener, Unowned,
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, PluginEntry, PolicySwitch, Port, RoutesListener,
+    Unowned,
 };

@@ -25,6 +25,12 @@ pub struct Config {
     pub connection_token_file: Option<String>,
     /// Lets connections in without a token, wherever they come from.
     pub without_connection_token: Option<bool>,
+    /// The file that says who may do what: roles, teams, projects and people. Without one nothing is gated.
+    pub users: Option<String>,
+    /// The https URL people sign in against. Made of the address listened on when left out.
+    pub resource: Option<String>,
+    /// Whether a person's token at the door says who comes in, and not only that somebody does.
+    pub trust_token: Option<bool>,
     /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
     pub client_tool_timeout_ms: Option<u64>,
     /// How long streamed text is gathered before it is sent, in milliseconds, 0 to 1000. 75 when left out.
@@ -47,6 +53,8 @@ pub struct Config {
     /// The HTTP API: `true` serves it on the daemon's own port, `{ port, host }` on one of its own. It needs a
     /// connection token.
     pub http: Option<HttpApi>,
+    /// Whether policies bind.
+    pub policies: Option<PolicySwitch>,
     /// What a plugin in JavaScript may take.
     pub javascript: Option<JavaScriptLimits>,
     /// The plugins to load, in order.
@@ -82,6 +90,16 @@ pub struct PluginEntry {
     /// Grants the plugin's own connection holds, as `bot:get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,
+}
+
+/// Whether policies bind. They are kept and served either way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct PolicySwitch {
+    /// `true` asks them before a session or a turn starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<bool>,
 }
 
 /// A listener for plugin routes alone.
@@ -167,16 +185,5 @@ integers! {
 }
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.
-pub const KEYS_NOT_SERVED: &[&str] = &[
-    "worktreesRoot",
-    "users",
-    "resource",
-    "issuer",
-    "trustToken",
-    "wire",
-    "updateCheck",
-    "closedChats",
-    "usage",
-    "policies",
-    "proxy",
-];
+pub const KEYS_NOT_SERVED: &[&str] =
+    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "usage", "proxy"];

@@ -3,6 +3,7 @@
 mod ask;
 mod author;
 mod config;
+pub mod people;
 mod plugin;
 pub mod restart;
 mod start;
@@ -12,6 +13,7 @@ pub mod vault;
 mod webhook;
 
 pub use config::config;
+pub use people::{GroupVerb, UserVerb};
 pub use plugin::{PluginVerb, plugin};
 pub use restart::RestartFlags;
 pub use start::start;

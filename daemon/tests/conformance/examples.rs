@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ostler_contract::events::Event;
 use ostler_contract::http::{Body, StatusCode, header};
 use ostler_contract::points::{
-    AutomationStore, POINTS, RecordStore, Route, SessionStore, TriggerType, Vault,
+    AutomationStore, POINTS, Policies, RecordStore, Route, SessionStore, TriggerType, Vault,
 };
 use ostler_contract::registry::Owner;
 use ostler_contract::{Value, json};
@@ -25,6 +25,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("registerAutomations", "automations.ts"),
     ("registerSessions", "sessions.ts"),
     ("registerVault", "vault.ts"),
+    ("registerPolicies", "policies.ts"),
     ("registerRecords", "records.ts"),
     ("registerRoute", "route.ts"),
     ("registerTriggerType", "trigger-type.ts"),
@@ -55,6 +56,7 @@ run! {
     "automations.ts" a_store_takes_the_automations,
     "sessions.ts" a_store_takes_the_sessions,
     "vault.ts" a_vault_takes_the_secrets,
+    "policies.ts" a_store_takes_the_policies,
     "records.ts" a_store_takes_the_records,
     "route.ts" a_route_asks_for_its_token,
     "trigger-type.ts" a_file_that_changes_wakes,
@@ -190,6 +192,18 @@ async fn a_vault_takes_the_secrets(file: &str) {
         std::fs::read_to_string(dir.path().join("kept/secrets.json")).unwrap(),
         r#"{"host:key":"value"}"#
     );
+}
+
+async fn a_store_takes_the_policies(file: &str) {
+    let (host, dir) = start(file, json!({ "file": "kept/policies.json" })).await;
+    let policies = host.registry().port::<Policies>().unwrap();
+    let row = object(json!({ "id": "a", "scope": "all", "kind": "agent", "effect": "allow" }));
+    policies.put.call((row.clone(),)).await.unwrap();
+    let kept: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("kept/policies.json")).unwrap())
+            .unwrap();
+    assert_eq!(kept, json!([row]));
+    host.log.wait_for("plugin policies: policy a is kept").await;
 }
 
 async fn a_store_takes_the_records(file: &str) {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault, When};
+use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionStore, Vault, When};
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Options, PluginHost, Thrown, json};
 use ostler_ports::conformance::{
-    Numbers, automations_conformance, records_conformance, sessions_conformance, vault_conformance,
+    Numbers, automations_conformance, policies_conformance, records_conformance, sessions_conformance,
+    vault_conformance,
 };
-use ostler_ports::{FileVault, MemoryAutomations, SqliteSessions, StateDb, memory_records};
+use ostler_ports::{FilePolicies, FileVault, MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use ostler_testkit::{Builder, MemoryHost};
 
 use crate::side::{Both, Kind, Side, Talk, builder};
@@ -19,6 +20,12 @@ const RECORDS: Both = Both {
     spec: "@conformance/records",
     native: records,
     javascript: "examples/plugins/records.ts",
+    dress: None,
+};
+const POLICIES: Both = Both {
+    spec: "@conformance/policies",
+    native: policies,
+    javascript: "examples/plugins/policies.ts",
     dress: None,
 };
 const AUTOMATIONS: Both = Both {
@@ -40,6 +47,7 @@ both! { HELD:
     a_vault_that_replaces_answers_for_secrets,
     a_record_store_keeps_records,
     a_record_store_that_replaces_serves_plugins,
+    a_policy_store_keeps_policies,
     an_automation_store_keeps_definitions_and_runs,
     a_session_store_keeps_sessions,
     a_session_store_that_replaces_keeps_what_is_said,
@@ -57,6 +65,11 @@ fn vault(host: PluginHost, _: Options) -> Result<(), Thrown> {
 
 fn records(host: PluginHost, _: Options) -> Result<(), Thrown> {
     host.register_records(memory_records(), Some(When::Replace))
+}
+
+fn policies(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    let policies = FilePolicies::new(host.facts().config_dir.as_ref());
+    host.register_policies(Arc::new(policies).into_point(), Some(When::Replace))
 }
 
 fn automations(host: PluginHost, _: Options) -> Result<(), Thrown> {
@@ -139,6 +152,23 @@ async fn a_record_store_that_replaces_serves_plugins(side: Side) {
         Ok(Some(note)),
         "it is the plugin's store that holds it"
     );
+}
+
+async fn a_policy_store_keeps_policies(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = Arc::new(FilePolicies::new(&dir.path().join("own"))).into_point();
+    let host =
+        side.other(POLICIES).load(with_stores(builder(), dir.path()).policies(own), json!({})).start().await;
+    assert!(host.problems.is_empty(), "{:?}", host.problems);
+    assert!(matches!(host.registry().holder::<Policies>(), Some(Owner::Plugin(id)) if &**id == "policies"));
+    policies_conformance(host.registry().port::<Policies>().unwrap().clone()).await;
+    assert!(!dir.path().join("own/policies.json").exists(), "it is the plugin's store that keeps them");
+    // The scheme is served by whoever keeps them.
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let read = client.request("resourceRead", json!({ "uri": "policy://b" })).await.unwrap();
+    let row: ostler_contract::Value = serde_json::from_str(read["data"].as_str().unwrap()).unwrap();
+    assert_eq!(row["effect"], "deny");
 }
 
 async fn an_automation_store_keeps_definitions_and_runs(side: Side) {

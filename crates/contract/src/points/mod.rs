@@ -9,6 +9,7 @@ mod automations;
 mod channel;
 mod close;
 mod listener;
+mod policies;
 mod port;
 mod records;
 mod resource_provider;
@@ -27,6 +28,7 @@ pub use automations::*;
 pub use channel::*;
 pub use close::*;
 pub use listener::*;
+pub use policies::*;
 pub use port::*;
 pub use records::*;
 pub use resource_provider::*;
@@ -256,6 +258,9 @@ points! {
         register_sessions(store: "store" SessionStore, when: "when" Option<When>) = Port::new;
     /// Where secrets are kept.
     Port<Vault>: "registerVault" register_vault(vault: "vault" Vault, when: "when" Option<When>) = Port::new;
+    /// Where policies are kept: which agents, models and machines may be used.
+    Port<Policies>: "registerPolicies"
+        register_policies(policies: "policies" Policies, when: "when" Option<When>) = Port::new;
     /// Where records are kept.
     Port<RecordStore>: "registerRecords"
         register_records(store: "store" RecordStore, when: "when" Option<When>) = Port::new;

@@ -113,7 +113,7 @@ impl Host {
         count: u64,
     ) -> Option<Kept> {
         let entry = self.automations.entry(automation)?;
-        if !self.may_watch(entry.owner.as_deref()) {
+        if !self.owner_may_read(entry.owner.as_deref()) {
             return None;
         }
         let origin = AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
@@ -127,7 +127,7 @@ impl Host {
     }
 
     /// Whether events may wake what an owner has: it hears of sessions, which not everybody may.
-    pub(super) fn may_watch(&self, owner: Option<&str>) -> bool {
+    pub(super) fn owner_may_read(&self, owner: Option<&str>) -> bool {
         match owner {
             // What a subscription to a session asks, which `session:read` covers.
             Some(owner) => self.may(owner, &Grant::of("session", "state")),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ostler_contract::events::Event;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
@@ -119,23 +118,5 @@ impl Connection {
         for entry in host.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
             host.tell(&entry, ToSession::Left { client: client.clone() });
         }
-    }
-
-    pub(super) fn handle_authenticate(&self, params: &c::AuthenticateParams) -> Result<Value, RpcError> {
-        let advertised = self.host().root.agents().iter().any(|agent| {
-            agent.protected_resources.iter().flatten().any(|resource| resource.resource == params.resource)
-        });
-        if !advertised {
-            return Err(RpcError::invalid_params(format!(
-                "{} is not a resource this host asks for",
-                params.resource
-            )));
-        }
-        self.keep_credential(&params.resource, &params.token);
-        self.host().events.raise(Event::Authenticated {
-            client: self.client_id().unwrap_or_default(),
-            resource: params.resource.clone(),
-        });
-        Ok(json!({}))
     }
 }

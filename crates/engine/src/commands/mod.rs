@@ -1,5 +1,6 @@
 //! What each client command does. The match is exhaustive over the protocol's table.
 
+mod authenticate;
 mod config;
 mod dispatch;
 mod handshake;

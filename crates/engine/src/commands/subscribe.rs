@@ -6,7 +6,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::ResourceWatchState;
-use ostler_protocol::{RpcError, uri};
+use ostler_protocol::{RpcError, names, uri};
 use tokio::sync::oneshot;
 
 use crate::connection::{Connection, Responder};
@@ -44,7 +44,7 @@ impl Connection {
     }
 
     /// Whether the connection may watch a channel.
-    pub(super) fn may_subscribe(&self, channel: &Channel) -> Result<(), RpcError> {
+    pub(crate) fn may_subscribe(&self, channel: &Channel) -> Result<(), RpcError> {
         let asked = match channel {
             Channel::Session(_) | Channel::Changeset { .. } | Channel::Annotations(_) => {
                 Grant::of("session", "state")
@@ -52,9 +52,11 @@ impl Connection {
             Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => Grant::of("chat", "turns"),
             Channel::Automations | Channel::AutomationRun(_) => Grant::of("automation", "list"),
             Channel::Terminal(_) => Grant::of("terminal", "output"),
-            Channel::ResourceWatch(_) | Channel::Root | Channel::Plugin { .. } | Channel::Other => {
-                return Ok(());
+            Channel::ResourceWatch(id) => {
+                return self.host().may_watch(&uri::resource_watch(id), &self.principal());
             }
+            // Open to everybody, asked by whoever serves it, or nothing at all.
+            Channel::Root | Channel::Plugin { .. } | Channel::Other => return Ok(()),
         };
         self.host().gate.require(&self.principal(), &asked)
     }
@@ -125,6 +127,9 @@ impl Connection {
             Channel::Root => {
                 let (mut state, seq) = host.root.subscribe(&host.fanout, subscriber);
                 host.show_own_settings(&mut state, &self.principal());
+                if let Some(principal) = host.principal_fact(&self.principal()) {
+                    state["_meta"][names::meta_key("principal")] = principal.into();
+                }
                 (state.to_string(), seq)
             }
             Channel::Automations => host.automations.subscribe(&host.fanout, subscriber),

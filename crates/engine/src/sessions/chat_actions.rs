@@ -14,6 +14,7 @@ use super::mailbox::Dispatch;
 use super::turns::tidy_title;
 use crate::automations::Happened;
 use crate::fanout::Origin;
+use crate::policies::Use;
 
 impl Actor {
     pub(super) async fn chat_action(
@@ -134,9 +135,17 @@ impl Actor {
         if chat.state.turns.iter().any(|turn| turn.id == started.turn_id) {
             return refuse(format!("there was a turn {} in this chat already", started.turn_id));
         }
+        self.may_spend(&started.message, dispatch.sender.as_deref()).await?;
         self.sign(&mut started.message, dispatch.sender.as_deref());
         self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
+    }
+
+    /// Whether the policies let somebody's turn start with the model it names.
+    pub(super) async fn may_spend(&self, message: &Message, sender: Option<&str>) -> Refused {
+        let model = message.model.as_ref().map(|model| model.id.as_str());
+        let wanted = Use { agent: &self.entry.provider, model };
+        self.host.may_use(sender, wanted).await.map_err(|refused| refused.message)
     }
 
     /// Whether a client may say something in a chat.

@@ -27,6 +27,7 @@ use super::mailbox::{Mailbox, Snapshots, ToSession, WorkerOpened};
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
 use crate::host::Host;
+use crate::policies::Use;
 
 /// How long a backend may take to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -175,7 +176,12 @@ impl Claimed {
     /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
     pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
-        match make(host, &entry, &agent, &new, &mailbox).await {
+        let wanted = Use { agent: &entry.provider, model: None };
+        let made = match host.may_use(entry.owner.as_deref(), wanted).await {
+            Ok(()) => make(host, &entry, &agent, &new, &mailbox).await,
+            Err(refused) => Err(refused),
+        };
+        match made {
             Ok(actor) => {
                 announce(host, &entry, new.client.clone());
                 let mut actor = actor;

@@ -126,6 +126,7 @@ impl Actor {
         if request.model.is_some() {
             message.model = request.model;
         }
+        self.may_spend(&message, request.sender.as_deref()).await?;
         self.sign(&mut message, request.sender.as_deref());
         if self.chats[at].running().is_some() {
             if !request.queue {

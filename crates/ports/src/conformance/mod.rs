@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod automations;
+mod policies;
 mod records;
 mod sessions;
 mod vault;
@@ -17,6 +18,7 @@ use ostler_contract::{Call, Cross};
 use tokio::sync::Notify;
 
 pub use automations::automations_conformance;
+pub use policies::policies_conformance;
 pub use records::{Numbers, records_conformance};
 pub use sessions::sessions_conformance;
 pub use vault::vault_conformance;

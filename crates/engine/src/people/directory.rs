@@ -1,0 +1,278 @@
+//! Who may do what, as read from a users file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_contract::points::Reader;
+use ostler_protocol::grants::{Grant, subject};
+use ostler_protocol::names;
+use ostler_protocol::{JsonObject, Value};
+use subtle::{Choice, ConstantTimeEq};
+
+/// Roles a host has without a file saying so; one the file names alike takes its place.
+pub const BUILT_IN_ROLES: &[(&str, &[&str])] = &[
+    ("admin", &["*:*"]),
+    (
+        "member",
+        &[
+            "file:read",
+            "file:write",
+            "session:read",
+            "session:write",
+            "terminal:read",
+            "terminal:write",
+            "proxy:read",
+            "proxy:write",
+            "trust:write",
+        ],
+    ),
+    ("guest", &["session:read", "automation:read"]),
+];
+
+/// How a token's hash begins in the file.
+const HASH: &str = "sha256:";
+
+/// A token as the file keeps it.
+pub fn hash_of(token: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+    digest.as_ref().iter().fold(HASH.to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// Somebody the host knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Person {
+    /// The id in the users file.
+    pub id: String,
+    /// What the record's roles allow.
+    pub grants: Vec<Grant>,
+    /// For plugins.
+    pub reader: Reader,
+    /// Where work that names no team and project is charged.
+    pub primary: Option<String>,
+    /// Whether the person has ever signed in.
+    pub has_signed_in: bool,
+}
+
+/// What a users file says.
+#[derive(Debug, Default)]
+pub struct Directory {
+    users: BTreeMap<String, User>,
+    roles: BTreeMap<String, Vec<Grant>>,
+    trust_token: Option<bool>,
+}
+
+#[derive(Debug)]
+struct User {
+    person: Arc<Person>,
+    hash: Option<String>,
+    trust_token: Option<bool>,
+}
+
+impl Directory {
+    /// Reads a users file; a record that is wrong is a line and is left out, a word that is wrong costs itself.
+    ///
+    /// # Errors
+    /// Why the whole cannot be read; then nobody is known.
+    pub fn read(file: &JsonObject) -> Result<(Self, Vec<String>), String> {
+        let mut lines = Vec::new();
+        let mut directory = Self { trust_token: flag(file, "trustToken")?, ..Self::default() };
+        for (role, grants) in BUILT_IN_ROLES {
+            let grants = grants.iter().filter_map(|grant| Grant::parse(grant)).collect();
+            directory.roles.insert((*role).to_owned(), grants);
+        }
+        for (role, grants) in object(file, "roles")?.into_iter().flatten() {
+            match role_grants(role, grants, &mut lines) {
+                Some(grants) => drop(directory.roles.insert(role.clone(), grants)),
+                // Nobody gets what a built-in of the name would give where the file meant something else.
+                None => drop(directory.roles.insert(role.clone(), Vec::new())),
+            }
+        }
+        for part in ["teams", "projects"] {
+            object(file, part)?;
+        }
+        let users = match file.get("users") {
+            None | Some(Value::Null) => &[][..],
+            Some(Value::Array(users)) => users,
+            Some(_) => return Err("users has to be a list".to_owned()),
+        };
+        for (at, user) in users.iter().enumerate() {
+            match directory.user(user, &mut lines) {
+                Ok(user) if directory.users.contains_key(&user.person.id) => {
+                    lines.push(format!("users[{at}]: {} is there already; ignored", user.person.id));
+                }
+                Ok(user) => drop(directory.users.insert(user.person.id.clone(), user)),
+                Err(why) => lines.push(format!("users[{at}]{why}; ignored")),
+            }
+        }
+        Ok((directory, lines))
+    }
+
+    fn user(&self, user: &Value, lines: &mut Vec<String>) -> Result<User, String> {
+        let user = user.as_object().ok_or(" has to be an object")?;
+        let id = match user.get("id") {
+            Some(Value::String(id)) if is_id(id) => id.clone(),
+            _ => return Err(".id has to be text without blanks, / and :".to_owned()),
+        };
+        let roles = texts(user, "roles")?;
+        let memberships = texts(user, "memberships")?;
+        let mut grants = Vec::new();
+        for role in &roles {
+            match self.roles.get(role) {
+                Some(held) => grants.extend(held.iter().cloned()),
+                None => lines.push(format!(
+                    "user {id} has the role {role}, which nobody has defined; it gives nothing"
+                )),
+            }
+        }
+        grants.dedup();
+        let hash = match user.get("token") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(token)) if token.is_empty() => None,
+            Some(Value::String(token)) if is_hash(token) => Some(token.to_ascii_lowercase()),
+            // What stands there may be the token itself.
+            Some(_) => {
+                lines.push(format!("the token of user {id} is no {HASH}<hash>; it signs nobody in: {} user token {id} makes one", names::HOST));
+                None
+            }
+        };
+        let person = Person {
+            reader: Reader {
+                id: format!("user:{id}"),
+                roles,
+                memberships,
+                grants: grants.iter().map(ToString::to_string).collect(),
+            },
+            grants,
+            primary: text(user, "primary")?,
+            has_signed_in: text(user, "signedIn")?.is_some(),
+            id,
+        };
+        Ok(User { person: Arc::new(person), hash, trust_token: flag(user, "trustToken")? })
+    }
+
+    /// The person of that id.
+    pub fn person(&self, id: &str) -> Option<Arc<Person>> {
+        self.users.get(id).map(|user| user.person.clone())
+    }
+
+    /// Whose a token is. It takes as long for any token nobody has.
+    pub fn person_of_token(&self, token: &str) -> Option<Arc<Person>> {
+        if token.is_empty() {
+            return None;
+        }
+        let given = hash_of(token);
+        let mut found = None;
+        for user in self.users.values() {
+            let hash = user.hash.as_deref().unwrap_or_default();
+            let same: Choice = hash.as_bytes().ct_eq(given.as_bytes());
+            if bool::from(same) {
+                found = Some(user.person.clone());
+            }
+        }
+        found
+    }
+
+    /// What the file says of a person's token at the door, if anything.
+    pub fn trusts_token_of(&self, id: &str) -> Option<bool> {
+        self.users.get(id).and_then(|user| user.trust_token).or(self.trust_token)
+    }
+
+    /// What a role gives.
+    pub fn role(&self, role: &str) -> Option<&[Grant]> {
+        self.roles.get(role).map(Vec::as_slice)
+    }
+}
+
+/// Whether a text can be a person's, team's, project's or role's id: it stands in URIs and before a colon.
+pub(super) fn is_id(id: &str) -> bool {
+    !id.is_empty()
+        && id.len() <= 100
+        && id != "*"
+        && !id
+            .chars()
+            .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':' | '?' | '#' | '%'))
+}
+
+fn is_hash(token: &str) -> bool {
+    token
+        .strip_prefix(HASH)
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The grants of one role; `None` where it is no list.
+fn role_grants(role: &str, grants: &Value, lines: &mut Vec<String>) -> Option<Vec<Grant>> {
+    let Some(words) = grants.as_array() else {
+        lines.push(format!("role {role} has to be a list of grants; it gives nothing"));
+        return None;
+    };
+    let mut held = Vec::new();
+    for word in words {
+        match word.as_str().ok_or_else(|| "a grant is text".to_owned()).and_then(checked_grant) {
+            Ok((grant, None)) => held.push(grant),
+            Ok((grant, Some(line))) => {
+                lines.push(format!("role {role}: {line}"));
+                held.push(grant);
+            }
+            Err(why) => lines.push(format!("role {role}: {why}; ignored")),
+        }
+    }
+    Some(held)
+}
+
+/// A grant as a role may name it. A word on a subject the host does not decide is the plugin's to know.
+pub(super) fn checked_grant(word: &str) -> Result<(Grant, Option<String>), String> {
+    let old = match word {
+        "users:read" => Some("user:read"),
+        "users:write" => Some("user:write"),
+        _ => None,
+    };
+    let grant = Grant::parse(old.unwrap_or(word))
+        .ok_or_else(|| format!("{word} is no grant: one is <subject>:<operation>, as session:read"))?;
+    let operation = grant.operation.as_ref();
+    if let Some(known) = subject(&grant.subject)
+        && !matches!(operation, "*" | "read" | "write")
+        && !known.read.contains(&operation)
+        && !known.write.contains(&operation)
+    {
+        return Err(format!("{word} is no grant: {} knows no {operation}", grant.subject));
+    }
+    let line = old.map(|new| format!("{word} is now called {new}"));
+    Ok((grant, line))
+}
+
+fn object<'a>(file: &'a JsonObject, key: &str) -> Result<Option<&'a JsonObject>, String> {
+    match file.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(fields)) => Ok(Some(fields)),
+        Some(_) => Err(format!("{key} has to be an object")),
+    }
+}
+
+fn flag(fields: &JsonObject, key: &str) -> Result<Option<bool>, String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(*flag)),
+        Some(_) => Err(format!(".{key} has to be true or false")),
+    }
+}
+
+fn text(fields: &JsonObject, key: &str) -> Result<Option<String>, String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+        Some(_) => Err(format!(".{key} has to be text")),
+    }
+}
+
+pub(super) fn texts(fields: &JsonObject, key: &str) -> Result<Vec<String>, String> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|text| {
+                text.as_str().map(str::to_owned).ok_or_else(|| format!(".{key} has to be a list of text"))
+            })
+            .collect(),
+        Some(_) => Err(format!(".{key} has to be a list of text")),
+    }
+}

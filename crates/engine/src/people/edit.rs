@@ -1,0 +1,397 @@
+//! Changes to the users file: what may be written, by whom, and what still stands in the way of a removal.
+
+use ostler_protocol::grants::Grant;
+use ostler_protocol::{JsonObject, RpcError, Value, json};
+
+use super::directory::{BUILT_IN_ROLES, Directory, checked_grant, is_id, texts};
+use super::file::UsersFile;
+
+/// A kind of record; its name is the scheme it is served under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A person.
+    User,
+    /// A team.
+    Team,
+    /// A project.
+    Project,
+    /// A named list of grants.
+    Role,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: &[Self] = &[Self::User, Self::Team, Self::Project, Self::Role];
+
+    /// The word for it, and its scheme.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Team => "team",
+            Self::Project => "project",
+            Self::Role => "role",
+        }
+    }
+
+    const fn part(self) -> &'static str {
+        match self {
+            Self::User => "users",
+            Self::Team => "teams",
+            Self::Project => "projects",
+            Self::Role => "roles",
+        }
+    }
+
+    /// The fields a body may have.
+    const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::User => &["roles", "issuer", "rolesFrom", "memberships", "primary"],
+            Self::Team | Self::Project => &["title"],
+            Self::Role => &["grants"],
+        }
+    }
+}
+
+/// Who changes: nobody gives away what they do not hold.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    name: String,
+    /// `None` for the host itself, which holds everything.
+    grants: Option<Vec<Grant>>,
+}
+
+impl Caller {
+    /// The host itself.
+    pub fn root() -> Self {
+        Self { name: "root".to_owned(), grants: None }
+    }
+
+    /// Somebody who holds this and nothing more.
+    pub fn holding(name: &str, grants: Vec<Grant>) -> Self {
+        Self { name: name.to_owned(), grants: Some(grants) }
+    }
+
+    fn must_hold(&self, given: &[Grant], what: &str) -> Result<(), RpcError> {
+        let Some(held) = &self.grants else { return Ok(()) };
+        match given.iter().find(|given| !held.iter().any(|held| held.covers(given))) {
+            None => Ok(()),
+            Some(lacking) => Err(RpcError::permission_denied(format!(
+                "{} does not hold {lacking}, which {what} does",
+                self.name
+            ))),
+        }
+    }
+}
+
+fn refused(why: impl Into<String>) -> RpcError {
+    RpcError::invalid_params(why)
+}
+
+fn unknown(kind: Kind, id: &str) -> RpcError {
+    RpcError::not_found(format!("there is no {} {id}", kind.name()))
+}
+
+impl UsersFile {
+    /// The ids of a kind, as they stand in the file; roles begin with those built in.
+    pub fn ids(&self, kind: Kind) -> Vec<String> {
+        match kind {
+            Kind::User => self.users().iter().filter_map(|user| id_of(user)).map(str::to_owned).collect(),
+            Kind::Role => {
+                let own = self.part(kind);
+                let built_in = |id: &String| BUILT_IN_ROLES.iter().any(|(role, _)| role == id);
+                let own = own.keys().filter(|id| !built_in(id)).cloned();
+                BUILT_IN_ROLES.iter().map(|(role, _)| (*role).to_owned()).chain(own).collect()
+            }
+            Kind::Team | Kind::Project => self.part(kind).keys().cloned().collect(),
+        }
+    }
+
+    /// A record as it is shown: never a token, nor its hash.
+    pub fn body(&self, kind: Kind, id: &str) -> Option<JsonObject> {
+        let held = match kind {
+            Kind::User => self.users().iter().find(|user| id_of(user) == Some(id))?.as_object()?.clone(),
+            Kind::Role => {
+                let built_in =
+                    || BUILT_IN_ROLES.iter().find(|(role, _)| *role == id).map(|(_, grants)| json!(grants));
+                let grants = self.part(kind).get(id).cloned().or_else(built_in)?;
+                JsonObject::from_iter([("grants".to_owned(), grants)])
+            }
+            Kind::Team | Kind::Project => self.part(kind).get(id)?.as_object().cloned().unwrap_or_default(),
+        };
+        let shown =
+            kind.fields().iter().filter_map(|field| Some(((*field).to_owned(), held.get(*field)?.clone())));
+        Some(shown.collect())
+    }
+
+    /// Whether somebody has a token, for a listing.
+    pub fn has_token(&self, id: &str) -> bool {
+        let user = self.users().iter().find(|user| id_of(user) == Some(id));
+        user.is_some_and(|user| {
+            user.get("token").and_then(Value::as_str).is_some_and(|token| !token.is_empty())
+        })
+    }
+
+    /// Adds somebody or something new, or changes what is there. A field left out keeps its value, a blank text
+    /// changes nothing, and `null` clears what may be cleared.
+    ///
+    /// # Errors
+    /// A field that is wrong, an id that is taken, a role the caller could not give.
+    pub fn put(
+        &mut self,
+        kind: Kind,
+        id: &str,
+        body: &JsonObject,
+        new: bool,
+        by: &Caller,
+    ) -> Result<(), RpcError> {
+        if !is_id(id) {
+            return Err(refused(format!("{id:?} is no id: it stands in URIs, without blanks, / and :")));
+        }
+        if let Some(field) =
+            body.keys().find(|field| *field != "id" && !kind.fields().contains(&field.as_str()))
+        {
+            return Err(refused(format!("{field} is not a field of a {}", kind.name())));
+        }
+        let there = self.body(kind, id);
+        if there.is_some() && new {
+            return Err(RpcError::already_exists(format!("there is a {} {id} already", kind.name())));
+        }
+        let before = self.directory().map_err(|why| RpcError::internal(format!("the users file: {why}")))?.0;
+        if kind == Kind::User {
+            // Who is more than the caller is not the caller's to change.
+            let held = before.person(id).map(|person| person.grants.clone()).unwrap_or_default();
+            by.must_hold(&held, &format!("user {id}"))?;
+        }
+        let mut fields = there.unwrap_or_default();
+        for (field, value) in body.iter().filter(|(field, _)| *field != "id") {
+            match value {
+                Value::Null if matches!(field.as_str(), "issuer" | "rolesFrom" | "primary") => {
+                    fields.shift_remove(field);
+                }
+                Value::Null => return Err(refused(format!("{field} cannot be cleared"))),
+                Value::String(text) if text.trim().is_empty() => {}
+                value => drop(fields.insert(field.clone(), value.clone())),
+            }
+        }
+        self.check(kind, id, &fields, &before, by)?;
+        self.place(kind, id, fields);
+        self.directory().map(drop).map_err(refused)
+    }
+
+    fn check(
+        &self,
+        kind: Kind,
+        id: &str,
+        fields: &JsonObject,
+        before: &Directory,
+        by: &Caller,
+    ) -> Result<(), RpcError> {
+        let wrong = |why: String| refused(format!("{} {id}{why}", kind.name()));
+        match kind {
+            Kind::User => {
+                for role in texts(fields, "roles").map_err(wrong)? {
+                    let given =
+                        before.role(&role).ok_or_else(|| refused(format!("there is no role {role}")))?;
+                    by.must_hold(given, &format!("role {role}"))?;
+                }
+                for membership in texts(fields, "memberships").map_err(wrong)? {
+                    self.check_scope(&membership, true)?;
+                }
+                for field in ["issuer", "rolesFrom", "primary"] {
+                    if fields.get(field).is_some_and(|value| !value.is_string()) {
+                        return Err(wrong(format!(".{field} has to be text")));
+                    }
+                }
+                match fields.get("primary").and_then(Value::as_str) {
+                    Some(primary) => self.check_scope(primary, false),
+                    None => Ok(()),
+                }
+            }
+            Kind::Team | Kind::Project => match fields.get("title") {
+                None | Some(Value::String(_)) => Ok(()),
+                Some(_) => Err(wrong(".title has to be text".to_owned())),
+            },
+            Kind::Role => {
+                let held = before.role(id).unwrap_or_default();
+                by.must_hold(held, &format!("role {id}"))?;
+                let words = texts(fields, "grants").map_err(wrong)?;
+                let given: Result<Vec<Grant>, String> =
+                    words.iter().map(|word| checked_grant(word).map(|(grant, _)| grant)).collect();
+                by.must_hold(&given.map_err(refused)?, &format!("role {id}"))
+            }
+        }
+    }
+
+    /// `<team>`, `<team>:<project>`, and `<team>:*` where every project may be meant.
+    fn check_scope(&self, scope: &str, every: bool) -> Result<(), RpcError> {
+        let (team, project) =
+            scope.split_once(':').map_or((scope, None), |(team, project)| (team, Some(project)));
+        if !self.part(Kind::Team).contains_key(team) {
+            return Err(refused(format!("there is no team {team}")));
+        }
+        match project {
+            Some("*") if every => Ok(()),
+            Some(project) if !self.part(Kind::Project).contains_key(project) => {
+                Err(refused(format!("there is no project {project}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the hash of a person's new token in place of the one before; an empty one is taken away.
+    ///
+    /// # Errors
+    /// Nobody of that id, or somebody who is more than the caller.
+    pub fn set_token(&mut self, id: &str, hash: &str, by: &Caller) -> Result<(), RpcError> {
+        self.bounded(id, by)?;
+        self.set_field(id, "token", hash)
+    }
+
+    /// Puts down when somebody signed in for the first time.
+    ///
+    /// # Errors
+    /// Nobody of that id.
+    pub fn set_signed_in(&mut self, id: &str, at: &str) -> Result<(), RpcError> {
+        self.set_field(id, "signedIn", at)
+    }
+
+    fn set_field(&mut self, id: &str, field: &str, value: &str) -> Result<(), RpcError> {
+        let users = self.fields.get_mut("users").and_then(Value::as_array_mut);
+        let user = users.into_iter().flatten().find(|user| id_of(user) == Some(id));
+        let user = user.and_then(Value::as_object_mut).ok_or_else(|| unknown(Kind::User, id))?;
+        user.insert(field.to_owned(), value.into());
+        Ok(())
+    }
+
+    /// Removes a record nothing names any more.
+    ///
+    /// # Errors
+    /// Nothing of that id, who still names it, or somebody who is more than the caller.
+    pub fn remove(&mut self, kind: Kind, id: &str, by: &Caller) -> Result<(), RpcError> {
+        if kind == Kind::Role && !self.part(kind).contains_key(id) && self.body(kind, id).is_some() {
+            return Err(refused(format!("role {id} is built in and cannot be removed")));
+        }
+        if self.body(kind, id).is_none() {
+            return Err(unknown(kind, id));
+        }
+        if kind == Kind::User {
+            self.bounded(id, by)?;
+        }
+        if kind == Kind::Role {
+            let directory =
+                self.directory().map_err(|why| RpcError::internal(format!("the users file: {why}")))?.0;
+            by.must_hold(directory.role(id).unwrap_or_default(), &format!("role {id}"))?;
+        }
+        let naming = self.naming(kind, id);
+        if !naming.is_empty() {
+            return Err(RpcError::conflict(format!(
+                "{} {id} is still named by {}",
+                kind.name(),
+                naming.join(", ")
+            )));
+        }
+        match kind {
+            Kind::User => {
+                if let Some(users) = self.fields.get_mut("users").and_then(Value::as_array_mut) {
+                    users.retain(|user| id_of(user) != Some(id));
+                }
+            }
+            _ => {
+                if let Some(part) = self.fields.get_mut(kind.part()).and_then(Value::as_object_mut) {
+                    part.shift_remove(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The people whose records name a role, a team or a project.
+    fn naming(&self, kind: Kind, id: &str) -> Vec<String> {
+        let named = |user: &Value| {
+            let words = |field: &str| -> Vec<String> {
+                match user.get(field) {
+                    Some(Value::String(word)) => vec![word.clone()],
+                    Some(Value::Array(words)) => {
+                        words.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+                    }
+                    _ => Vec::new(),
+                }
+            };
+            match kind {
+                Kind::User => false,
+                Kind::Role => words("roles").iter().any(|role| role == id),
+                Kind::Team | Kind::Project => {
+                    words("memberships").iter().chain(&words("primary")).any(|scope| {
+                        match scope.split_once(':') {
+                            Some((team, project)) => {
+                                (kind == Kind::Team && team == id) || (kind == Kind::Project && project == id)
+                            }
+                            None => kind == Kind::Team && scope == id,
+                        }
+                    })
+                }
+            }
+        };
+        self.users()
+            .iter()
+            .filter(|user| named(user))
+            .filter_map(|user| id_of(user))
+            .map(|id| format!("user {id}"))
+            .collect()
+    }
+
+    fn bounded(&self, id: &str, by: &Caller) -> Result<(), RpcError> {
+        let directory =
+            self.directory().map_err(|why| RpcError::internal(format!("the users file: {why}")))?.0;
+        let person = directory.person(id).ok_or_else(|| unknown(Kind::User, id))?;
+        by.must_hold(&person.grants, &format!("user {id}"))
+    }
+
+    fn place(&mut self, kind: Kind, id: &str, fields: JsonObject) {
+        match kind {
+            Kind::User => {
+                let users = self.fields.entry("users").or_insert_with(|| json!([]));
+                let Some(users) = users.as_array_mut() else { return };
+                match users.iter_mut().find(|user| id_of(user) == Some(id)).and_then(Value::as_object_mut) {
+                    Some(user) => {
+                        for field in kind.fields() {
+                            user.shift_remove(*field);
+                        }
+                        user.extend(fields);
+                    }
+                    None => {
+                        let mut user = JsonObject::from_iter([("id".to_owned(), json!(id))]);
+                        user.extend(fields);
+                        users.push(Value::Object(user));
+                    }
+                }
+            }
+            _ => {
+                let part = self.fields.entry(kind.part()).or_insert_with(|| json!({}));
+                let Some(part) = part.as_object_mut() else { return };
+                let value = match kind {
+                    Kind::Role => fields.get("grants").cloned().unwrap_or_else(|| json!([])),
+                    _ => {
+                        // What nobody here knows stays.
+                        let mut held = part.get(id).and_then(Value::as_object).cloned().unwrap_or_default();
+                        held.extend(fields);
+                        Value::Object(held)
+                    }
+                };
+                part.insert(id.to_owned(), value);
+            }
+        }
+    }
+
+    fn users(&self) -> &[Value] {
+        self.fields.get("users").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    fn part(&self, kind: Kind) -> JsonObject {
+        self.fields.get(kind.part()).and_then(Value::as_object).cloned().unwrap_or_default()
+    }
+}
+
+fn id_of(user: &Value) -> Option<&str> {
+    user.get("id").and_then(Value::as_str)
+}

@@ -1,0 +1,134 @@
+//! The people a host knows: what the users file says of them now, and how it is changed.
+
+mod directory;
+mod edit;
+mod file;
+mod schemes;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ostler_contract::live::ready;
+use ostler_contract::{Pending, Thrown};
+use ostler_protocol::RpcError;
+use ostler_protocol::wire::state::ProtectedResourceMetadata;
+use parking_lot::RwLock;
+
+pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
+pub use edit::{Caller, Kind};
+pub use file::UsersFile;
+pub(crate) use schemes::providers;
+
+/// A change to the users file; one that refuses leaves the file as it is.
+pub type Change = Box<dyn FnOnce(&mut UsersFile) -> Result<(), RpcError> + Send>;
+
+/// Writes changes to wherever people are kept. Answers once the change is in force here.
+pub type Keeper = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;
+
+/// The people a host knows.
+pub struct People {
+    held: RwLock<(Arc<UsersFile>, Arc<Directory>)>,
+    sign_in: ProtectedResourceMetadata,
+    trust_token: bool,
+    keeper: Option<Keeper>,
+}
+
+impl fmt::Debug for People {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("People")
+    }
+}
+
+/// The document a client is pointed to for how to sign in.
+const DOCUMENTATION: &str = "https://microsoft.github.io/agent-host-protocol/";
+
+/// The resource people authenticate against, as every backend advertises it.
+fn sign_in_of(resource: &str, host_name: &str) -> ProtectedResourceMetadata {
+    ProtectedResourceMetadata {
+        resource: resource.to_owned(),
+        resource_name: Some(host_name.to_owned()),
+        resource_documentation: Some(DOCUMENTATION.to_owned()),
+        bearer_methods_supported: None,
+        authorization_servers: None,
+        jwks_uri: None,
+        scopes_supported: None,
+        resource_signing_alg_values_supported: None,
+        resource_policy_uri: None,
+        resource_tos_uri: None,
+        required: Some(true),
+    }
+}
+
+impl People {
+    /// People who sign in against `resource`, nobody yet.
+    pub fn new(resource: &str, host_name: &str) -> Self {
+        Self {
+            held: RwLock::default(),
+            sign_in: sign_in_of(resource, host_name),
+            trust_token: false,
+            keeper: None,
+        }
+    }
+
+    /// Takes a person's token at the door for the person's own word, for everybody.
+    #[must_use]
+    pub fn trusting(mut self, trust_token: bool) -> Self {
+        self.trust_token = trust_token;
+        self
+    }
+
+    /// Writes changes with this.
+    #[must_use]
+    pub fn kept_by(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// Puts what the users file says now in force; it binds the next command of everybody. Answers a line for
+    /// everything in it that is left out.
+    ///
+    /// # Errors
+    /// Why it cannot be read; what was in force stays so.
+    pub fn set(&self, file: UsersFile) -> Result<Vec<String>, String> {
+        let (directory, lines) = file.directory()?;
+        *self.held.write() = (Arc::new(file), Arc::new(directory));
+        Ok(lines)
+    }
+
+    /// What is in force.
+    pub fn now(&self) -> Arc<Directory> {
+        self.held.read().1.clone()
+    }
+
+    /// The file that is in force.
+    pub fn file(&self) -> Arc<UsersFile> {
+        self.held.read().0.clone()
+    }
+
+    /// The record people sign in against.
+    pub fn sign_in(&self) -> &ProtectedResourceMetadata {
+        &self.sign_in
+    }
+
+    /// Whose a token is.
+    pub fn person_of_token(&self, token: &str) -> Option<Arc<Person>> {
+        self.now().person_of_token(token)
+    }
+
+    /// Whether a person's token at the door says who comes in. The record wins over the file, the file over the
+    /// configuration.
+    pub fn trusts_token_of(&self, person: &Person) -> bool {
+        self.now().trusts_token_of(&person.id).unwrap_or(self.trust_token)
+    }
+
+    /// Changes the users file.
+    pub fn change(&self, change: Change) -> Pending<()> {
+        match &self.keeper {
+            Some(keeper) => keeper(change),
+            None => {
+                let why = "the people of this host cannot be changed here";
+                ready(Err(Thrown::from(RpcError::permission_denied(why))))
+            }
+        }
+    }
+}

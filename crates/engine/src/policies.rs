@@ -1,0 +1,278 @@
+//! Policies: what they say of work that is about to start, and the scheme they are edited under.
+
+use std::sync::{Arc, Weak};
+
+use ostler_contract::points::{
+    Encoding, Policies, Reader, ResourceContent, ResourceFacts, ResourceProvider, ResourceWrite,
+    ResourceWriter, SchemeDescription, SchemeProvider,
+};
+use ostler_contract::policy::check_policy;
+use ostler_contract::{Call, JsonObject, Text, Thrown, Value};
+use ostler_protocol::grants::{self, Grant};
+use ostler_protocol::wire::commands::DirectoryEntry;
+use ostler_protocol::{RpcError, json};
+
+use crate::host::Host;
+
+const SCHEME: &str = "policy";
+
+/// What work is about to use.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Use<'a> {
+    /// The harness.
+    pub agent: &'a str,
+    /// `<maker>/<name>`, where it is known.
+    pub model: Option<&'a str>,
+}
+
+impl Use<'_> {
+    /// The value of a type, where the request carries one.
+    fn value(&self, r#type: &str) -> Option<&str> {
+        match r#type {
+            "agent" => Some(self.agent),
+            "model" => self.model,
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Use<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "agent {}", self.agent)?;
+        self.model.map_or(Ok(()), |model| write!(formatter, " with model {model}"))
+    }
+}
+
+impl Host {
+    /// Refuses work a policy refuses, or none allows. Nobody is asked for the host itself, for work nobody owns, and
+    /// where the host knows no people or the operator has not switched policies on.
+    pub(crate) async fn may_use(&self, owner: Option<&str>, wanted: Use<'_>) -> Result<(), RpcError> {
+        let Some(owner) = owner.filter(|owner| !owner.starts_with("root:")) else { return Ok(()) };
+        if !self.gate.guarded || !self.options.check_policies || self.may(owner, &Grant::of("*", "*")) {
+            return Ok(());
+        }
+        let unreadable = |why: &dyn std::fmt::Display| {
+            RpcError::permission_denied(format!(
+                "the policies of this host cannot be read, so nothing starts: {why}"
+            ))
+        };
+        let Some(store) = self.policies() else { return Err(unreadable(&"nothing keeps them")) };
+        let rows = store.list.call(()).await.map_err(|why| unreadable(&why))?;
+        let now = format!("{:.3}", self.clock.now());
+        let mut allowed = false;
+        for row in rows {
+            let row = check_policy(&Value::Object(row)).map_err(|error| unreadable(&error.message))?;
+            if !(is_of(&row, "kind", "agent") && holds(&row, owner) && active(&row, &now)) {
+                continue;
+            }
+            let denies = is_of(&row, "effect", "deny");
+            match (matches(&row, &wanted, denies), denies) {
+                (true, true) => {
+                    let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
+                    return Err(RpcError::permission_denied(format!("{id} refuses {wanted}")));
+                }
+                (true, false) => allowed = true,
+                (false, _) => {}
+            }
+        }
+        match allowed {
+            true => Ok(()),
+            false => Err(RpcError::permission_denied(format!("no policy allows {wanted}"))),
+        }
+    }
+
+    /// Says once that policies are switched on and there is none.
+    pub(crate) async fn warn_of_no_policies(&self) {
+        if !self.options.check_policies || !self.gate.guarded {
+            return;
+        }
+        let Some(store) = self.policies() else { return };
+        match store.list.call(()).await {
+            Ok(rows) if rows.is_empty() => {
+                self.log
+                    .line("policies are checked and there are none: nobody but the host itself starts work");
+            }
+            Ok(_) => {}
+            Err(why) => self.log.line(format_args!("the policies cannot be read, so nothing starts: {why}")),
+        }
+    }
+}
+
+fn is_of(row: &JsonObject, field: &str, value: &str) -> bool {
+    row.get(field).and_then(Value::as_str) == Some(value)
+}
+
+/// Whether a row's scope holds an owner. Work that names no team and project is held by `all` and by the owner's own.
+fn holds(row: &JsonObject, owner: &str) -> bool {
+    is_of(row, "scope", "all") || is_of(row, "scope", owner)
+}
+
+/// Instants are written so that they sort by time.
+fn active(row: &JsonObject, now: &str) -> bool {
+    let at = |field: &str| row.get(field).and_then(Value::as_str);
+    at("from").is_none_or(|from| from <= now) && at("until").is_none_or(|until| now <= until)
+}
+
+/// Whether every type a row names is met. One the request does not carry is passed over for what allows, and keeps
+/// what denies from matching.
+fn matches(row: &JsonObject, wanted: &Use<'_>, denies: bool) -> bool {
+    let types = row.get("match").and_then(Value::as_object);
+    types.into_iter().flatten().all(|(r#type, values)| match wanted.value(r#type) {
+        None => !denies,
+        Some(value) => {
+            let mut patterns = values.as_array().into_iter().flatten().filter_map(Value::as_str);
+            patterns.any(|pattern| fits(pattern, value))
+        }
+    })
+}
+
+/// Whether a whole value is as a pattern says; `*` is any run of characters.
+fn fits(pattern: &str, value: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| value.strip_prefix(first)) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// The scheme policies are read and edited under.
+pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
+    let store = move || -> Result<Policies, Thrown> {
+        let kept = host.upgrade().and_then(|host| host.policies().cloned());
+        kept.ok_or_else(|| Thrown::from(RpcError::method_not_found("nothing here keeps policies")))
+    };
+    let store = Arc::new(store);
+    let (read, list, resolve, write, delete) =
+        (store.clone(), store.clone(), store.clone(), store.clone(), store);
+    let provider = ResourceProvider {
+        read: Call::new(move |(uri, _): (String, Option<Reader>)| {
+            let store = read();
+            async move { Ok(ResourceContent::json(&Value::Object(row_of(&store?, &uri).await?))) }
+        }),
+        list: Some(Call::new(move |_| {
+            let store = list();
+            async move {
+                let rows = store?.list.call(()).await?;
+                let ids = rows.iter().filter_map(|row| row.get("id").and_then(Value::as_str));
+                Ok(ids.map(|id| DirectoryEntry { name: id.to_owned(), r#type: "file".to_owned() }).collect())
+            }
+        })),
+        resolve: Some(Call::new(move |(uri, _): (String, Option<Reader>)| {
+            let store = resolve();
+            async move {
+                if uri.trim_end_matches('/').ends_with(':') {
+                    return Ok(ResourceFacts { r#type: "directory".to_owned(), ..ResourceFacts::default() });
+                }
+                let content = ResourceContent::json(&Value::Object(row_of(&store?, &uri).await?));
+                let size = i64::try_from(content.data.len()).ok();
+                let content_type = content.content_type;
+                Ok(ResourceFacts {
+                    r#type: "file".to_owned(),
+                    size,
+                    content_type,
+                    ..ResourceFacts::default()
+                })
+            }
+        })),
+        write: Some(Call::new(move |(uri, content, _): (String, ResourceWrite, ResourceWriter)| {
+            let store = write();
+            async move { put(&store?, &uri, content).await }
+        })),
+        delete: Some(Call::new(move |(uri, _, _): (String, bool, ResourceWriter)| {
+            let store = delete();
+            async move {
+                let id = id_of(&uri)?;
+                match store?.remove.call((id.clone(),)).await? {
+                    true => Ok(()),
+                    false => Err(missing(&id).into()),
+                }
+            }
+        })),
+        describe: Some(Call::now(|()| {
+            let known = grants::subject(SCHEME);
+            Ok(SchemeDescription {
+                title: known.map(|known| known.title.to_owned()),
+                description: known.map(|known| known.description.to_owned()),
+                manifest: json!({ "type": "object", "required": ["scope", "kind", "effect"] })
+                    .as_object()
+                    .cloned(),
+            })
+        })),
+        ..ResourceProvider::default()
+    };
+    SchemeProvider { scheme: Text::from(SCHEME), provider }
+}
+
+fn missing(id: &str) -> RpcError {
+    RpcError::not_found(format!("there is no policy {id}"))
+}
+
+fn id_of(uri: &str) -> Result<String, RpcError> {
+    let rest = uri.get(SCHEME.len()..).and_then(|rest| rest.strip_prefix("://")).unwrap_or_default();
+    let id = rest.trim_end_matches('/');
+    match id.is_empty() || id.contains('/') {
+        true => Err(RpcError::not_found(format!("{uri} names no policy: one is policy://<id>"))),
+        false => Ok(id.to_owned()),
+    }
+}
+
+async fn row_of(store: &Policies, uri: &str) -> Result<JsonObject, Thrown> {
+    let id = id_of(uri)?;
+    store.get.call((id.clone(),)).await?.ok_or_else(|| missing(&id).into())
+}
+
+/// Keeps a row: a field left out keeps its value, `null` takes it away, and the URI's id beats any in the body.
+async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), Thrown> {
+    let id = id_of(uri)?;
+    let held = store.get.call((id.clone(),)).await?;
+    if held.is_some() && content.create_only {
+        return Err(RpcError::already_exists(format!("there is a policy {id} already")).into());
+    }
+    let body = match serde_json::from_str(&content.data) {
+        Ok(Value::Object(body)) if content.encoding != Some(Encoding::Base64) => body,
+        _ => return Err(RpcError::invalid_params("the policy must be an object").into()),
+    };
+    let mut row = held.unwrap_or_default();
+    for (field, value) in body {
+        match value.is_null() {
+            true => drop(row.shift_remove(&field)),
+            false => drop(row.insert(field, value)),
+        }
+    }
+    row.insert("id".to_owned(), id.into());
+    store.put.call((check_policy(&Value::Object(row))?,)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn a_star_is_any_run_and_the_whole_value_is_meant() {
+        for (pattern, value) in [
+            ("*", ""),
+            ("*", "a/b"),
+            ("a/*", "a/b"),
+            ("*/b", "a/b"),
+            ("a*c", "abc"),
+            ("a*c", "ac"),
+            ("a", "a"),
+            ("a*b*c", "a1b2c"),
+            ("**", "x"),
+            ("a*a", "aba"),
+        ] {
+            assert!(fits(pattern, value), "{pattern} {value}");
+        }
+        for (pattern, value) in
+            [("a", "ab"), ("a", "ba"), ("a*c", "ab"), ("a*a", "a"), ("", "a"), ("a.c", "abc"), ("A", "a")]
+        {
+            assert!(!fits(pattern, value), "{pattern} {value}");
+        }
+    }
+}

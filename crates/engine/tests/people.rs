@@ -1,0 +1,400 @@
+//! People: who a token makes a connection, what changes bind, and people as resources.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ostler_contract::host::SessionRequest;
+use ostler_contract::{Plugin, Value, json};
+use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::{People, Principal};
+use ostler_protocol::error::code;
+use ostler_protocol::uri;
+use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage};
+
+/// Three people: one may everything, one the usual, one nothing.
+fn file() -> Value {
+    json!({
+        "teams": { "core": { "title": "Core" } },
+        "projects": { "search": { "title": "Search" } },
+        "roles": { "keeper": ["user:read", "user:write", "session:list"], "none": [] },
+        "users": [
+            { "id": "ada", "roles": ["admin"], "token": hash_of("ada's") },
+            { "id": "ben", "roles": ["member"], "token": hash_of("ben's"), "memberships": ["core:search"] },
+            { "id": "cleo", "roles": ["none"], "token": hash_of("cleo's"), "trustToken": true },
+            { "id": "dan", "roles": ["keeper"], "token": hash_of("dan's") }
+        ]
+    })
+}
+
+/// A host whose people are changed as a file would be.
+async fn host() -> MemoryHost {
+    let whole: Arc<OnceLock<std::sync::Weak<People>>> = Arc::default();
+    let door = whole.clone();
+    let people = People::new(SIGN_IN, "inn").kept_by(Arc::new(move |change| {
+        let people = door.get().and_then(std::sync::Weak::upgrade).unwrap();
+        let mut file = (*people.file()).clone();
+        let outcome = change(&mut file).map_err(ostler_contract::Thrown::from);
+        Box::pin(async move {
+            outcome?;
+            people.set(file).unwrap();
+            Ok(())
+        })
+    }));
+    let caller = Plugin::new("@test/caller", |_, _| Box::pin(async { Ok(()) }));
+    let host = MemoryHost::builder()
+        .plugin(Stage::default().asking_for("https://models.example").plugin(), json!({}))
+        .plugin(caller, json!({}))
+        .grants(&["session:list"])
+        .people(people)
+        .start()
+        .await;
+    let people = host.host.gate.people().unwrap();
+    whole.set(Arc::downgrade(people)).unwrap();
+    set(&host, &file());
+    host
+}
+
+fn set(host: &MemoryHost, file: &Value) {
+    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    assert!(lines.is_empty(), "{lines:?}");
+    host.host.people_changed();
+}
+
+async fn nobody(host: &MemoryHost) -> RawClient {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client
+}
+
+async fn signed_in(host: &MemoryHost, token: &str) -> RawClient {
+    let mut client = nobody(host).await;
+    assert_eq!(sign_in(&mut client, token).await, Ok(json!({})));
+    client
+}
+
+async fn sign_in(client: &mut RawClient, token: &str) -> Result<Value, Value> {
+    client.request("authenticate", json!({ "resource": SIGN_IN, "token": token })).await
+}
+
+async fn root_state(client: &mut RawClient) -> Value {
+    client.request("subscribe", json!({ "channel": uri::ROOT })).await.unwrap()["snapshot"]["state"].clone()
+}
+
+/// What a command that asks `session:list` is answered.
+async fn list(client: &mut RawClient) -> Result<(), i64> {
+    let answer = client.request("listSessions", json!({})).await;
+    answer.map(drop).map_err(|error| error["code"].as_i64().unwrap())
+}
+
+async fn write(client: &mut RawClient, uri: &str, body: Value) -> Result<Value, String> {
+    let params = json!({ "uri": uri, "data": body.to_string(), "encoding": "utf-8" });
+    said(client.request("resourceWrite", params).await)
+}
+
+async fn read(client: &mut RawClient, uri: &str) -> Result<Value, String> {
+    let read = said(client.request("resourceRead", json!({ "uri": uri })).await)?;
+    Ok(serde_json::from_str(read["data"].as_str().unwrap()).unwrap())
+}
+
+fn said(answer: Result<Value, Value>) -> Result<Value, String> {
+    answer.map_err(|error| error["message"].as_str().unwrap().to_owned())
+}
+
+const NOBODY: i64 = code::AUTH_REQUIRED as i64;
+const REFUSED: i64 = code::PERMISSION_DENIED as i64;
+
+#[tokio::test]
+async fn a_token_makes_a_connection_a_persons() {
+    let host = host().await;
+    let mut client = nobody(&host).await;
+    assert_eq!(list(&mut client).await, Err(NOBODY));
+    let state = root_state(&mut client).await;
+    assert_eq!(state["_meta"].get("ostler.principal"), None);
+    assert!(state["_meta"]["ostler.grants"]["user"]["operations"].is_array());
+    let asked = &state["agents"][0]["protectedResources"];
+    assert_eq!((&asked[1]["resource"], &asked[1]["required"]), (&json!(SIGN_IN), &json!(true)));
+
+    let wrong = sign_in(&mut client, "nobody's").await.unwrap_err();
+    assert_eq!(
+        (wrong["code"].as_i64(), &wrong["data"]["resources"][0]["resource"]),
+        (Some(NOBODY), &json!(SIGN_IN))
+    );
+    assert_eq!(sign_in(&mut client, "ben's").await, Ok(json!({})));
+    assert_eq!(list(&mut client).await, Ok(()));
+    let state = root_state(&mut client).await;
+    assert_eq!(state["_meta"]["ostler.principal"], "user:ben");
+    assert_eq!(state["agents"][0]["protectedResources"][1]["required"], false);
+
+    client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let rows = client.request("listSessions", json!({})).await.unwrap();
+    assert_eq!(rows["items"][0]["_meta"]["ostler.owner"], "user:ben", "{rows}");
+
+    sign_in(&mut client, "").await.unwrap();
+    assert_eq!(list(&mut client).await, Err(NOBODY), "a token that is taken back gives nothing any more");
+    let unknown = json!({ "resource": "https://elsewhere.example", "token": "x" });
+    assert_eq!(client.request("authenticate", unknown).await.unwrap_err()["code"], code::INVALID_PARAMS);
+}
+
+#[tokio::test]
+async fn the_host_itself_is_neither_demoted_nor_revoked() {
+    let host = host().await;
+    let mut root = host.raw_as(Principal::Root);
+    let came = root.initialize("r").await;
+    assert_eq!(came["_meta"]["ostler.principal"], "root:localhost");
+    for token in ["cleo's", "", "nobody's"] {
+        sign_in(&mut root, token).await.unwrap();
+        assert_eq!(list(&mut root).await, Ok(()));
+    }
+    assert_eq!(root_state(&mut root).await["agents"][0]["protectedResources"][1]["required"], false);
+}
+
+#[tokio::test]
+async fn a_change_of_the_file_binds_at_once() {
+    let host = host().await;
+    let mut ben = signed_in(&host, "ben's").await;
+    ben.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    ben.request("subscribe", json!({ "channel": "stage:/1" })).await.unwrap();
+    let title = |title: &str| json!({ "type": "session/titleChanged", "title": title });
+    let mut root = host.raw_as(Principal::Root);
+    root.initialize("r").await;
+    root.dispatch("stage:/1", 1, title("One")).await;
+    while ben.next_frame().await.unwrap()["params"]["action"]["title"] != "One" {}
+
+    let mut fewer = file();
+    fewer["users"][1]["roles"] = json!(["none"]);
+    set(&host, &fewer);
+    assert_eq!(list(&mut ben).await, Err(REFUSED));
+    // Nor does he see on what he watched before.
+    root.request("subscribe", json!({ "channel": "stage:/1" })).await.unwrap();
+    root.dispatch("stage:/1", 2, title("Two")).await;
+    while root.next_frame().await.unwrap()["params"]["action"]["title"] != "Two" {}
+    let seen = ben.ready_frames().await;
+    assert!(!seen.iter().any(|frame| frame["params"]["action"]["title"] == "Two"), "{seen:?}");
+
+    set(&host, &file());
+    assert_eq!(list(&mut ben).await, Ok(()), "a role given back binds the next command");
+    let mut gone = file();
+    gone["users"].as_array_mut().unwrap().remove(1);
+    set(&host, &gone);
+    assert_eq!(list(&mut ben).await, Err(NOBODY), "who is removed is nobody");
+    assert!(sign_in(&mut ben, "ben's").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_spent_no_longer_than_it_lasts() {
+    let host = host().await;
+    let mut ben = nobody(&host).await;
+    let lasting = |seconds: i64| json!({ "resource": SIGN_IN, "token": "ben's", "expiresIn": seconds });
+    for wrong in [0, -1] {
+        assert_eq!(
+            ben.request("authenticate", lasting(wrong)).await.unwrap_err()["code"],
+            code::INVALID_PARAMS
+        );
+    }
+    ben.request("authenticate", lasting(i64::MAX)).await.unwrap();
+    ben.request("authenticate", lasting(60)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(50)).await;
+    ben.request("authenticate", lasting(60)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(50)).await;
+    assert_eq!(list(&mut ben).await, Ok(()), "a token given again lasts anew");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    let told = loop {
+        let frame = ben.next_frame().await.unwrap();
+        if frame["method"] == "auth/required" {
+            break frame["params"].clone();
+        }
+    };
+    assert_eq!((&told["reason"], &told["resource"]["resource"]), (&json!("expired"), &json!(SIGN_IN)));
+    assert_eq!(told["resource"]["resource_name"], "inn", "the whole record is told");
+    assert_eq!(list(&mut ben).await, Err(NOBODY));
+}
+
+#[tokio::test]
+async fn an_owner_starts_what_the_owner_may() {
+    let host = host().await;
+    let start = |owner: &str| {
+        let request = SessionRequest { owner: owner.to_owned(), ..SessionRequest::default() };
+        host.plugin("caller").start_session(request)
+    };
+    assert!(start("user:ben").await.is_ok());
+    assert!(start("root:localhost").await.is_ok());
+    for owner in ["user:cleo", "user:nobody", "team:core", "plugin:caller"] {
+        let refused = start(owner).await.unwrap_err();
+        assert_eq!(refused.message, format!("{owner} may not session:create here"));
+        assert_eq!(refused.rpc.unwrap().code, code::PERMISSION_DENIED);
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_known_to_have_been_here() {
+    let host = host().await;
+    assert!(!host.host.has_been_here("user:ben"));
+    assert!(host.host.has_been_here("root:localhost") && host.host.has_been_here("plugin:caller"));
+    drop(signed_in(&host, "ben's").await);
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !host.host.has_been_here("user:ben") {
+        assert!(std::time::Instant::now() < end, "it is never put down");
+        tokio::task::yield_now().await;
+    }
+    assert!(!host.host.has_been_here("user:cleo"));
+}
+
+#[tokio::test]
+async fn people_are_read_without_their_secrets() {
+    let host = host().await;
+    let mut ada = signed_in(&host, "ada's").await;
+    let list = ada.request("resourceList", json!({ "uri": "user://" })).await.unwrap();
+    let names: Vec<&str> =
+        list["entries"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ada", "ben", "cleo", "dan"]);
+    let ben = read(&mut ada, "user://ben").await.unwrap();
+    assert_eq!(ben, json!({ "roles": ["member"], "memberships": ["core:search"] }));
+    assert_eq!(
+        read(&mut ada, "role://guest").await.unwrap(),
+        json!({ "grants": ["session:read", "automation:read"] })
+    );
+    assert_eq!(read(&mut ada, "team://core").await.unwrap(), json!({ "title": "Core" }));
+    assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "there is no user eve");
+    assert_eq!(read(&mut ada, "user://").await.unwrap_err(), "user:// names no user: one is user://<id>");
+
+    // The own record needs no grant, anybody else's does.
+    let mut cleo = signed_in(&host, "cleo's").await;
+    assert_eq!(read(&mut cleo, "user://cleo").await.unwrap(), json!({ "roles": ["none"] }));
+    assert_eq!(read(&mut cleo, "user://ben").await.unwrap_err(), "cleo may not user:get here");
+    assert_eq!(
+        write(&mut cleo, "user://cleo", json!({ "roles": ["admin"] })).await.unwrap_err(),
+        "cleo may not user:put here"
+    );
+}
+
+#[tokio::test]
+async fn nobody_gives_what_they_do_not_hold() {
+    let host = host().await;
+    let mut dan = signed_in(&host, "dan's").await;
+    let refusals = [
+        ("user://eve", json!({ "roles": ["admin"] }), "user:dan does not hold *:*, which role admin does"),
+        (
+            "user://dan",
+            json!({ "roles": ["member"] }),
+            "user:dan does not hold file:read, which role member does",
+        ),
+        ("user://ada", json!({ "memberships": ["core"] }), "user:dan does not hold *:*, which user ada does"),
+        ("user://eve", json!({ "roles": ["nope"] }), "there is no role nope"),
+        ("user://eve", json!({ "memberships": ["moon"] }), "there is no team moon"),
+        ("user://eve", json!({ "token": "x" }), "token is not a field of a user"),
+        ("user://eve", json!({ "roles": null }), "roles cannot be cleared"),
+        ("role://keeper", json!({ "grants": ["*:*"] }), "dan may not role:put here"),
+    ];
+    for (uri, body, sentence) in refusals {
+        assert_eq!(write(&mut dan, uri, body).await.unwrap_err(), sentence);
+    }
+    let delete = |uri: &str| json!({ "uri": uri });
+    let refused = said(dan.request("resourceDelete", delete("user://ada")).await).unwrap_err();
+    assert_eq!(refused, "user:dan does not hold *:*, which user ada does");
+    write(
+        &mut dan,
+        "user://eve",
+        json!({ "roles": ["keeper"], "memberships": ["core:*"], "primary": "core:search" }),
+    )
+    .await
+    .unwrap();
+    write(&mut dan, "user://eve", json!({ "memberships": ["core"], "primary": null, "issuer": " " }))
+        .await
+        .unwrap();
+    assert_eq!(
+        read(&mut dan, "user://eve").await.unwrap(),
+        json!({ "roles": ["keeper"], "memberships": ["core"] })
+    );
+
+    let mut ada = signed_in(&host, "ada's").await;
+    let again = json!({ "uri": "user://eve", "data": "{}", "encoding": "utf-8", "createOnly": true });
+    assert_eq!(ada.request("resourceWrite", again).await.unwrap_err()["code"], code::ALREADY_EXISTS);
+    for (uri, sentence) in [
+        ("role://keeper", "role keeper is still named by user dan, user eve"),
+        ("team://core", "team core is still named by user ben, user eve"),
+        ("project://search", "project search is still named by user ben"),
+        ("role://admin", "role admin is built in and cannot be removed"),
+        ("team://moon", "there is no team moon"),
+    ] {
+        assert_eq!(said(ada.request("resourceDelete", delete(uri)).await).unwrap_err(), sentence);
+    }
+    ada.request("resourceDelete", delete("user://eve")).await.unwrap();
+    assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "there is no user eve");
+}
+
+#[tokio::test]
+async fn the_door_takes_a_token_for_a_word_only_where_it_was_told() {
+    let host = host().await;
+    let gate = &host.host.gate;
+    assert_eq!(gate.by_token("nobody's"), None);
+    assert_eq!(gate.by_token(""), None);
+    assert_eq!(gate.by_token("ben's"), Some(Principal::Anyone), "the token admits and says nothing more");
+    let cleo = gate.by_token("cleo's").unwrap();
+    assert_eq!(cleo.owner("inn").as_deref(), Some("user:cleo"));
+    let mut trusting = file();
+    trusting["trustToken"] = json!(true);
+    trusting["users"][2]["trustToken"] = json!(false);
+    set(&host, &trusting);
+    assert_eq!(gate.by_token("ben's").unwrap().owner("inn").as_deref(), Some("user:ben"));
+    assert_eq!(gate.by_token("cleo's"), Some(Principal::Anyone), "the record wins");
+}
+
+#[test]
+fn a_file_that_breaks_says_where_and_shows_nothing() {
+    let people = People::new(SIGN_IN, "inn");
+    people.set(UsersFile::parse(&file().to_string()).unwrap()).unwrap();
+    for broken in ["{ \"users\": [ { \"token\": \"s3cret\" ", "[]", "s3cret"] {
+        let why = UsersFile::parse(broken).unwrap_err();
+        assert!(!why.contains("s3cret"), "{why}");
+    }
+    for wrong in [
+        json!({ "users": {} }),
+        json!({ "roles": [] }),
+        json!({ "trustToken": "yes" }),
+        json!({ "teams": 1 }),
+    ] {
+        people.set(UsersFile::parse(&wrong.to_string()).unwrap()).unwrap_err();
+    }
+    assert!(people.now().person("ben").is_some(), "the last one that read is in force");
+    let lines = people
+        .set(
+            UsersFile::parse(
+                &json!({
+                    "roles": { "old": ["users:read", "session:nope", "notes:anything", "word"], "member": "all" },
+                    "users": [
+                        { "id": "a", "roles": ["old", "lost"], "token": "s3cret" },
+                        { "id": "a" }, { "id": "b", "roles": "admin" }, 5, { "roles": ["admin"] },
+                        { "id": "m", "roles": ["member"] }
+                    ]
+                })
+                .to_string(),
+            )
+            .unwrap(),
+        )
+        .unwrap();
+    assert_eq!(
+        lines,
+        [
+            "role old: users:read is now called user:read",
+            "role old: session:nope is no grant: session knows no nope; ignored",
+            "role old: word is no grant: one is <subject>:<operation>, as session:read; ignored",
+            "role member has to be a list of grants; it gives nothing",
+            "user a has the role lost, which nobody has defined; it gives nothing",
+            "the token of user a is no sha256:<hash>; it signs nobody in: ostler user token a makes one",
+            "users[1]: a is there already; ignored",
+            "users[2].roles has to be a list of text; ignored",
+            "users[3] has to be an object; ignored",
+            "users[4].id has to be text without blanks, / and :; ignored",
+        ]
+    );
+    let held: Vec<String> =
+        people.now().person("a").unwrap().grants.iter().map(ToString::to_string).collect();
+    assert_eq!(held, ["user:read", "notes:anything"]);
+    assert_eq!(
+        people.now().person("m").unwrap().grants,
+        [],
+        "what the file means for member is not the built-in"
+    );
+}

@@ -1,0 +1,100 @@
+//! Policies as a file: `policies.json`, an array of rows in the order they were put.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::points::Policies;
+use ostler_contract::policy::check_policy;
+use ostler_contract::{Call, JsonObject, Thrown, Value};
+
+use crate::atomic::{self, Access};
+use crate::watchers::blocking;
+
+/// Policies in `<configDir>/policies.json`. The file is read for every question, so that a person may edit it.
+#[derive(Debug)]
+pub struct FilePolicies {
+    path: PathBuf,
+}
+
+impl FilePolicies {
+    /// The policies of a configuration folder. The file is made with the first row.
+    pub fn new(config_dir: &Path) -> Self {
+        Self { path: config_dir.join("policies.json") }
+    }
+
+    /// The policies as the point has them.
+    pub fn into_point(self: Arc<Self>) -> Policies {
+        /// A call that reads or writes the file where that holds nobody up.
+        macro_rules! on_disk {
+            ($function:expr) => {{
+                let store = self.clone();
+                Call::new(move |arguments| {
+                    let store = store.clone();
+                    async move { blocking(move || $function(&store, arguments)).await? }
+                })
+            }};
+        }
+        Policies {
+            list: on_disk!(|store: &Self, ()| store.read()),
+            get: on_disk!(|store: &Self, (id,): (String,)| {
+                Ok(store.read()?.into_iter().find(|row| id_of(row) == Some(&id)))
+            }),
+            put: on_disk!(|store: &Self, (policy,): (JsonObject,)| {
+                let row = check_policy(&Value::Object(policy))?;
+                store.change(|rows| match rows.iter_mut().find(|held| id_of(held) == id_of(&row)) {
+                    Some(held) => *held = row,
+                    None => rows.push(row),
+                })
+            }),
+            remove: on_disk!(|store: &Self, (id,): (String,)| {
+                store.change(|rows| {
+                    let before = rows.len();
+                    rows.retain(|row| id_of(row) != Some(&id));
+                    rows.len() < before
+                })
+            }),
+            close: None,
+        }
+    }
+
+    fn read(&self) -> Result<Vec<JsonObject>, Thrown> {
+        let path = self.path.display();
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Thrown::new(format_args!("{path} could not be read: {error}"))),
+        };
+        let rows: Value = serde_json::from_slice(&text)
+            .map_err(|error| Thrown::new(format_args!("{path} is not JSON: {error}")))?;
+        let Value::Array(rows) = rows else {
+            return Err(Thrown::new(format_args!("{path} must be a JSON array of policies")));
+        };
+        let checked = rows.iter().enumerate().map(|(at, row)| {
+            check_policy(row).map_err(|error| Thrown::new(format_args!("{path}: [{at}]: {}", error.message)))
+        });
+        checked.collect()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<JsonObject>) -> T) -> Result<T, Thrown> {
+        let failed =
+            |error| Thrown::new(format_args!("{} could not be written: {error}", self.path.display()));
+        if let Some(folder) = self.path.parent() {
+            atomic::make_folder(folder).map_err(failed)?;
+        }
+        let _held = atomic::hold(&self.path).map_err(failed)?;
+        let before = self.read()?;
+        let mut rows = before.clone();
+        let answer = change(&mut rows);
+        if rows != before {
+            let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
+            atomic::write(&self.path, format!("{rows:#}\n").as_bytes(), Access::Usual).map_err(failed)?;
+        }
+        Ok(answer)
+    }
+}
+
+fn id_of(row: &JsonObject) -> Option<&str> {
+    row.get("id").and_then(Value::as_str)
+}

@@ -1,0 +1,153 @@
+//! The users file: read at the start, read anew when it is another one, changed by one writer at a time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ostler_contract::Thrown;
+use ostler_engine::people::{Change, UsersFile};
+use ostler_engine::{Host, Log, People};
+use ostler_ports::atomic::{self, Access};
+use ostler_protocol::RpcError;
+
+use crate::settings::Settings;
+
+/// How often the file is looked at. It is small, and whoever edits it waits for it to bind.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The users file.
+#[derive(Debug, Clone)]
+pub struct UsersOnDisk(Arc<PathBuf>);
+
+impl UsersOnDisk {
+    /// The file at a path.
+    pub fn new(path: PathBuf) -> Self {
+        Self(Arc::new(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What it says now.
+    ///
+    /// # Errors
+    /// Why it does not read, in a line that names it and shows nothing of it.
+    pub fn read(&self) -> Result<UsersFile, String> {
+        let text = self.text();
+        self.parse(text.as_ref().map(Option::as_deref))
+    }
+
+    /// What it holds; nothing where there is none.
+    fn text(&self) -> Result<Option<String>, String> {
+        match fs::read_to_string(self.path()) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("{} could not be read: {error}", self.path().display())),
+        }
+    }
+
+    fn parse(&self, text: Result<Option<&str>, &String>) -> Result<UsersFile, String> {
+        let file = match text {
+            Ok(text) => UsersFile::parse(text.unwrap_or_default()),
+            Err(why) => return Err(why.clone()),
+        };
+        let named = |why: String| format!("{}: {}", self.path().display(), why.trim_start_matches('.'));
+        let file = file.map_err(named)?;
+        file.directory().map_err(named)?;
+        Ok(file)
+    }
+
+    /// Changes it. A file that does not read is left as it is.
+    ///
+    /// # Errors
+    /// Why it could not be read or written, or what refused the change.
+    pub fn change(
+        &self,
+        change: impl FnOnce(&mut UsersFile) -> Result<(), RpcError>,
+    ) -> Result<UsersFile, RpcError> {
+        let failed = |why: String| RpcError::internal(why);
+        let written = |error: std::io::Error| {
+            failed(format!("{} could not be written: {error}", self.path().display()))
+        };
+        if let Some(folder) = self.path().parent() {
+            atomic::make_folder(folder).map_err(written)?;
+        }
+        let _held = atomic::hold(self.path()).map_err(written)?;
+        let before = self.read().map_err(failed)?;
+        let mut file = before.clone();
+        change(&mut file)?;
+        if file != before {
+            atomic::write(self.path(), file.text().as_bytes(), Access::Owner).map_err(written)?;
+        }
+        Ok(file)
+    }
+
+    /// The people it knows, for a host that is about to be made.
+    pub fn people(&self, settings: &Settings, host_name: &str, log: &Log) -> Arc<People> {
+        let resource = settings.resource.clone().unwrap_or_else(|| format!("https://{}", settings.address));
+        let users = self.clone();
+        let people = Arc::new_cyclic(|me: &Weak<People>| {
+            let me = me.clone();
+            People::new(&resource, host_name).trusting(settings.trust_token).kept_by(Arc::new(
+                move |change: Change| {
+                    let (users, me) = (users.clone(), me.clone());
+                    Box::pin(async move {
+                        let changing = tokio::task::spawn_blocking(move || {
+                            let file = users.change(change)?;
+                            if let Some(people) = me.upgrade() {
+                                people.set(file).map_err(RpcError::internal)?;
+                            }
+                            Ok::<(), RpcError>(())
+                        });
+                        changing.await.map_err(Thrown::new)?.map_err(Thrown::from)
+                    })
+                },
+            ))
+        });
+        if !self.path().exists() {
+            log.line(format_args!("{} is not there; nobody is known until it is", self.path().display()));
+        }
+        self.take(&people, self.read(), log);
+        people
+    }
+
+    /// Puts what was read in force; what does not read is a line, and what was in force stays so.
+    fn take(&self, people: &People, file: Result<UsersFile, String>, log: &Log) {
+        let shown = self.path().display();
+        match file.and_then(|file| people.set(file)) {
+            Ok(lines) => lines.iter().for_each(|line| log.line(format_args!("{shown}: {line}"))),
+            Err(why) => log.line(format_args!("{why}; who may do what stays as it was last read")),
+        }
+    }
+
+    /// Reads it anew whenever it is another one, for as long as the host lives.
+    pub fn follow(self, host: &Arc<Host>) {
+        let host = Arc::downgrade(host);
+        let mut seen = self.text();
+        tokio::spawn(async move {
+            let mut look = tokio::time::interval(LOOK_EVERY);
+            loop {
+                look.tick().await;
+                let users = self.clone();
+                let Ok(text) = tokio::task::spawn_blocking(move || users.text()).await else { return };
+                let Some(host) = host.upgrade() else { return };
+                if text == seen {
+                    continue;
+                }
+                seen = text;
+                let Some(people) = host.gate.people() else { return };
+                if matches!(seen, Ok(None)) {
+                    let shown = self.path().display();
+                    host.log.line(format_args!("{shown} is gone; who may do what stays as it was last read"));
+                    continue;
+                }
+                let file = self.parse(seen.as_ref().map(Option::as_deref));
+                self.take(people, file, &host.log);
+                host.people_changed();
+            }
+        });
+    }
+}

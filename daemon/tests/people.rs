@@ -1,0 +1,225 @@
+//! A daemon that knows people: the door, signing in, edits of the file, grants of plugins, and the verbs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Client, Daemon, Folder};
+
+const NOBODY: i64 = -32007;
+const REFUSED: i64 = -32009;
+
+fn folder(more: Value) -> Folder {
+    let mut config = json!({ "plugins": [{ "name": "@ostler/echo" }], "users": "users.json" });
+    config.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+    Folder::new(config)
+}
+
+/// Adds somebody; answers the token.
+fn add(folder: &Folder, arguments: &[&str]) -> String {
+    let ended = folder.run(&[&["user", "add"], arguments].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.err.contains("shown this once"), "{}", ended.err);
+    ended.out.trim().to_owned()
+}
+
+fn resource(daemon: &Daemon) -> String {
+    let line = daemon.block.iter().find_map(|line| line.strip_prefix("sign-in ")).unwrap();
+    assert_eq!(line, format!("https://{}", daemon.address()));
+    line.to_owned()
+}
+
+async fn sign_in(daemon: &Daemon, client: &mut Client, token: &str) -> Result<Value, Value> {
+    client.request("authenticate", json!({ "resource": resource(daemon), "token": token })).await
+}
+
+async fn list(client: &mut Client) -> Result<(), i64> {
+    client.request("listSessions", json!({})).await.map(drop).map_err(|error| error["code"].as_i64().unwrap())
+}
+
+/// Asks until the answer is this one.
+async fn list_until(client: &mut Client, wanted: Result<(), i64>) {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let now = list(client).await;
+        if now == wanted {
+            return;
+        }
+        assert!(Instant::now() < end, "{now:?}, not {wanted:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn people_sign_in_and_edits_of_the_file_bind() {
+    let folder = folder(json!({}));
+    let token = add(&folder, &["ada", "--role", "member"]);
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let refused = client.request("listSessions", json!({})).await.unwrap_err();
+    assert_eq!(refused["code"], NOBODY);
+    assert_eq!(refused["data"]["resources"][0]["resource"], resource(&daemon));
+    assert_eq!(sign_in(&daemon, &mut client, "wrong").await.unwrap_err()["code"], NOBODY);
+    sign_in(&daemon, &mut client, &token).await.unwrap();
+    assert_eq!(list(&mut client).await, Ok(()));
+    let root = client.subscribe("ahp-root://").await;
+    assert_eq!(root["_meta"]["ostler.principal"], "user:ada");
+    client.request("createSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    let chat = client.subscribe("echo:/1").await["defaultChat"].as_str().unwrap().to_owned();
+    client.subscribe(&chat).await;
+    client
+        .dispatch(
+            &chat,
+            1,
+            json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hello" } }),
+        )
+        .await;
+    let seen = client.actions_until("chat/turnComplete").await;
+    let turn = seen.iter().find(|said| said["action"]["type"] == "chat/turnStarted").unwrap();
+    assert_eq!(turn["action"]["message"]["_meta"]["ostler.sender"], "user:ada");
+
+    // Another role, by hand.
+    let written = folder.read("users.json");
+    folder.write("users.json", &written.replace("\"member\"", "\"nothing\""));
+    list_until(&mut client, Err(REFUSED)).await;
+    folder.wait_for_log("user ada has the role nothing, which nobody has defined");
+    // A file that breaks is said, and changes nothing.
+    folder.write("users.json", &format!("{written} and {token}"));
+    folder.wait_for_log("users.json: line");
+    assert_eq!(list(&mut client).await, Err(REFUSED));
+    folder.write("users.json", &written);
+    list_until(&mut client, Ok(())).await;
+    // A new token takes the place of the one before; who is signed in stays so.
+    let second = folder.run(&["user", "token", "ada"]).out.trim().to_owned();
+    assert_ne!(second, token);
+    let mut other = daemon.initialized("d").await;
+    let end = Instant::now() + Duration::from_secs(30);
+    while sign_in(&daemon, &mut other, &second).await.is_err() {
+        assert!(Instant::now() < end, "the new token is never taken");
+    }
+    assert!(sign_in(&daemon, &mut other, &token).await.is_err());
+    assert_eq!(folder.run(&["user", "rm", "ada", "--yes"]).code, Some(0));
+    list_until(&mut client, Err(NOBODY)).await;
+
+    let said = folder.read("log") + &daemon.block.join("\n") + &folder.read("users.json");
+    for secret in [&token, &second] {
+        assert!(!said.contains(secret.as_str()), "a token is shown");
+    }
+}
+
+#[tokio::test]
+async fn the_door_of_a_host_that_knows_people() {
+    let folder = folder(json!({ "connectionToken": "the host's own" }));
+    let ada = add(&folder, &["ada"]);
+    let cleo = add(&folder, &["cleo", "--role", "admin"]);
+    let mut file: Value = serde_json::from_str(&folder.read("users.json")).unwrap();
+    file["users"][1]["trustToken"] = json!(true);
+    folder.write("users.json", &file.to_string());
+    let daemon = folder.start();
+    let come = async |token: &str| {
+        let query: String = token.replace(' ', "%20").replace('\'', "%27");
+        let mut client = Client::connect(&format!("{}/?tkn={query}", daemon.url)).await;
+        let came = client.initialize("c").await;
+        (client, came["_meta"]["ostler.principal"].clone())
+    };
+    let (mut root, principal) = come("the host's own").await;
+    assert!(principal.as_str().unwrap().starts_with("root:"), "{principal}");
+    assert_eq!(list(&mut root).await, Ok(()));
+    let (mut admitted, principal) = come(&ada).await;
+    assert_eq!(principal, Value::Null);
+    assert_eq!(list(&mut admitted).await, Err(NOBODY));
+    let (mut trusted, principal) = come(&cleo).await;
+    assert_eq!(principal, "user:cleo");
+    assert_eq!(list(&mut trusted).await, Ok(()));
+    for wrong in ["", "/?tkn=wrong"] {
+        let url = format!("{}{wrong}", daemon.url);
+        assert!(tokio_tungstenite::connect_async(url).await.is_err(), "{wrong:?} is let in");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_holds_what_its_entry_says() {
+    let plugin = "export const name = 'asker';\nexport function apply(host) {\n\
+        host.on('listening', async () => {\n\
+        const peer = host.connect();\n\
+        await peer.request('initialize', { channel: 'ahp-root://', clientId: 'asker', protocolVersions: ['0.9.0'] });\n\
+        const tried = [];\n\
+        for (const [method, params] of [['listSessions', {}], ['createSession', { channel: 'echo:/p' }]]) {\n\
+        try { await peer.request(method, params); tried.push(`${method} ok`); } catch (error) { tried.push(error.message); }\n\
+        }\nhost.log(`tried ${tried.join('; ')}`);\n});\n}\n";
+    for (grants, users, said) in [
+        (json!(["session:list"]), true, "tried listSessions ok; plugin:asker may not session:create here"),
+        (
+            json!([]),
+            true,
+            "tried plugin:asker may not session:list here; plugin:asker may not session:create here",
+        ),
+        (json!([]), false, "tried listSessions ok; createSession ok"),
+    ] {
+        let mut config =
+            json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./asker.mjs", "grants": grants }] });
+        if users {
+            config["users"] = json!("users.json");
+        }
+        let folder = Folder::new(config);
+        folder.write("asker.mjs", plugin);
+        folder.write("users.json", "{}");
+        let daemon = folder.start();
+        let line = folder.wait_for_log("tried ");
+        assert!(line.ends_with(said), "{line}");
+        assert!(daemon.stop().is_some());
+    }
+}
+
+#[test]
+fn people_teams_and_projects_are_kept_by_verbs() {
+    let folder = folder(json!({}));
+    let run = |arguments: &[&str]| {
+        let ended = folder.run(arguments);
+        (ended.code, ended.out, ended.err)
+    };
+    let fails = |arguments: &[&str], sentence: &str| {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {err}");
+        assert!(err.contains(sentence), "{arguments:?}: {err}");
+    };
+    assert_eq!(run(&["user", "list"]).1, "no users\n");
+    fails(&["user", "add", "ada", "--role", "nope"], "there is no role nope");
+    fails(&["user", "add", "a:b"], "is no id");
+    fails(&["user", "add", "ada", "--member", "core"], "there is no team core");
+    assert_eq!(run(&["team", "add", "core", "--title", "Core"]).0, Some(0));
+    assert_eq!(run(&["project", "add", "search"]).0, Some(0));
+    let token = add(&folder, &["ada", "--member", "core:search", "--primary", "core:search"]);
+    assert_eq!(token.len(), 64);
+    fails(&["user", "add", "ada"], "there is a user ada already");
+    fails(&["user", "token", "eve"], "there is no user eve");
+    fails(&["team", "rm", "core", "--yes"], "team core is still named by user ada");
+    fails(&["project", "rm", "search", "--yes"], "project search is still named by user ada");
+    fails(&["user", "rm", "ada"], "pass --yes");
+    assert_eq!(run(&["user", "list"]).1, "ada: guest of core:search\n");
+    let listed: Value = serde_json::from_str(&run(&["user", "list", "--json"]).1).unwrap();
+    let ada = json!({ "id": "ada", "roles": ["guest"], "memberships": ["core:search"], "primary": "core:search", "token": true });
+    assert_eq!(listed, json!([ada]));
+    assert_eq!(run(&["team", "list"]).1, "core: Core\n");
+    let written = folder.read("users.json");
+    assert!(written.contains("sha256:") && !written.contains(&token));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(folder.path().join("users.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert_eq!(run(&["user", "rm", "ada", "--yes"]).1, "user ada is removed.\n");
+    assert_eq!(run(&["project", "rm", "search", "--yes"]).0, Some(0));
+    // What nobody here knows stays; what does not read is not written over.
+    folder.write("users.json", r#"{ "ours": 1, "users": [{ "id": "b", "note": "x" }] }"#);
+    assert_eq!(run(&["user", "token", "b"]).0, Some(0));
+    let kept: Value = serde_json::from_str(&folder.read("users.json")).unwrap();
+    assert_eq!((&kept["ours"], &kept["users"][0]["note"]), (&json!(1), &json!("x")));
+    folder.write("users.json", "{ broken");
+    assert_eq!(run(&["user", "add", "eve"]).0, Some(1));
+    assert_eq!(folder.read("users.json"), "{ broken");
+}
