@@ -752,6 +752,13 @@ export interface AutomationStore {
     watch?(onChange: (change: AutomationChange) => Promise<void>): Awaitable<(() => void) | null | undefined>;
     /** The runs that had not ended when the host last stopped. */
     unfinished?(): Awaitable<AutomationRunState[]>;
+    /**
+     * How far the schedules of an automation have come, or nothing. A store without this and `keep_progress` has
+     * automations whose schedules do not fire.
+     */
+    progress?(id: string): Awaitable<AutomationProgress | null | undefined>;
+    /** Keeps how far the schedules of an automation have come. */
+    keepProgress?(id: string, progress: AutomationProgress): void;
     /** Where definitions are kept, for the announcement. */
     place?: string;
     /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
@@ -786,6 +793,26 @@ export interface AutomationChange {
     id: string;
     /** How. */
     type: ChangeType;
+}
+
+/** How far the schedules of an automation have come. */
+export interface AutomationProgress {
+    /** Its schedule triggers. */
+    schedules: ScheduleProgress[];
+    /** Scheduled runs counted against `afterRuns`; absent where there is no such condition. */
+    runCount?: number;
+}
+
+/** How far one schedule trigger has come. */
+export interface ScheduleProgress {
+    /** The trigger. */
+    trigger: string;
+    /** The expression that `next` was worked out from. */
+    expression: string;
+    /** Its time zone. */
+    timeZone: string;
+    /** The earliest occurrence that has not been dealt with, ISO 8601. */
+    next: string;
 }
 
 /** Whether to take over a port that is held. */

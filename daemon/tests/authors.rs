@@ -160,7 +160,7 @@ fn the_command_line_writes_a_plugin_and_checks_it() {
     let folder = Folder::new(json!({}));
     let written = folder.run(&["plugin", "new", "greeter"]);
     assert_eq!(written.code, Some(0), "{written:?}");
-    assert!(written.out.contains("Check it with: ostler plugin check ./greeter"), "{}", written.out);
+    assert!(written.out.contains("ostler plugin check ./greeter"), "{}", written.out);
     assert_eq!(folder.run(&["plugin", "new", "greeter"]).code, Some(2));
 
     let checked = folder.run(&["plugin", "check", "./greeter", "--option", "greeting=Welcome"]);
