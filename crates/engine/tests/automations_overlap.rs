@@ -11,13 +11,19 @@ use ostler_contract::points::Reader;
 use ostler_contract::{Value, json};
 use ostler_engine::people::Person;
 use ostler_engine::{Connection, Principal};
+use ostler_protocol::grants::Grant;
 use ostler_testkit::Stage;
 
 fn person(id: &str) -> Principal {
+    holding(id, &[])
+}
+
+fn holding(id: &str, grants: &[&str]) -> Principal {
     let reader = Reader { id: format!("user:{id}"), ..Reader::default() };
+    let grants = grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect();
     Principal::Person(Arc::new(Person {
         id: id.to_owned(),
-        grants: vec![],
+        grants,
         reader,
         primary: None,
         has_signed_in: true,
@@ -281,4 +287,30 @@ async fn a_removed_automation_leaves_no_run_behind() {
     yard.end(0, 0).await;
     assert_eq!(kept.runs_of("a"), Vec::<Value>::new());
     assert_eq!(yard.begun().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_event_carried_is_read_by_whoever_may_read_the_automation() {
+    let kept = Kept::default();
+    kept.put_of("a", Some("root:host"), on_build(json!({})));
+    let yard = Yard::with(&kept, Stage::default(), |builder| builder.guarded()).await;
+    let run = yard.fire(7).await.remove(0);
+    for (grants, may) in [(&["automation:list"][..], true), (&["session:read", "automation:run"][..], false)]
+    {
+        let mut client = yard.host.raw_as(holding("ada", grants));
+        client.initialize("ada").await;
+        for channel in ["ahp-automations://", &run] {
+            let answer = client.request("subscribe", json!({ "channel": channel })).await;
+            let text = match &answer {
+                Ok(read) => read.to_string(),
+                Err(refused) => refused["message"].to_string(),
+            };
+            assert_eq!(
+                text.contains(r#""event":{"n":7,"event":"done"}"#),
+                may,
+                "{grants:?} {channel}: {text}"
+            );
+            assert_eq!(answer.is_ok(), may, "{text}");
+        }
+    }
 }

@@ -117,7 +117,11 @@ impl Folder {
         fs::copy(from, self.path().join(name)).map(drop).during(from.display())
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<()> {
+    /// Writes a file into it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.path().join(name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).during(parent.display())?;

@@ -60,6 +60,19 @@ impl Settings {
         }
     }
 
+    /// How many runs events may start within an hour.
+    pub fn cap(&self) -> usize {
+        self.hourly_cap.unwrap_or(USUAL_CAP)
+    }
+
+    /// What overlap comes to: one chat runs one turn at a time, whatever a file says.
+    pub fn overlap_in_effect(&self) -> Overlap {
+        match self.overlap {
+            Overlap::Parallel if self.pinned => Overlap::Queue,
+            overlap => overlap,
+        }
+    }
+
     /// Refuses settings that contradict each other.
     pub fn check(&self) -> Result<(), String> {
         match self.pinned && self.overlap == Overlap::Parallel {
@@ -92,19 +105,4 @@ pub(super) fn with_pinned(meta: Option<JsonObject>, session: Option<&str>) -> Op
         }
     }
     Some(meta).filter(|meta| !meta.is_empty())
-}
-
-impl Settings {
-    /// How many runs events may start within an hour.
-    pub fn cap(&self) -> usize {
-        self.hourly_cap.unwrap_or(USUAL_CAP)
-    }
-
-    /// What overlap comes to: one chat runs one turn at a time, whatever a file says.
-    pub fn overlap_in_effect(&self) -> Overlap {
-        match self.overlap {
-            Overlap::Parallel if self.pinned => Overlap::Queue,
-            overlap => overlap,
-        }
-    }
 }

@@ -1,4 +1,4 @@
-use ostler_contract::points::{AutomationStore, RunPage};
+use ostler_contract::points::{AutomationProgress, AutomationStore, RunPage, ScheduleProgress};
 use ostler_contract::protocol::error::code;
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState, MessageKind,
@@ -12,6 +12,7 @@ pub async fn automations_conformance(store: AutomationStore) {
     changes_what_is_named(&store).await;
     refuses(&store).await;
     keeps_runs(&store).await;
+    keeps_progress(&store).await;
     assert_eq!(store.triggers.call(()).await, Ok(vec![]));
 }
 
@@ -239,4 +240,27 @@ async fn keeps_runs(store: &AutomationStore) {
     assert_eq!(page("b", None).await, Ok(RunPage::default()), "an automation's runs go with it");
     assert_eq!(store.run_of.call(("ahp-automation-run:/b-1".into(),)).await, Ok(None));
     assert_eq!(page("a", None).await.unwrap().runs.len(), 20);
+}
+
+async fn keeps_progress(store: &AutomationStore) {
+    let (Some(progress), Some(keep)) = (&store.progress, &store.keep_progress) else { return };
+    let come = |next: &str, run_count| AutomationProgress {
+        schedules: vec![ScheduleProgress {
+            trigger: "night".into(),
+            expression: "0 3 * * *".into(),
+            time_zone: "Europe/Berlin".into(),
+            next: next.into(),
+        }],
+        run_count,
+    };
+    assert_eq!(progress.call(("timed".into(),)).await, Ok(None));
+    for come in [come("2026-01-01T02:00:00.000Z", None), come("2026-01-02T02:00:00.000Z", Some(3))] {
+        keep.call(("timed".into(), come.clone())).await.unwrap();
+        assert_eq!(progress.call(("timed".into(),)).await, Ok(Some(come)));
+    }
+    store.create.call(("timed".into(), simple("Timed"), None)).await.unwrap();
+    assert_eq!(progress.call(("timed".into(),)).await, Ok(None), "a new automation has come nowhere");
+    keep.call(("timed".into(), come("2026-01-01T02:00:00.000Z", None))).await.unwrap();
+    assert_eq!(store.remove.call(("timed".into(),)).await, Ok(true));
+    assert_eq!(progress.call(("timed".into(),)).await, Ok(None), "it goes with its automation");
 }

@@ -1,5 +1,6 @@
 //! The benchmarks, one file each.
 
+mod automations;
 mod connections;
 mod create_session;
 mod plugins;
@@ -42,6 +43,11 @@ pub const GROUPS: &[Group] = &[
         name: "connections",
         what: "memory of connections that do nothing",
         measure: connections::measure,
+    },
+    Group {
+        name: "automations",
+        what: "webhook calls that match one of 10,000 automations, beside the same with that one alone",
+        measure: automations::measure,
     },
     Group { name: "webhook", what: "webhook calls over 32 connections", measure: webhook::measure },
     Group {

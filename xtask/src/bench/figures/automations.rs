@@ -1,0 +1,61 @@
+//! What an event costs that matches one of many automations on its trigger type: calls to an endpoint that all of
+//! them wait for, told apart by another field of the body. The floor is the daemon itself with the one alone.
+//!
+//! Its first run goes on for ever, so a call is matched, counted into the run that waits and kept before it is
+//! answered, and no session is made.
+
+use std::time::Duration;
+
+use super::super::context::Context;
+use super::super::failure::Result;
+use super::super::figure::{Figure, Target};
+use super::super::net::http_load::calls_per_second;
+use super::super::ostler::{ENDPOINT, Folder, SECRET};
+use super::super::rounds::{Bounds, Column, Side, alternate};
+
+/// Automations on the one trigger type.
+const AUTOMATIONS: usize = 10_000;
+/// The one that is called.
+const CALLED: usize = 7_777;
+/// Connections, on each one call at a time.
+const CONNECTIONS: usize = 32;
+/// How long a server is called before the clock runs.
+const FIRST: Duration = Duration::from_millis(300);
+/// How long it is called then.
+const TIMED: Duration = Duration::from_millis(1000);
+
+const COLUMNS: &[Column] =
+    &[("webhook calls, one of 10,000 automations", "k calls/s", Some(Target::AtLeast(0.8)))];
+
+pub fn measure(context: &Context) -> Result<Vec<Figure>> {
+    let bounds = Bounds { floor: true, ..context.bounds(5, Duration::from_secs(90)) };
+    let folders = (folder(context, 0..AUTOMATIONS)?, folder(context, CALLED..CALLED + 1)?);
+    alternate(bounds, COLUMNS, |side| {
+        let folder = match side {
+            Side::Ostler => &folders.0,
+            Side::Floor => &folders.1,
+        };
+        let (_process, address) = context.ostler.start(folder)?;
+        let body = format!(r#"{{"repository":"r{CALLED}","ref":"refs/heads/main"}}"#);
+        let request = format!(
+            "POST /plugins/webhook/{ENDPOINT} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {SECRET}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, FIRST)?;
+        Ok(vec![calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, TIMED)? / 1000.0])
+    })
+}
+
+fn folder(context: &Context, automations: std::ops::Range<usize>) -> Result<Folder> {
+    let folder = Folder::usual(&context.root)?;
+    for at in automations {
+        let text = format!(
+            "---\ntitle: Repository {at}\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: called, kind: event, \
+             type: webhook, events: [{{ id: call }}], config: {{ endpoint: {ENDPOINT}, repository: r{at} }} }}\n---\n\
+             /hang\n"
+        );
+        folder.write(&format!("automations/r{at}.md"), &text)?;
+    }
+    Ok(folder)
+}
