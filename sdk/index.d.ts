@@ -64,6 +64,8 @@ export interface PluginHost extends PluginContext {
     registerSessions(store: SessionStore, when?: When): void;
     /** Where secrets are kept. */
     registerVault(vault: Vault, when?: When): void;
+    /** Where policies are kept: which agents, models and machines may be used. */
+    registerPolicies(policies: Policies, when?: When): void;
     /** Where records are kept. */
     registerRecords(store: RecordStore, when?: When): void;
     /** One HTTP route on the host's own listener, under `/plugins/<id>/`. */
@@ -947,6 +949,23 @@ export interface Vault {
     delete(name: string): Awaitable<boolean>;
     /** The names, never the values. */
     list(): Awaitable<string[]>;
+    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    close?(): void;
+}
+
+/**
+ * Where policies are kept. An id is unique in the whole store: it is one address, `policy://<id>`. The host checks
+ * every row it is given with [`check_policy`](crate::policy::check_policy).
+ */
+export interface Policies {
+    /** Every row, in the order they were put. */
+    list(): Awaitable<JsonObject[]>;
+    /** The row of an id, or nothing. */
+    get(id: string): Awaitable<JsonObject | null | undefined>;
+    /** Keeps a row, in place of the one of its id. */
+    put(policy: JsonObject): void;
+    /** Forgets a row; `true` when there was one. */
+    remove(id: string): Awaitable<boolean>;
     /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
     close?(): void;
 }

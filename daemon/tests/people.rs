@@ -223,3 +223,22 @@ fn people_teams_and_projects_are_kept_by_verbs() {
     assert_eq!(run(&["user", "add", "eve"]).0, Some(1));
     assert_eq!(folder.read("users.json"), "{ broken");
 }
+
+#[tokio::test]
+async fn policies_of_the_folder_bind_once_switched_on() {
+    let deny = json!([{ "id": "no-echo", "scope": "all", "kind": "agent", "effect": "deny", "match": { "agent": ["echo"] } }]);
+    for (check, why) in [(false, None), (true, Some("no-echo refuses agent echo"))] {
+        let folder = folder(json!({ "policies": { "check": check } }));
+        let token = add(&folder, &["ada", "--role", "member"]);
+        folder.write("policies.json", &deny.to_string());
+        let daemon = folder.start();
+        let mut client = daemon.initialized("c").await;
+        sign_in(&daemon, &mut client, &token).await.unwrap();
+        let made = client.request("createSession", json!({ "channel": "echo:/1" })).await;
+        let said = made.err().map(|error| error["message"].as_str().unwrap().to_owned());
+        assert_eq!(said.as_deref(), why);
+        // An edit by hand binds the next one.
+        folder.write("policies.json", &deny.to_string().replace("deny", "allow"));
+        client.request("createSession", json!({ "channel": "echo:/2" })).await.unwrap();
+    }
+}
