@@ -398,3 +398,78 @@ fn a_file_that_breaks_says_where_and_shows_nothing() {
         "what the file means for member is not the built-in"
     );
 }
+
+mod any_file {
+    use ostler_contract::Value;
+    use ostler_engine::People;
+    use ostler_engine::people::{Caller, Kind, UsersFile};
+    use ostler_testkit::SIGN_IN;
+    use proptest::prelude::*;
+
+    /// Any JSON, with the words of a users file in it more often than chance has them.
+    fn json() -> impl Strategy<Value = Value> {
+        let word = prop_oneof![
+            Just("admin".to_owned()),
+            Just("ada".to_owned()),
+            Just("*:*".to_owned()),
+            Just("core:*".to_owned()),
+            Just("s3cret-s3cret".to_owned()),
+            ".{0,6}",
+        ];
+        let key = prop_oneof![
+            Just("users".to_owned()),
+            Just("roles".to_owned()),
+            Just("teams".to_owned()),
+            Just("projects".to_owned()),
+            Just("id".to_owned()),
+            Just("memberships".to_owned()),
+            Just("trustToken".to_owned()),
+            "[a-z]{0,4}",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            word.prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 40, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((key.clone(), inner), 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever stands in the file, nobody gets what no role gives, no token is shown, and what is read is
+        /// written back the same.
+        #[test]
+        fn is_read_or_refused(mut file in json(), token in json()) {
+            if let Some(user) = file.pointer_mut("/users/0").and_then(Value::as_object_mut) {
+                user.insert("token".to_owned(), token);
+            }
+            let text = file.to_string();
+            let people = People::new(SIGN_IN, "inn");
+            let Ok(mut read) = UsersFile::parse(&text) else { return Ok(()) };
+            prop_assert_eq!(UsersFile::parse(&read.text()), Ok(read.clone()));
+            let lines = people.set(read.clone());
+            for kind in Kind::ALL {
+                for id in read.ids(*kind) {
+                    let _ = read.body(*kind, &id);
+                    let nobody = Caller::holding("nobody", Vec::new());
+                    let before = read.clone();
+                    if *kind == Kind::User && people.now().person(&id).is_some_and(|person| !person.grants.is_empty()) {
+                        prop_assert!(read.set_token(&id, "", &nobody).is_err(), "nobody changes who holds something");
+                        prop_assert!(read.remove(*kind, &id, &nobody).is_err());
+                        prop_assert_eq!(&read, &before);
+                    }
+                }
+            }
+            if lines.is_err() {
+                prop_assert!(people.now().person("ada").is_none());
+            }
+            prop_assert!(people.person_of_token("s3cret-s3cret").is_none(), "only a hash signs anybody in");
+        }
+    }
+}
