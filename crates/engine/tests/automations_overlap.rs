@@ -4,30 +4,19 @@
 
 mod automation_support;
 
-use std::sync::Arc;
-
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
-use ostler_contract::points::Reader;
 use ostler_contract::{Value, json};
-use ostler_engine::people::Person;
-use ostler_engine::{Connection, Principal};
-use ostler_protocol::grants::Grant;
-use ostler_testkit::Stage;
+use ostler_engine::Principal;
+use ostler_engine::people::UsersFile;
+use ostler_testkit::{MemoryHost, Stage};
 
-fn person(id: &str) -> Principal {
-    holding(id, &[])
-}
-
-fn holding(id: &str, grants: &[&str]) -> Principal {
-    let reader = Reader { id: format!("user:{id}"), ..Reader::default() };
-    let grants = grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect();
-    Principal::Person(Arc::new(Person {
-        id: id.to_owned(),
-        grants,
-        reader,
-        primary: None,
-        has_signed_in: true,
-    }))
+/// Lets the host know `ada`, who holds these grants.
+fn know_ada(host: &MemoryHost, grants: &[&str], signed_in: Option<&str>) -> Principal {
+    let ada = json!({ "id": "ada", "roles": ["r"], "signedIn": signed_in });
+    let file = json!({ "roles": { "r": grants }, "users": [ada] }).to_string();
+    let people = host.host.gate.people().unwrap();
+    people.set(UsersFile::parse(&file).unwrap()).unwrap();
+    Principal::Person(people.now().person("ada").unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +246,9 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
     assert_eq!(statuses(&kept.runs_of("plugins")), ["running"]);
     let unknown = "ada has to sign in once before an automation of theirs may run";
     assert_eq!(yard.press("adas", "r").await.unwrap_err(), json!({ "code": -32009, "message": unknown }));
-    let _here = Connection::open(&yard.host.host, person("ada"));
+    know_ada(&yard.host, &[], None);
+    assert_eq!(yard.press("adas", "r").await.unwrap_err(), json!({ "code": -32009, "message": unknown }));
+    know_ada(&yard.host, &[], Some("2025-12-31T12:00:00.000Z"));
     let refused = yard.press("adas", "r").await.unwrap_err();
     assert_ne!(refused["message"], json!(unknown));
 }
@@ -297,7 +288,7 @@ async fn what_an_event_carried_is_read_by_whoever_may_read_the_automation() {
     let run = yard.fire(7).await.remove(0);
     for (grants, may) in [(&["automation:list"][..], true), (&["session:read", "automation:run"][..], false)]
     {
-        let mut client = yard.host.raw_as(holding("ada", grants));
+        let mut client = yard.host.raw_as(know_ada(&yard.host, grants, None));
         client.initialize("ada").await;
         for channel in ["ahp-automations://", &run] {
             let answer = client.request("subscribe", json!({ "channel": channel })).await;
