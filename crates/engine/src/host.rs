@@ -399,7 +399,6 @@ impl Host {
     }
 
     pub(crate) fn add_connection(&self, connection: &Arc<Connection>) {
-        self.seen(&connection.principal());
         self.connections.write().insert(connection.id(), Arc::downgrade(connection));
     }
 

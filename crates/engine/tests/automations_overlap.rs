@@ -7,16 +7,27 @@ mod automation_support;
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::{Value, json};
 use ostler_engine::Principal;
-use ostler_engine::people::UsersFile;
-use ostler_testkit::{MemoryHost, Stage};
+use ostler_engine::people::{People, UsersFile};
+use ostler_testkit::Stage;
 
-/// Lets the host know `ada`, who holds these grants.
-fn know_ada(host: &MemoryHost, grants: &[&str], signed_in: Option<&str>) -> Principal {
-    let ada = json!({ "id": "ada", "roles": ["r"], "signedIn": signed_in });
-    let file = json!({ "roles": { "r": grants }, "users": [ada] }).to_string();
-    let people = host.host.gate.people().unwrap();
-    people.set(UsersFile::parse(&file).unwrap()).unwrap();
-    Principal::Person(people.now().person("ada").unwrap())
+/// People of these roles' grants; whoever `came` has signed in.
+fn people(came: &[&str], users: &[(&str, &[&str])]) -> People {
+    let mut file = json!({ "roles": {}, "users": [] });
+    for (id, grants) in users {
+        file["roles"][id] = json!(grants);
+        let mut user = json!({ "id": id, "roles": [id] });
+        if came.contains(id) {
+            user["signedIn"] = "2026-01-01T00:00:00Z".into();
+        }
+        file["users"].as_array_mut().unwrap().push(user);
+    }
+    let people = People::new("https://inn.example", "inn");
+    people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    people
+}
+
+fn person(yard: &Yard, id: &str) -> Principal {
+    Principal::Person(yard.host.host.gate.people().unwrap().now().person(id).unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,31 +237,47 @@ async fn one_nobody_owns_is_woken_only_where_the_host_lets_it() {
 #[tokio::test(start_paused = true)]
 async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes() {
     let kept = Kept::default();
-    kept.put_of("plugins", Some("plugin:builds"), on_build(json!({})));
-    kept.put_of("roots", Some("root:host"), on_build(json!({})));
-    kept.put_of("adas", Some("user:ada"), on_build(json!({})));
-    let guarded = |grants: &'static [&'static str]| {
-        move |builder: ostler_testkit::Builder| builder.guarded().grants(grants)
-    };
-    let yard = Yard::with(&kept, Stage::default(), guarded(&["session:create"])).await;
+    for (id, owner) in [
+        ("plugins", "plugin:builds"),
+        ("roots", "root:inn"),
+        ("adas", "user:ada"),
+        ("bens", "user:ben"),
+        ("cleos", "user:cleo"),
+        ("dans", "user:dan"),
+    ] {
+        kept.put_of(id, Some(owner), on_build(json!({})));
+    }
+    let known = people(
+        &["ada", "ben", "dan"],
+        &[
+            ("ada", &["session:read", "session:create"]),
+            ("ben", &["session:create"]),
+            ("cleo", &["session:read", "session:create"]),
+            ("dan", &["session:read"]),
+        ],
+    );
+    let mut yard = Yard::with(&kept, Stage::default(), |builder| builder.people(known)).await;
     yard.fire(1).await;
-    assert_eq!(kept.runs_of("plugins").len(), 0, "it may not read a session");
+    let session = kept.runs_of("adas")[0]["primarySession"].as_str().unwrap().to_owned();
+    assert_eq!(yard.host.host.sessions.by_uri(&session).unwrap().owner.as_deref(), Some("user:ada"));
+    assert_eq!(kept.runs_of("adas")[0]["_meta"]["ostler.owner"], "user:ada");
     assert_eq!(statuses(&kept.runs_of("roots")), ["running"]);
-    assert_eq!(kept.runs_of("adas").len(), 0);
-    let session = kept.runs_of("roots")[0]["primarySession"].as_str().unwrap().to_owned();
-    assert_eq!(yard.host.host.sessions.by_uri(&session).unwrap().owner.as_deref(), Some("root:host"));
-    drop(yard);
-
-    let mut yard = Yard::with(&kept, Stage::default(), guarded(&["session:read", "session:create"])).await;
-    yard.fire(2).await;
-    assert_eq!(statuses(&kept.runs_of("plugins")), ["running"]);
-    let unknown = "ada has to sign in once before an automation of theirs may run";
-    assert_eq!(yard.press("adas", "r").await.unwrap_err(), json!({ "code": -32009, "message": unknown }));
-    know_ada(&yard.host, &[], None);
-    assert_eq!(yard.press("adas", "r").await.unwrap_err(), json!({ "code": -32009, "message": unknown }));
-    know_ada(&yard.host, &[], Some("2025-12-31T12:00:00.000Z"));
-    let refused = yard.press("adas", "r").await.unwrap_err();
-    assert_ne!(refused["message"], json!(unknown));
+    assert_eq!(
+        (kept.runs_of("plugins").len(), kept.runs_of("bens").len()),
+        (0, 0),
+        "they may not read a session"
+    );
+    let refused = [
+        ("cleo", "cleo has to sign in once before an automation of theirs may run"),
+        ("dan", "user:dan may not session:create here"),
+    ];
+    for (id, why) in refused {
+        let runs = kept.runs_of(&format!("{id}s"));
+        assert_eq!(statuses(&runs), ["failed"]);
+        assert_eq!(runs[0]["lifecycle"]["error"]["message"], why);
+        let pressed = yard.press(&format!("{id}s"), "r").await.unwrap_err();
+        assert_eq!((&pressed["code"], &pressed["message"]), (&json!(-32009), &json!(why)));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,24 +310,20 @@ async fn a_removed_automation_leaves_no_run_behind() {
 #[tokio::test(start_paused = true)]
 async fn what_an_event_carried_is_read_by_whoever_may_read_the_automation() {
     let kept = Kept::default();
-    kept.put_of("a", Some("root:host"), on_build(json!({})));
-    let yard = Yard::with(&kept, Stage::default(), |builder| builder.guarded()).await;
+    kept.put_of("a", Some("root:inn"), on_build(json!({})));
+    let known = people(&[], &[("ada", &["automation:list"]), ("ben", &["session:read", "automation:run"])]);
+    let yard = Yard::with(&kept, Stage::default(), |builder| builder.people(known)).await;
     let run = yard.fire(7).await.remove(0);
-    for (grants, may) in [(&["automation:list"][..], true), (&["session:read", "automation:run"][..], false)]
-    {
-        let mut client = yard.host.raw_as(know_ada(&yard.host, grants, None));
-        client.initialize("ada").await;
+    for (id, may) in [("ada", true), ("ben", false)] {
+        let mut client = yard.host.raw_as(person(&yard, id));
+        client.initialize(id).await;
         for channel in ["ahp-automations://", &run] {
             let answer = client.request("subscribe", json!({ "channel": channel })).await;
             let text = match &answer {
                 Ok(read) => read.to_string(),
                 Err(refused) => refused["message"].to_string(),
             };
-            assert_eq!(
-                text.contains(r#""event":{"n":7,"event":"done"}"#),
-                may,
-                "{grants:?} {channel}: {text}"
-            );
+            assert_eq!(text.contains(r#""event":{"n":7,"event":"done"}"#), may, "{id} {channel}: {text}");
             assert_eq!(answer.is_ok(), may, "{text}");
         }
     }

@@ -14,7 +14,7 @@ mod settings;
 mod triggers;
 mod watching;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -40,8 +40,6 @@ pub struct Automations {
     watching: Watching,
     /// Held while the store is told, so that it is told in order.
     keeping: Mutex<()>,
-    /// Who signed in since the host started.
-    seen: Mutex<HashSet<String>>,
     /// Whether the automations of the store were read.
     pub(crate) loaded: watch::Sender<bool>,
     /// The run a hand-made request already started, by automation and request id.

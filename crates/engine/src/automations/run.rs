@@ -28,7 +28,6 @@ use super::settings::{Settings, with_pinned};
 use super::watching::is_watched_type;
 use crate::fanout::{Fanout, Outgoing, Subscriber};
 use crate::host::{Host, message};
-use crate::principal::Principal;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
@@ -376,24 +375,14 @@ impl Host {
         }
     }
 
-    /// Why work of an owner may not start: somebody who was never here since the host started has not been seen to
-    /// still be who they were.
+    /// Why work of an owner may not start.
     fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
         let Some(owner) = owner else { return Ok(()) };
-        if let Some(id) = owner.strip_prefix("user:")
-            && !self.has_been_here(owner)
-            && !self.automations.seen.lock().contains(id)
-        {
+        if !self.has_been_here(owner) {
+            let id = owner.strip_prefix("user:").unwrap_or(owner);
             return Err(format!("{id} has to sign in once before an automation of theirs may run"));
         }
         self.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
-    }
-
-    /// Takes note of who signed in.
-    pub(crate) fn seen(&self, principal: &Principal) {
-        if let Principal::Person(person) = principal {
-            self.automations.seen.lock().insert(person.id.clone());
-        }
     }
 
     /// A session fell quiet: the run that waits for it is over.
