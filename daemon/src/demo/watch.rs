@@ -156,8 +156,10 @@ fn show_part(part: &ostler_protocol::wire::state::ResponsePart) {
     match part {
         ResponsePart::Markdown(part) => write(&part.content),
         ResponsePart::ToolCall(part) => {
+            // Whatever state it is in, it was called.
+            let call = serde_json::to_value(&part.tool_call).unwrap_or_default();
+            step(format!("   [{} is called]", call["toolName"].as_str().unwrap_or("a tool")));
             if let ToolCallState::Completed(call) = &part.tool_call {
-                step(format!("   [{} is called]", call.tool_name));
                 show_result(call.content.as_deref().unwrap_or_default());
             }
         }

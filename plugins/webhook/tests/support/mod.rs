@@ -117,7 +117,8 @@ pub fn automation(dir: &Path, endpoint: &str) {
         &format!("automations/{endpoint}.md"),
         &format!(
             "---\ntitle: Hook\nenabled: true\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: t, kind: event, type: webhook, \
-             title: T, events: [{{ id: call }}], config: {{ endpoint: {endpoint} }} }}\n---\ngot {{{{event.what}}}}\n"
+             title: T, events: [{{ id: call }}], config: {{ endpoint: {endpoint} }} }}\n\
+             _meta: {{ ostler: {{ overlap: parallel, hourlyCap: 1000000 }} }}\n---\ngot {{{{event.what}}}}\n"
         ),
     );
 }
