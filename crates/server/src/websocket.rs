@@ -34,6 +34,8 @@ use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 const READ_BUFFER: usize = 4 * 1024;
 /// Less than this is gathered into one write.
 const WRITE_BUFFER: usize = 16 * 1024;
+/// What a connection that says nothing keeps for its next write.
+const KEPT_BUFFER: usize = 512;
 /// How often a quiet peer is asked whether it is there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long a peer may say nothing at all.
@@ -108,8 +110,10 @@ async fn serve(
     config.max_message_size = Some(MAX_FRAME);
     config.max_frame_size = Some(MAX_FRAME);
     let io = ReadIo { reader, control };
-    let mut frames =
-        WebSocketStream::from_partially_read(io, read.to_vec(), Role::Server, Some(config)).await;
+    // What came with the handshake is a part of its whole buffer, which this lets go.
+    let begun = read.to_vec();
+    drop(read);
+    let mut frames = WebSocketStream::from_partially_read(io, begun, Role::Server, Some(config)).await;
     let why = loop {
         let frame = tokio::select! {
             biased;
@@ -120,9 +124,11 @@ async fn serve(
         };
         seen.now();
         match frame {
-            Some(Ok(Frame::Text(text))) => receive(&connection, &text).await,
+            // On the heap while it lasts: what the largest command needs would otherwise be part of every
+            // connection that waits.
+            Some(Ok(Frame::Text(text))) => Box::pin(receive(&connection, &text)).await,
             Some(Ok(Frame::Binary(bytes))) => match std::str::from_utf8(&bytes) {
-                Ok(text) => receive(&connection, text).await,
+                Ok(text) => Box::pin(receive(&connection, text)).await,
                 Err(_) => break Some(Closed::Protocol),
             },
             Some(Ok(Frame::Close(_))) | None => break Some(Closed::Done),
@@ -275,9 +281,11 @@ async fn send(
         writer.write_all(gathered).await?;
         gathered.clear();
     }
-    // A connection that is quiet again gives its buffers back.
-    if gathered.capacity() > 4 * WRITE_BUFFER {
+    if gathered.capacity() > KEPT_BUFFER {
         *gathered = Vec::new();
+    }
+    if items.capacity() * size_of::<Item>() > KEPT_BUFFER {
+        *items = Vec::new();
     }
     Ok(())
 }
