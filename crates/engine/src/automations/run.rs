@@ -49,6 +49,8 @@ const CHAT_BUSY: &str = "The chat this automation runs in is already running a t
 pub(super) struct Runs {
     pub open: HashMap<String, AutomationRunState>,
     by_session: HashMap<String, String>,
+    /// Ended, and not yet kept as that.
+    ended: HashMap<String, AutomationRunState>,
     pub lanes: HashMap<String, Lane>,
 }
 
@@ -93,6 +95,7 @@ impl Automations {
         fanout.publish(run, outgoing);
         let state = state.clone();
         if is_over(&state.lifecycle) {
+            runs.ended.insert(state.resource.clone(), state.clone());
             runs.leave(&state);
         }
         Some(state)
@@ -452,7 +455,11 @@ impl Host {
             let Some(store) = self.automation_store() else { return false };
             store.run.call((run.clone(),))
         };
-        self.is_kept(&run.resource, keeping).await
+        let kept = self.is_kept(&run.resource, keeping).await;
+        if kept {
+            self.automations.runs.lock().ended.remove(&run.resource);
+        }
+        kept
     }
 
     async fn is_kept(&self, run: &str, keeping: Pending<()>) -> bool {
@@ -518,6 +525,10 @@ impl Host {
 
     /// A run the store knows.
     pub(crate) async fn kept_run(&self, run: &str) -> Option<AutomationRunState> {
+        // The store may not have heard yet that it is over, and nobody will be told again.
+        if let Some(ended) = self.automations.runs.lock().ended.get(run) {
+            return Some(ended.clone());
+        }
         let store = self.automation_store()?;
         store.run_of.call((run.to_owned(),)).await.ok().flatten()
     }
