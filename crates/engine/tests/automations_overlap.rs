@@ -328,3 +328,16 @@ async fn what_an_event_carried_is_read_by_whoever_may_read_the_automation() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_ended_is_shown_so_before_its_end_is_kept() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::new(&kept).await;
+    let run = yard.fire(1).await.remove(0);
+    kept.stuck.store(true, std::sync::atomic::Ordering::SeqCst);
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["running"], "the store has not heard of it");
+    let seen = yard.client.request("subscribe", json!({ "channel": run })).await.unwrap();
+    assert_eq!(seen["snapshot"]["state"]["lifecycle"]["status"], "completed");
+}

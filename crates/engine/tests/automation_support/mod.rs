@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_contract::points::{
@@ -19,6 +20,8 @@ pub struct Kept {
     pub definitions: Arc<Mutex<BTreeMap<String, KeptAutomation>>>,
     pub runs: Arc<Mutex<Vec<AutomationRunState>>>,
     pub progress: Arc<Mutex<HashMap<String, AutomationProgress>>>,
+    /// Runs are taken and never kept.
+    pub stuck: Arc<AtomicBool>,
 }
 
 impl Kept {
@@ -96,13 +99,19 @@ impl Kept {
                     .retain(|run| run.automation != ostler_protocol::uri::automation(&id));
                 Ok(remove.definitions.lock().unwrap().remove(&id).is_some())
             }),
-            run: Call::now(move |(state,): (AutomationRunState,)| {
-                let mut runs = run.runs.lock().unwrap();
-                match runs.iter_mut().find(|held| held.resource == state.resource) {
-                    Some(held) => *held = state,
-                    None => runs.push(state),
+            run: Call::new(move |(state,): (AutomationRunState,)| {
+                let run = run.clone();
+                async move {
+                    if run.stuck.load(Ordering::SeqCst) {
+                        return std::future::pending().await;
+                    }
+                    let mut runs = run.runs.lock().unwrap();
+                    match runs.iter_mut().find(|held| held.resource == state.resource) {
+                        Some(held) => *held = state,
+                        None => runs.push(state),
+                    }
+                    Ok(())
                 }
-                Ok(())
             }),
             run_of: Call::now(move |(uri,): (String,)| {
                 Ok(run_of.runs.lock().unwrap().iter().find(|run| run.resource == uri).cloned())
