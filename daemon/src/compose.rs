@@ -9,7 +9,7 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml};
-use ostler_js::{HttpClient, JsOptions, JsSource, LogSink};
+use ostler_js::{JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions,
@@ -20,7 +20,6 @@ use crate::bundled;
 use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
 use crate::log::clock;
-use crate::outbound;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
@@ -87,13 +86,11 @@ pub async fn compose(
         host.set_own_sessions(port.value.clone());
     }
     let (lines, plugin_lines) = (log.clone(), log.clone());
-    let send: HttpClient = Arc::new(outbound::sender());
-    let native = send.clone();
+    let http = network();
+    let native = http.clone();
     host.set_outbound(Outbound::new(move |request| native(request)));
-    let js = JsOptions {
-        http: Some(send),
-        ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line)))
-    };
+    let js =
+        JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };
     let loader = Loader {
         bundled: bundled::plugins(),
         source: Arc::new(JsSource::new(js)),

@@ -11,7 +11,6 @@ pub mod control;
 pub mod demo;
 pub mod exit;
 pub mod log;
-mod outbound;
 pub mod people;
 pub mod place;
 pub mod plugin_check;

@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-contract", &["ostler-contract-derive", "ostler-protocol"]),
     ("ostler-engine", &["ostler-contract", "ostler-protocol"]),
     ("ostler-ports", &["ostler-contract"]),
-    ("ostler-js", &["ostler-contract"]),
+    ("ostler-js", &["ostler-contract", "ostler-net"]),
     ("ostler-loader", &["ostler-contract"]),
     ("ostler-net", &[]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),

@@ -179,8 +179,7 @@ pub trait HostCalls: Send + Sync {
     /// but the head is read. A redirect is answered as it is. A JavaScript plugin has `fetch` for that.
     #[inner]
     fn send(&self, caller: &Caller, _request: Request) -> Pending<Response> {
-        let why = format!("plugin {}: this host gives plugins no way to the network", caller.plugin);
-        crate::live::ready(Err(Thrown::new(why)))
+        crate::live::ready(Err(crate::problem::no_network(&caller.plugin)))
     }
 
     /// Publishes an action on a channel of this plugin's.
@@ -284,16 +283,9 @@ impl PluginHost {
 
     /// Whether the plugin registered the type and it offers the event.
     fn may_fire(&self, r#type: &str, event: &str, _data: &JsonObject) -> Result<(), Thrown> {
-        let needs =
-            |what: String| Thrown::new(format_args!("plugin {}: fireTrigger needs {what}", self.id()));
         let recorder = self.recorder();
-        let Some(own) = recorder.trigger_types().find(|own| *own.r#type == *r#type) else {
-            return Err(needs(format!("type to be a type this plugin registered, not {type}")));
-        };
-        if !own.events.iter().any(|offered| *offered.id == *event) {
-            return Err(needs(format!("event to be an event {type} offers, not {event}")));
-        }
-        Ok(())
+        let own = recorder.trigger_types().find(|own| *own.r#type == *r#type);
+        crate::points::TriggerType::may_fire(own, self.id(), r#type, event)
     }
 
     /// Takes what was registered. Nothing may be registered from now on.

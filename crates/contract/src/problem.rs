@@ -1,5 +1,7 @@
 //! Every sentence the contract fixes about loading plugins, each in one place. Spec: *Plugin loading messages*.
 
+use crate::thrown::Thrown;
+
 /// One line about a plugin: printed, logged, shown as `skipped: <line>`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
@@ -179,6 +181,16 @@ pub enum Problem {
         /// The line.
         line: String,
     },
+}
+
+/// A value a plugin gave that its contract refuses, thrown at the call.
+pub(crate) fn needs(plugin: impl std::fmt::Display, method: &str, wrong: impl std::fmt::Display) -> Thrown {
+    Thrown::new(format_args!("plugin {plugin}: {method} needs {wrong}"))
+}
+
+/// What a call that sends over the network throws where there is none.
+pub fn no_network(plugin: impl std::fmt::Display) -> Thrown {
+    Thrown::new(format_args!("plugin {plugin}: this host gives plugins no way to the network"))
 }
 
 /// A sentence thrown at a plugin that registers too late.

@@ -95,9 +95,7 @@ impl Recorder {
         if self.sealed {
             return Err(Thrown::new(problem::sealed(&self.plugin)));
         }
-        let needs = |wrong: crate::cross::Mismatch| {
-            Thrown::new(format_args!("plugin {}: {} needs {wrong}", self.plugin, P::METHOD))
-        };
+        let needs = |wrong: crate::cross::Mismatch| problem::needs(&self.plugin, P::METHOD, wrong);
         value.check_values().map_err(needs)?;
         value.refuse().map_err(needs)?;
         let key = value.key();

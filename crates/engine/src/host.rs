@@ -370,6 +370,11 @@ impl Host {
         self.registry()?.port::<AutomationStore>()
     }
 
+    /// The automation store, for a command that needs one.
+    pub(crate) fn automations_kept(&self) -> Result<&AutomationStore, ostler_protocol::RpcError> {
+        self.automation_store().ok_or_else(crate::refusals::no_automations)
+    }
+
     /// The record store.
     pub fn record_store(&self) -> Option<&RecordStore> {
         self.registry()?.port::<RecordStore>()

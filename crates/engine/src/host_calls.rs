@@ -9,6 +9,7 @@ use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, Reader, RecordChange, StoredCollection, Subscriber,
     UsageEntry,
 };
+use ostler_contract::problem::no_network;
 use ostler_contract::{
     Call, Caller, Func, HostCalls, JsonObject, Pending, RpcError, Slug, Thrown, Value, VaultName, problem,
 };
@@ -196,7 +197,7 @@ impl HostCalls for HostDoor {
         };
         match host.outbound() {
             Some(outbound) => outbound.send(request),
-            None => ready(Err(needs(caller, "this host gives plugins no way to the network"))),
+            None => ready(Err(no_network(&caller.plugin))),
         }
     }
 

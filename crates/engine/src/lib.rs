@@ -23,6 +23,7 @@ mod peer;
 pub mod people;
 mod policies;
 pub mod principal;
+mod refusals;
 mod resources;
 mod root;
 pub mod sessions;

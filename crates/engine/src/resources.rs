@@ -19,6 +19,7 @@ use crate::connection::Connection;
 use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
+use crate::refusals::nothing_serves;
 use crate::{people, policies};
 
 /// How long a provider may take to describe its scheme before the host starts without that.
@@ -198,7 +199,7 @@ impl Host {
         served
             .find(|held| held.scheme.eq_ignore_ascii_case(&scheme))
             .cloned()
-            .ok_or_else(|| RpcError::method_not_found(format!("nothing here serves {scheme}:")))
+            .ok_or_else(|| nothing_serves(&scheme))
     }
 
     /// The provider of a URI that may be read: its own `authorize` is asked before the grant is.

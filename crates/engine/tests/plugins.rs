@@ -197,4 +197,14 @@ async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
     root.dispatch(&chat, 1, turn).await;
     let line = host.log.wait_for("turn_start").await;
     assert!(line.contains(r#""sender":"root:localhost""#), "{line}");
+
+    let people = host.host.gate.people().unwrap();
+    let file = json!({ "users": [{ "id": "ada", "roles": ["admin"] }] });
+    people.set(ostler_engine::people::UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let mut ada = host.raw_as(ostler_engine::Principal::Person(people.now().person("ada").unwrap()));
+    ada.initialize("a").await;
+    ada.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "u", "message": { "text": "Go." } });
+    ada.dispatch(&ostler_protocol::uri::default_chat("stage:/2"), 1, turn).await;
+    host.log.wait_for(r#""sender":"user:ada""#).await;
 }

@@ -14,23 +14,23 @@ const CAUSES: usize = 5;
 /// What a failed call into JavaScript threw.
 pub(crate) fn caught(ctx: &Ctx<'_>, state: &State, error: Error) -> Thrown {
     match error {
-        Error::Exception => thrown(ctx, state, &ctx.catch()),
+        Error::Exception => thrown(state, &ctx.catch()),
         Error::Allocation => Thrown::new(state.shared.sentence(&state.shared.out_of_memory())),
         other => Thrown::new(other),
     }
 }
 
 /// What a thrown value or a rejection's reason says.
-pub(crate) fn thrown(ctx: &Ctx<'_>, state: &State, value: &Value<'_>) -> Thrown {
+pub(crate) fn thrown(state: &State, value: &Value<'_>) -> Thrown {
     let Some(object) = value.as_object().filter(|object| is_error(object)) else {
-        return Thrown::new(not_an_error(ctx, state, value));
+        return Thrown::new(not_an_error(state, value));
     };
     let name = member(object, "name").filter(|name| !name.is_empty()).unwrap_or_else(|| "Error".to_owned());
     let message = member(object, "message").unwrap_or_default();
     let stack = stack(object);
     if name == "InternalError" {
         let limit = match message.as_str() {
-            "interrupted" if state.watch.interrupted() => Some(state.shared.busy()),
+            "interrupted" => state.watch.interrupted().map(|why| state.shared.overran(why)),
             "out of memory" => Some(state.shared.out_of_memory()),
             _ => None,
         };
@@ -91,24 +91,16 @@ fn rpc_code(error: &Object<'_>, name: &str) -> Option<RpcCode> {
     Some(RpcCode { code, data: values::json(&data).ok().flatten() })
 }
 
-fn not_an_error(ctx: &Ctx<'_>, state: &State, value: &Value<'_>) -> String {
-    // An engine out of memory has none left for an error either, and may have some again by the time this is asked.
-    if let (true, Some(limit)) = (value.is_null(), state.shared.options.memory_limit) {
-        let out_of_memory = state.shared.sentence(&state.shared.out_of_memory());
-        return match memory_is_short(ctx, limit) {
-            true => out_of_memory,
-            false => format!("null was thrown, as an engine does whose memory ran out: {out_of_memory}"),
-        };
+fn not_an_error(state: &State, value: &Value<'_>) -> String {
+    // An engine with no memory at all has none for an error either.
+    if value.is_null() && state.watch.starved() {
+        return state.shared.sentence(&state.shared.out_of_memory());
     }
     let shown = match values::json(value) {
         Ok(Some(data)) => data.to_string(),
         _ => text(value).unwrap_or_else(|| value.type_name().to_owned()),
     };
     format!("{shown} was thrown, which is not an Error")
-}
-
-fn memory_is_short(ctx: &Ctx<'_>, limit: usize) -> bool {
-    crate::engine::memory_used(ctx) > limit / 10 * 9
 }
 
 /// The error JavaScript is handed for what the host threw.
@@ -161,12 +153,12 @@ pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
             return;
         }
     };
-    if state.watch.interrupted() {
-        let thrown = thrown(ctx, state, &value);
+    if let Some(why) = state.watch.interrupted() {
+        let thrown = thrown(state, &value);
         let at = thrown.stack.map(|stack| format!("\n{stack}")).unwrap_or_default();
-        state.shared.log(Level::Error, format!("{}{at}", state.shared.busy()));
+        state.shared.log(Level::Error, format!("{}{at}", state.shared.overran(why)));
     } else if !state.heard(ctx, "uncaughtException", &value, None) {
-        let thrown = thrown(ctx, state, &value);
+        let thrown = thrown(state, &value);
         state.shared.log(Level::Error, format!("uncaught error: {}", thrown.for_log()));
     }
 }
@@ -177,7 +169,7 @@ pub(crate) fn report_rejection(ctx: &Ctx<'_>, state: &State, rejection: Rejectio
         return;
     };
     if !state.heard(ctx, "unhandledRejection", &reason, Some(promise)) {
-        let thrown = thrown(ctx, state, &reason);
+        let thrown = thrown(state, &reason);
         state.shared.log(Level::Error, format!("unhandled rejection: {}", thrown.for_log()));
     }
 }

@@ -403,7 +403,7 @@ where
         let reason = reason.0.unwrap_or_else(|| Value::new_undefined(ctx.clone()));
         let to = rejected_to.borrow_mut().take();
         if let Some(to) = to {
-            to.answer(Err(thrown(&ctx, &state, &reason)));
+            to.answer(Err(thrown(&state, &reason)));
         }
         Ok(())
     })?;

@@ -36,6 +36,7 @@ mod typescript;
 mod values;
 
 pub use engine::Engine;
+pub use http::network;
 pub use options::{HttpClient, JsOptions, Level, Line, LogSink};
 pub use source::JsSource;
 pub use surface::{Surface, surface};

@@ -61,8 +61,8 @@ pub struct JsOptions {
     pub busy_limit: Duration,
     /// Where console lines and uncaught errors go.
     pub log: LogSink,
-    /// What stands behind `fetch`; `None` = the engine's own client.
-    pub http: Option<HttpClient>,
+    /// What stands behind `fetch`.
+    pub http: HttpClient,
     /// The version `@ostler/sdk` says it has.
     pub sdk_version: String,
 }
@@ -73,7 +73,7 @@ impl Default for JsOptions {
             memory_limit: Some(512 << 20),
             busy_limit: Duration::from_secs(10),
             log: Arc::new(trace),
-            http: None,
+            http: crate::http::network(),
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -21,8 +21,7 @@ pub struct JsSource {
 
 impl JsSource {
     /// A source whose engines follow these options.
-    pub fn new(mut options: JsOptions) -> Self {
-        options.http.get_or_insert_with(crate::http::default_client);
+    pub fn new(options: JsOptions) -> Self {
         Self { options: Arc::new(options) }
     }
 }

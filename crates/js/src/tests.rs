@@ -42,8 +42,6 @@ pub struct TestResult {
 /// # Errors
 /// What the module threw while it was imported.
 pub async fn run_tests(path: &Path, options: JsOptions) -> Result<Vec<TestResult>, Thrown> {
-    let mut options = options;
-    options.http.get_or_insert_with(crate::http::default_client);
     let host =
         tokio::runtime::Handle::try_current().map_err(|_| Thrown::new("tests are run on a tokio runtime"))?;
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

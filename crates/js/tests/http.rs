@@ -354,7 +354,7 @@ async fn fetch_gives_up_when_told_and_says_why_it_failed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_may_stand_behind_fetch_itself() {
     let mut loader = Loader::default();
-    loader.options.http = Some(Arc::new(|request: Request| {
+    loader.options.http = Arc::new(|request: Request| {
         Box::pin(async move {
             let (head, body) = request.into_parts();
             if head.uri.host() == Some("forbidden.example") {
@@ -364,7 +364,7 @@ async fn the_host_may_stand_behind_fetch_itself() {
             let said = format!("{} {} {}", head.method, head.uri, String::from_utf8_lossy(&body));
             Ok(Response::new(said.into()))
         })
-    }));
+    });
     let body = "return [await (await fetch('https://a.example/x?y#z', { method: 'PATCH', body: 'b' })).text(), await fetch('https://forbidden.example/').catch((error) => error.cause.message)];";
     assert_eq!(
         run_with(&loader, "", body).await.unwrap(),

@@ -120,17 +120,26 @@ async fn memory_has_a_limit_of_its_own() {
             "list() { const all = []; for (;;) all.push(new Array(1000).fill({})); },\n\
              async later() { await null; const all = []; for (;;) all.push(new Array(1000).fill({})); },\n\
              text() { let text = 'x'; for (;;) text += text; },\n\
+             objects() { const all = []; for (let n = 0; ; n++) all.push({ n }); },\n\
+             chain() { let last = null; for (;;) last = { last }; },\n\
+             nested() { return JSON.parse('[' + '[],'.repeat(1 << 20) + '[]]'); },\n\
+             caught() { const all = []; for (;;) try { all.push(new Uint8Array(1 << 20)); } catch { all.push(1); } },\n\
+             circles() {\n\
+                 for (let n = 0; n < 400_000; n++) { const one = { two: {} }; one.two.one = one; }\n\
+                 return 'collected';\n\
+             },\n\
              bytes() { const all = []; for (;;) all.push(new Uint8Array(1 << 20)); },\n\
              fine() { return 'fine'; },",
         ))
         .await
         .unwrap();
     let other = Loader::default().text(&tools("much() { const all = []; while (all.length < 64) all.push(new Uint8Array(1 << 20)); return all.length; }")).await.unwrap();
-    for name in ["list", "later", "bytes", "text"] {
+    for name in ["list", "later", "bytes", "text", "objects", "chain", "nested", "caught"] {
         let thrown = plugin.run(name, Value::Null).await.unwrap_err();
         assert_eq!(thrown.message, "plugin text needs more memory than its limit of 24 MB", "{name}");
         assert_eq!(plugin.run("fine", Value::Null).await.unwrap(), "fine", "after {name}");
     }
+    assert_eq!(plugin.run("circles", Value::Null).await.unwrap(), "collected");
     assert_eq!(other.run("much", Value::Null).await.unwrap(), 64);
 }
 

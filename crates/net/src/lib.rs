@@ -2,7 +2,7 @@
 //! connection that cannot be made is given up. How long an answer may take is for whoever asks.
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,37 +21,26 @@ pub struct Unanswered(String);
 /// A body as it comes; `None` where there is none.
 pub type Chunks = Option<BoxStream<'static, Result<Bytes, Unanswered>>>;
 
-/// The client. Clones share their connections.
-#[derive(Debug, Clone)]
-pub struct Client(reqwest::Client);
+/// The client, set up by its first request: a host that sends none pays for none. Clones share their connections.
+#[derive(Debug, Clone, Default)]
+pub struct Client(Arc<OnceLock<Result<reqwest::Client, Unanswered>>>);
 
 impl Client {
-    /// A client with the system's certificates, and those of Mozilla where it has none.
-    ///
-    /// # Errors
-    /// What kept TLS from being set up.
-    pub fn new() -> Result<Self, Unanswered> {
-        reqwest::Client::builder()
-            .tls_backend_preconfigured(tls()?)
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_LIMIT)
-            .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map(Self)
-            .map_err(|error| Unanswered(error.to_string()))
+    fn built(&self) -> Result<&reqwest::Client, Unanswered> {
+        self.0.get_or_init(build).as_ref().map_err(Clone::clone)
     }
 
     /// Sends one request; answers once the head of its response is there.
     ///
     /// # Errors
-    /// What went wrong, down to its cause.
+    /// What kept TLS from being set up, or what went wrong, down to its cause.
     pub async fn send<B>(&self, request: Request<B>) -> Result<Response<Chunks>, Unanswered>
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let mut asked = self.0.request(head.method, head.uri.to_string()).headers(head.headers);
+        let mut asked = self.built()?.request(head.method, head.uri.to_string()).headers(head.headers);
         if !body.is_end_stream() {
             asked = match body.size_hint().exact() {
                 Some(length) => asked.header(header::CONTENT_LENGTH, length),
@@ -74,7 +63,26 @@ impl Client {
     }
 }
 
-fn tls() -> Result<ClientConfig, Unanswered> {
+fn build() -> Result<reqwest::Client, Unanswered> {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls()?.as_ref().clone())
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_LIMIT)
+        .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| no_connection(&error))
+}
+
+/// How TLS is spoken: with the system's certificates, and those of Mozilla where it has none. Read once.
+///
+/// # Errors
+/// What kept it from being set up.
+pub fn tls() -> Result<Arc<ClientConfig>, Unanswered> {
+    static CONFIG: OnceLock<Result<Arc<ClientConfig>, Unanswered>> = OnceLock::new();
+    CONFIG.get_or_init(read_certificates).clone()
+}
+
+fn read_certificates() -> Result<Arc<ClientConfig>, Unanswered> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
@@ -83,8 +91,12 @@ fn tls() -> Result<ClientConfig, Unanswered> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| Unanswered(error.to_string()))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+        .map_err(|error| no_connection(&error))?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+fn no_connection(why: &dyn Error) -> Unanswered {
+    Unanswered(format!("no connection can be made: {why}"))
 }
 
 /// What went wrong, down to its cause: `connection refused` says more than `error sending request`.

@@ -34,7 +34,7 @@ async fn server(answer: &'static str) -> (String, tokio::sync::mpsc::UnboundedRe
 async fn a_redirect_is_answered_and_not_followed() {
     let (url, mut seen) =
         server("HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
-    let client = Client::new().unwrap();
+    let client = Client::default();
     let request = Request::post(format!("{url}/in")).body(Full::new(Bytes::from_static(b"{}"))).unwrap();
     let response = client.send(request).await.unwrap();
     assert_eq!(
@@ -54,7 +54,7 @@ async fn a_body_comes_as_it_is_read_and_a_failure_says_its_cause() {
     let (url, _seen) =
         server("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\nConnection: close\r\n\r\noops")
             .await;
-    let client = Client::new().unwrap();
+    let client = Client::default();
     let request = Request::get(&url).body(Empty::<Bytes>::new()).unwrap();
     let response = client.send(request).await.unwrap();
     assert_eq!(response.status().as_u16(), 500);

@@ -149,7 +149,7 @@ impl Server {
             Ok(principal) => principal,
             Err(Refused::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
             Err(Refused::NoToken) => {
-                let mut response = Response::new(Body::from("A connection token is required"));
+                let mut response = Response::new(Body::from(Reply::NoToken.to_string()));
                 *response.status_mut() = StatusCode::UNAUTHORIZED;
                 return response;
             }

@@ -67,7 +67,7 @@ async fn call(facts: &Facts, url: &str, secret: &str, body: String) -> Result<(u
     let failed = |why: &dyn std::fmt::Display| {
         Exit::machine(format!("{url} did not answer: {why}; ostler status says where the daemon runs"))
     };
-    let client = Client::new().map_err(|why| failed(&why))?;
+    let client = Client::default();
     let response = tokio::time::timeout(LIMIT, client.send(request))
         .await
         .map_err(|_| failed(&format!("nothing came within {} seconds", LIMIT.as_secs())))?

@@ -77,8 +77,7 @@ impl Bots {
             return Err(RpcError::already_exists(format!("{slug} is already a bot here")).into());
         }
         if expect.if_match.is_some_and(|etag| etag != bot.updated_at) {
-            let why = format!("{slug} is not the bot that was read; read it again");
-            return Err(RpcError::conflict(why).into());
+            return Err(read_again(slug).into());
         }
         let body = body.read()?;
         let mut edited = bot.edited(&body, &self.root)?;
@@ -103,8 +102,7 @@ impl Bots {
             return Err(RpcError::already_exists(why).into());
         }
         if expect.if_match.is_some() {
-            let why = format!("{slug} is not the bot that was read; read it again");
-            return Err(RpcError::conflict(why).into());
+            return Err(read_again(slug).into());
         }
         let body = body.read()?;
         let maker = writer.owner.clone().unwrap_or_else(|| self.host_owner());
@@ -166,16 +164,24 @@ pub(crate) struct Body<'a> {
     pub text: &'a str,
 }
 
+fn read_again(slug: &Slug) -> RpcError {
+    RpcError::conflict(format!("{slug} is not the bot that was read; read it again"))
+}
+
+fn made_from(uri: &str, what: &str) -> RpcError {
+    RpcError::invalid_params(format!("{uri} is made from {what}"))
+}
+
 impl Body<'_> {
     fn read(self) -> Result<JsonObject, RpcError> {
         let uri = self.uri;
         if self.text.trim().is_empty() {
-            return Err(RpcError::invalid_params(format!("{uri} is made from an object with a name")));
+            return Err(made_from(uri, "an object with a name"));
         }
         match serde_json::from_str(self.text) {
             Ok(Value::Object(body)) => Ok(body),
-            Ok(_) => Err(RpcError::invalid_params(format!("{uri} is made from an object with a name"))),
-            Err(_) => Err(RpcError::invalid_params(format!("{uri} is made from JSON"))),
+            Ok(_) => Err(made_from(uri, "an object with a name")),
+            Err(_) => Err(made_from(uri, "JSON")),
         }
     }
 }

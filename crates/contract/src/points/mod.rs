@@ -181,7 +181,7 @@ macro_rules! points {
                 let ($($param,)+) = <($($ty,)+) as Arguments>::from_live(arguments).map_err(|(at, wrong)| {
                     // A point with one object speaks of its members; one with several of its parameters.
                     let wrong = if names.len() > 1 || wrong.path.is_empty() { wrong.within(names[at]) } else { wrong };
-                    Thrown::new(format_args!("plugin {}: {} needs {wrong}", host.id(), $method))
+                    crate::problem::needs(host.id(), $method, wrong)
                 })?;
                 host.$function($($param),+).map(Cross::into_live)
             },

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Contribution, Slot};
 use crate::cross::{Mismatch, Text};
+use crate::problem;
 use crate::recorder::{Key, Space};
 use crate::registry::Owner;
 use crate::reserved;
+use crate::thrown::Thrown;
 
 /// An event trigger type an automation may be saved with. The plugin fires it with `fireTrigger`.
 ///
@@ -52,6 +54,27 @@ pub struct TriggerEvent {
     /// More words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+}
+
+impl TriggerType {
+    /// Whether a plugin may fire an event of a type; `own` is what it holds under that name.
+    ///
+    /// # Errors
+    /// The type is none of the plugin's, or does not offer the event.
+    pub fn may_fire(
+        own: Option<&Self>,
+        plugin: impl std::fmt::Display,
+        r#type: &str,
+        event: &str,
+    ) -> Result<(), Thrown> {
+        let needs = |what: String| problem::needs(&plugin, "fireTrigger", what);
+        let own =
+            own.ok_or_else(|| needs(format!("type to be a type this plugin registered, not {type}")))?;
+        match own.events.iter().any(|offered| *offered.id == *event) {
+            true => Ok(()),
+            false => Err(needs(format!("event to be an event {type} offers, not {event}"))),
+        }
+    }
 }
 
 impl Contribution for TriggerType {

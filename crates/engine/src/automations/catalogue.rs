@@ -267,7 +267,7 @@ impl Host {
         origin: Origin,
         owner: Option<String>,
     ) -> Result<(), String> {
-        let store = self.automation_store().ok_or("this host keeps no automations")?;
+        let store = self.automations_kept().map_err(|why| why.message)?;
         let unreadable =
             || "the definition lacks a field the protocol gives it, or has one of another type".to_owned();
         match serde_json::from_value(action.clone()) {
@@ -317,9 +317,7 @@ impl Host {
     /// Event types an automation may wait for: the host's, the plugins' in the order they were registered, then
     /// the store's own.
     pub(crate) async fn trigger_definitions(&self) -> Result<Vec<AutomationTriggerDefinition>, RpcError> {
-        let store = self
-            .automation_store()
-            .ok_or_else(|| RpcError::method_not_found("this host keeps no automations"))?;
+        let store = self.automations_kept()?;
         let mut items = super::rule::definitions();
         items.extend(super::triggers::registered(self));
         items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
@@ -342,9 +340,7 @@ impl Host {
         cursor: Option<String>,
         _from: ConnectionId,
     ) -> Result<(), RpcError> {
-        let store = self
-            .automation_store()
-            .ok_or_else(|| RpcError::method_not_found("this host keeps no automations"))?;
+        let store = self.automations_kept()?;
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         self.automations.entry(id).ok_or_else(unknown)?;

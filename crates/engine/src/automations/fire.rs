@@ -81,20 +81,12 @@ impl Host {
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
-        let needs =
-            |what: &str| Thrown::new(format_args!("plugin {}: fireTrigger needs {what}", caller.plugin));
         let Some(registry) = self.registry() else { return Ok(()) };
         let own = registry
             .all::<TriggerType>()
             .iter()
             .find(|held| *held.r#type == *r#type && held.owner == Owner::Plugin(caller.plugin.clone()));
-        let Some(own) = own else {
-            return Err(needs(&format!("type to be a type this plugin registered, not {type}")));
-        };
-        if !own.events.iter().any(|offered| *offered.id == *event) {
-            return Err(needs(&format!("event to be an event {type} offers, not {event}")));
-        }
-        Ok(())
+        TriggerType::may_fire(own.map(|held| &**held), &caller.plugin, r#type, event)
     }
 
     /// Wakes one automation an event matched.

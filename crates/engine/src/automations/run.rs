@@ -196,9 +196,7 @@ impl Host {
         request: &str,
         _by: Option<String>,
     ) -> Result<String, RpcError> {
-        if self.automation_store().is_none() {
-            return Err(RpcError::method_not_found("this host keeps no automations"));
-        }
+        self.automations_kept()?;
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         let entry = self.automations.entry(id).ok_or_else(unknown)?;

@@ -4,6 +4,7 @@ use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands as c;
 
 use crate::host::Host;
+use crate::refusals::no_provider;
 use crate::sessions::settings;
 
 pub(super) async fn resolve_config(
@@ -14,10 +15,7 @@ pub(super) async fn resolve_config(
         Some(provider) => host.listed_agent(provider),
         None => host.first_agent(),
     };
-    let agent = agent.ok_or_else(|| {
-        let provider = params.provider.as_deref().unwrap_or("default");
-        RpcError::provider_not_found(format!("No provider called {provider}"))
-    })?;
+    let agent = agent.ok_or_else(|| no_provider(params.provider.as_deref().unwrap_or("default")))?;
     let config = settings(&agent, &params.config.unwrap_or_default()).await.map_err(|why| why.into_rpc())?;
     Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
 }

@@ -10,6 +10,7 @@ use ostler_protocol::{RpcError, Value, actions};
 
 use crate::connection::Connection;
 use crate::fanout::{Origin, rejection};
+use crate::refusals::no_channel;
 use crate::sessions::{Dispatch, ToSession, not_found};
 
 impl Connection {
@@ -76,7 +77,7 @@ impl Connection {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
                     not_found(&dispatch.channel)
                 }
-                _ => format!("there is no channel {}", dispatch.channel),
+                _ => no_channel(&dispatch.channel).message,
             }),
         }
     }

@@ -8,6 +8,7 @@ use ostler_protocol::{RpcError, json, uri};
 
 use crate::connection::{Connection, Responder};
 use crate::host::Host;
+use crate::refusals::no_provider;
 use crate::sessions::{NewSession, Place, ToSession, not_found};
 
 /// The most rows a page of sessions has.
@@ -31,7 +32,7 @@ impl Connection {
         if let Some(provider) = &params.provider
             && host.listed_agent(provider).is_none()
         {
-            return responder.fail(RpcError::provider_not_found(format!("No provider called {provider}")));
+            return responder.fail(no_provider(provider));
         }
         let client = self.client_id();
         let mut active_client = params.active_client;

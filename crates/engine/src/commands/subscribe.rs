@@ -10,6 +10,7 @@ use ostler_protocol::{RpcError, names, uri};
 use tokio::sync::oneshot;
 
 use crate::connection::{Connection, Responder};
+use crate::refusals::{no_automations, no_channel, nothing_serves};
 use crate::sessions::{Place, Snapshots, Subscription, ToSession, not_found, snapshot};
 
 impl Connection {
@@ -86,11 +87,9 @@ impl Connection {
             Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
                 Err(RpcError::session_not_found(not_found(spelled)))
             }
-            Channel::Automations => Err(RpcError::method_not_found("this host keeps no automations")),
-            Channel::Plugin { scheme } => {
-                Err(RpcError::method_not_found(format!("nothing here serves {scheme}:")))
-            }
-            _ => Err(RpcError::not_found(format!("there is no channel {spelled}"))),
+            Channel::Automations => Err(no_automations()),
+            Channel::Plugin { scheme } => Err(nothing_serves(&scheme)),
+            _ => Err(no_channel(spelled)),
         }
     }
 
@@ -145,9 +144,9 @@ impl Connection {
                     let text = serde_json::to_string(&state).unwrap_or_else(|_| "{}".to_owned());
                     (text, host.fanout.subscribe(&channel, subscriber))
                 }
-                None => return answer.fail(RpcError::not_found(format!("there is no channel {spelled}"))),
+                None => return answer.fail(no_channel(spelled)),
             },
-            _ => return answer.fail(RpcError::not_found(format!("there is no channel {spelled}"))),
+            _ => return answer.fail(no_channel(spelled)),
         };
         answer.give(snapshot(spelled, &state, seq));
     }

@@ -150,20 +150,7 @@ impl Actor {
 
     /// Takes back the approvals and client runs that were asked for a call.
     pub(super) fn withdraw_call(&mut self, at: usize, call: &str) {
-        let chat = self.chats[at].uri.clone();
-        let asked: Vec<String> = self
-            .state
-            .input_needed
-            .iter()
-            .flatten()
-            .filter(|request| super::tools::call_of(request) == Some(call))
-            .filter_map(|request| {
-                request_of(request).filter(|(_, of)| *of == chat).map(|(id, _)| id.to_owned())
-            })
-            .collect();
-        for id in asked {
-            self.withdraw(&id);
-        }
+        self.withdraw_where(at, |request| super::tools::call_of(request) == Some(call));
     }
 
     /// Opens the read-only chat of a worker and links it to its call.

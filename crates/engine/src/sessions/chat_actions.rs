@@ -11,10 +11,11 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::mailbox::Dispatch;
-use super::turns::tidy_title;
+use super::turns::named;
 use crate::automations::Happened;
 use crate::fanout::Origin;
 use crate::policies::Use;
+use crate::refusals::not_loaded;
 
 impl Actor {
     pub(super) async fn chat_action(
@@ -108,7 +109,7 @@ impl Actor {
                 Ok(())
             }
             StateAction::SessionTitleChanged(changed) => {
-                let title = tidy_title(&changed.title).ok_or("a title needs at least one character")?;
+                let title = named(&changed.title)?;
                 self.chats[at].titled = true;
                 self.set_title(at, title, origin).await;
                 Ok(())
@@ -160,7 +161,7 @@ impl Actor {
             return refuse("the host is stopping");
         }
         if self.agent.is_none() {
-            return refuse(format!("{} is not loaded on this host", self.entry.provider));
+            return refuse(not_loaded(&self.entry.provider));
         }
         Ok(())
     }

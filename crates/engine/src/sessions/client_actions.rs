@@ -10,7 +10,7 @@ use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::{Dispatch, ToSession};
-use super::turns::tidy_title;
+use super::turns::named;
 use crate::fanout::{Origin, rejection};
 
 /// Why an action is refused.
@@ -59,7 +59,7 @@ impl Actor {
         let origin = Some(origin);
         match action {
             StateAction::SessionTitleChanged(changed) => {
-                let title = tidy_title(&changed.title).ok_or("a title needs at least one character")?;
+                let title = named(&changed.title)?;
                 self.rename(&title, origin).await;
                 Ok(())
             }

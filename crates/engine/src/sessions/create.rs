@@ -28,6 +28,7 @@ use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
 use crate::host::Host;
 use crate::policies::Use;
+use crate::refusals::{no_provider, not_loaded};
 
 /// How long a backend may take to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -138,10 +139,6 @@ impl Host {
             }
         }
     }
-}
-
-fn no_provider(provider: &str) -> RpcError {
-    RpcError::provider_not_found(format!("No provider called {provider}"))
 }
 
 async fn one_by_one(store: &ostler_contract::points::SessionStore) -> Result<Vec<StoredSession>, Thrown> {
@@ -343,7 +340,7 @@ async fn wake(
             Ok(config) => (Some(config), None),
             Err(why) => (None, Some(why.message)),
         },
-        None => (None, Some(format!("{} is not loaded on this host", entry.provider))),
+        None => (None, Some(not_loaded(&entry.provider))),
     };
     let mut state = state_of(&host, &entry, config);
     if let Some(message) = missing {

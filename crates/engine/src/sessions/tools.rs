@@ -16,7 +16,7 @@ use ostler_protocol::wire::state::{
 use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
-use super::turns::tidy_title;
+use super::turns::named;
 use super::{Entry, Place};
 use crate::host::{Host, message};
 
@@ -242,7 +242,7 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
         rename: at(&here, |at, (session, title): (String, String)| async move {
             let host = at.host()?;
             let entry = at.session(&host, &session)?;
-            tidy_title(&title).ok_or_else(|| Thrown::new("a title needs at least one character"))?;
+            named(&title).map_err(Thrown::new)?;
             host.tell(&entry, ToSession::Rename { title });
             Ok(())
         }),

@@ -33,6 +33,11 @@ pub(crate) fn tidy_title(title: &str) -> Option<String> {
     (!short.is_empty()).then_some(short)
 }
 
+/// A title that somebody gives, as it is kept.
+pub(super) fn named(title: &str) -> Result<String, &'static str> {
+    tidy_title(title).ok_or("a title needs at least one character")
+}
+
 impl Actor {
     /// Begins a turn: it is kept before anybody is told of it.
     pub(super) async fn begin_turn(
@@ -212,12 +217,18 @@ impl Actor {
 
     /// Takes back what a chat asked people: nobody waits for an answer any more.
     fn withdraw_questions(&mut self, at: usize) {
+        self.withdraw_where(at, |_| true);
+    }
+
+    /// Takes back what a chat asked people and `which` picks.
+    pub(super) fn withdraw_where(&mut self, at: usize, which: impl Fn(&SessionInputRequest) -> bool) {
         let chat = self.chats[at].uri.clone();
         let asked: Vec<String> = self
             .state
             .input_needed
             .iter()
             .flatten()
+            .filter(|request| which(request))
             .filter_map(|request| {
                 request_of(request).filter(|(_, of)| *of == chat).map(|(id, _)| id.to_owned())
             })

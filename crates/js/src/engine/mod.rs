@@ -1,5 +1,6 @@
 //! One engine: a thread of its own, on which alone its JavaScript runs.
 
+mod memory;
 mod rejections;
 mod shared;
 mod state;
@@ -7,11 +8,11 @@ mod thread;
 mod turn;
 mod watch;
 
+pub(crate) use memory::Memory;
 pub(crate) use rejections::{Rejection, Rejections};
 use shared::Condition;
 pub(crate) use shared::{Reply, Shared};
 pub(crate) use state::{Held, Settle, State, Table};
 pub use thread::Engine;
 pub(crate) use thread::{Message, Post};
-pub(crate) use turn::memory_used;
-pub(crate) use watch::Watch;
+pub(crate) use watch::{Overrun, Watch};

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ostler_contract::Thrown;
 use tokio::sync::oneshot;
 
+use super::Overrun;
 use crate::options::{JsOptions, Level, Line};
 
 /// What both sides know.
@@ -25,6 +26,8 @@ pub(crate) enum Condition {
     Interrupted = 1,
     /// It has ended, or is ending.
     Ended = 2,
+    /// The turn that runs needed more memory than it may.
+    Starved = 3,
 }
 
 impl Shared {
@@ -63,8 +66,15 @@ impl Shared {
         format!("plugin {} {of}", self.label())
     }
 
-    /// What is said when it runs past the busy limit.
-    pub(crate) fn busy(&self) -> String {
+    /// What is said when it was interrupted.
+    pub(crate) fn overran(&self, why: Overrun) -> String {
+        match why {
+            Overrun::Busy => self.busy(),
+            Overrun::Memory => self.out_of_memory(),
+        }
+    }
+
+    fn busy(&self) -> String {
         format!("ran for more than {} without a pause and was interrupted", seconds(self.options.busy_limit))
     }
 
@@ -82,6 +92,8 @@ impl Shared {
             self.sentence("broke its engine; the log says more")
         } else if self.is(Condition::Interrupted) {
             self.sentence(&self.busy())
+        } else if self.is(Condition::Starved) {
+            self.sentence(&self.out_of_memory())
         } else if self.is(Condition::Ended) {
             self.sentence("has been stopped")
         } else {

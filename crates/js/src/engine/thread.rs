@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use ostler_contract::Thrown;
 use ostler_contract::live::{Live, Pending};
-use rquickjs::{AsyncContext, AsyncRuntime, Ctx};
+use rquickjs::{AsyncContext, AsyncRuntime, Ctx, qjs};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 
-use super::{Condition, Reply, Shared, State, Table, Watch, turn};
+use super::memory::Counted;
+use super::{Condition, Memory, Reply, Shared, State, Table, Watch, turn};
 use crate::options::{JsOptions, Level};
 use crate::timers::Timers;
 
@@ -86,7 +87,7 @@ impl Engine {
 
     /// How many bytes the plugin's values take.
     pub fn memory_used(&self) -> Pending<usize> {
-        self.ask(|ctx, _, reply| reply.send(Ok(turn::memory_used(ctx))))
+        self.ask(|_, state, reply| reply.send(Ok(state.watch.memory_used())))
     }
 
     /// How many functions of the plugin's are held outside.
@@ -151,16 +152,19 @@ async fn serve(
     post: Post,
     host: Handle,
 ) -> rquickjs::Result<()> {
-    let runtime = AsyncRuntime::new()?;
-    if let Some(limit) = shared.options.memory_limit {
-        runtime.set_memory_limit(limit).await;
-    }
+    let memory = Rc::new(Memory::new(shared.options.memory_limit));
+    let runtime = AsyncRuntime::new_with_alloc(Counted(memory.clone()))?;
     runtime.set_max_stack_size(SCRIPT_STACK).await;
     runtime.set_gc_threshold(COLLECT_AFTER).await;
-    let watch = Rc::new(Watch::new(shared.clone()));
-    let clock = watch.clone();
-    runtime.set_interrupt_handler(Some(Box::new(move || clock.overrun()))).await;
+    let watch = Rc::new(Watch::new(shared.clone(), memory));
     let context = AsyncContext::full(&runtime).await?;
+    let watched = watch.clone();
+    // SAFETY: `ctx` proves that the runtime is alive.
+    let engine = context.with(|ctx| unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) }).await;
+    // SAFETY: the handler is the runtime's own and dies with it; it is asked between two instructions, where
+    // nothing is half made.
+    let collect = move || unsafe { qjs::JS_RunGC(engine) };
+    runtime.set_interrupt_handler(Some(Box::new(move || watched.overrun(collect)))).await;
     let state = Rc::new(State {
         shared: shared.clone(),
         host,

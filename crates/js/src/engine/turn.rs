@@ -114,7 +114,7 @@ fn finish(ctx: &Ctx<'_>, state: &Rc<State>) {
             errors::report_rejection(ctx, state, rejection);
         }
     }
-    if state.watch.interrupted() {
+    if state.watch.interrupted().is_some() {
         // Promises of what was interrupted can no longer be settled; whoever waits for them hears it now.
         ctx.run_gc();
     }
@@ -141,15 +141,4 @@ fn report_panic(state: &State, panic: &(dyn std::any::Any + Send)) {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     state.shared.log(Level::Error, format!("its engine failed: {words}"));
-}
-
-/// How many bytes the engine's values take.
-pub(crate) fn memory_used(ctx: &Ctx<'_>) -> usize {
-    let mut usage = std::mem::MaybeUninit::<qjs::JSMemoryUsage>::uninit();
-    // SAFETY: `ctx` proves that the runtime is alive; the call fills the whole struct.
-    let usage = unsafe {
-        qjs::JS_ComputeMemoryUsage(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    usize::try_from(usage.malloc_size).unwrap_or_default()
 }

@@ -1,21 +1,38 @@
-//! How long the engine has run without a pause.
+//! What the engine may not do without end: run without a pause, and take memory.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Condition, Shared};
+use super::{Condition, Memory, Shared};
 
-/// Looks at the clock while JavaScript runs, and stops what runs too long.
+/// Why a plugin was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overrun {
+    /// It ran for too long without a pause.
+    Busy,
+    /// Its values outgrew its memory.
+    Memory,
+}
+
+/// Looks at the clock and at the memory while JavaScript runs, and stops what goes too far.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
+    memory: Rc<Memory>,
     since: Cell<Option<Instant>>,
-    interrupted: Cell<bool>,
+    interrupted: Cell<Option<Overrun>>,
+    short: Cell<bool>,
 }
 
 impl Watch {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, since: Cell::new(None), interrupted: Cell::new(false) }
+    pub(crate) fn new(shared: Arc<Shared>, memory: Rc<Memory>) -> Self {
+        Self { shared, memory, since: Cell::new(None), interrupted: Cell::new(None), short: Cell::new(false) }
+    }
+
+    /// How many bytes the engine's values take.
+    pub(crate) fn memory_used(&self) -> usize {
+        self.memory.used()
     }
 
     /// A turn begins.
@@ -26,7 +43,9 @@ impl Watch {
     /// The turn is over; the engine waits again.
     pub(crate) fn stop(&self) {
         self.since.set(None);
-        if self.interrupted.replace(false) {
+        self.short.set(false);
+        self.memory.take_refused();
+        if self.interrupted.take().is_some() {
             self.shared.set_condition(Condition::Running);
         }
     }
@@ -39,19 +58,40 @@ impl Watch {
     }
 
     /// Whether what runs has to stop. It gives the rest of the turn a fresh start: only what overran is lost.
-    pub(crate) fn overrun(&self) -> bool {
-        let limit = self.shared.options.busy_limit;
-        let over = self.since.get().is_some_and(|since| since.elapsed() > limit);
-        if over {
-            self.interrupted.set(true);
-            self.shared.set_condition(Condition::Interrupted);
+    /// `collect` frees what nothing holds any more.
+    pub(crate) fn overrun(&self, collect: impl FnOnce()) -> bool {
+        let busy = self.since.get().is_some_and(|since| since.elapsed() > self.shared.options.busy_limit);
+        if busy {
             self.since.set(Some(Instant::now()));
+            self.interrupt(Overrun::Busy);
+            return true;
+        }
+        if self.memory.over() {
+            collect();
+        }
+        let over = self.memory.over();
+        if over {
+            self.interrupt(Overrun::Memory);
         }
         over
     }
 
-    /// Whether something was stopped in this turn.
-    pub(crate) fn interrupted(&self) -> bool {
+    fn interrupt(&self, why: Overrun) {
+        self.interrupted.set(Some(why));
+        self.shared.set_condition(match why {
+            Overrun::Busy => Condition::Interrupted,
+            Overrun::Memory => Condition::Starved,
+        });
+    }
+
+    /// Why something was stopped in this turn, if it was.
+    pub(crate) fn interrupted(&self) -> Option<Overrun> {
         self.interrupted.get()
+    }
+
+    /// Whether memory was short in this turn.
+    pub(crate) fn starved(&self) -> bool {
+        self.short.set(self.short.get() || self.memory.take_refused());
+        self.short.get() || self.interrupted.get() == Some(Overrun::Memory)
     }
 }

@@ -16,7 +16,8 @@ use ostler_contract::shape::{FunctionShape, Shape};
 use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
 use tokio::sync::Mutex;
 
-pub(crate) use client::{default_client, native, tls};
+pub(crate) use client::native;
+pub use client::network;
 
 use crate::engine::State;
 use crate::errors::{plain_error, type_error};

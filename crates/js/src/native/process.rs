@@ -22,7 +22,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "argv": || std::env::args().collect::<Vec<_>>(),
         "pid": std::process::id,
         "now": move || started.elapsed().as_secs_f64() * 1000.0,
-        "memoryUsed": |ctx: Ctx<'js>| crate::engine::memory_used(&ctx),
+        "memoryUsed": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.watch.memory_used()),
         "residentMemory": resident_memory,
         "label": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.shared.label()),
         "log": log,

@@ -49,7 +49,7 @@ fn connect<'js>(
     }
     let inside = ctx.clone();
     Promise::wrap_future(&ctx, async move {
-        let tls = crate::http::tls().map_err(|error| plain_error(&inside, error))?;
+        let tls = ostler_net::tls().map_err(|error| plain_error(&inside, error))?;
         let connected =
             connect_async_tls_with_config(request, None, true, Some(Connector::Rustls(tls))).await;
         let (socket, response) = connected.map_err(|error| plain_error(&inside, sentence(&error)))?;

@@ -2,6 +2,7 @@
 
 use ostler_contract::points::Vault;
 use ostler_contract::problem::{Problem, no_secret, no_vault};
+use ostler_contract::vault_name::NotAVaultName;
 use ostler_contract::{JsonObject, Value, VaultName};
 
 use super::walk::{Nodes, Step, path_text, rewrite};
@@ -93,9 +94,7 @@ pub async fn resolve(
         };
         let written = ostler_contract::json!({ "$secret": reference.name });
         let Some(text) = reference.name.as_str() else {
-            return Err(refuse(
-                "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>".to_owned(),
-            ));
+            return Err(refuse(NotAVaultName.to_string()));
         };
         let name = VaultName::parse(text).map_err(|why| refuse(why.to_string()))?;
         if reference.at_use {

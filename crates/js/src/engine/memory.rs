@@ -1,0 +1,130 @@
+//! How much memory an engine's values take, and what happens at the limit.
+//!
+//! QuickJS survives a refused allocation best where it has room left for the error that says so. So the limit is
+//! held in two ways. A large block beyond it is refused, which throws where it was asked for. A small one is
+//! still granted, and what runs is interrupted at its next chance. Only at a second limit, far above, is everything
+//! refused.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use rquickjs::allocator::Allocator;
+
+/// A block from this size on is refused beyond the limit.
+const LARGE: usize = 4 << 10;
+/// The second limit is at least this far above the first: room for the small blocks taken between two chances to
+/// interrupt.
+const HEADROOM: usize = 64 << 20;
+
+/// What the values of one engine take. Lives on its thread.
+pub(crate) struct Memory {
+    limit: Option<usize>,
+    used: Cell<usize>,
+    refused: Cell<bool>,
+}
+
+impl Memory {
+    pub(crate) fn new(limit: Option<usize>) -> Self {
+        Self { limit, used: Cell::new(0), refused: Cell::new(false) }
+    }
+
+    /// How many bytes the values take.
+    pub(crate) fn used(&self) -> usize {
+        self.used.get()
+    }
+
+    /// Whether the values take more than they may.
+    pub(crate) fn over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.used.get() > limit)
+    }
+
+    /// Whether something was refused since this was last asked.
+    pub(crate) fn take_refused(&self) -> bool {
+        self.refused.replace(false)
+    }
+
+    /// Whether `more` bytes may be taken by a block that will have `size`.
+    fn grants(&self, more: usize, size: usize) -> bool {
+        let Some(limit) = self.limit else { return true };
+        let after = self.used.get().saturating_add(more);
+        let granted = after <= limit || (size < LARGE && after <= limit.saturating_add(limit.max(HEADROOM)));
+        if !granted {
+            self.refused.set(true);
+        }
+        granted
+    }
+
+    fn took(&self, block: *mut u8) -> *mut u8 {
+        // A block that the system refused is null, and has no size.
+        self.used.set(self.used.get() + usable(block));
+        block
+    }
+
+    fn gave(&self, bytes: usize) {
+        self.used.set(self.used.get().saturating_sub(bytes));
+    }
+}
+
+/// What hands an engine its memory: the system's own allocator, counted.
+pub(crate) struct Counted(pub(crate) Rc<Memory>);
+
+// SAFETY: every block comes from the system's `malloc` family, which aligns for any type, and goes back to it.
+unsafe impl Allocator for Counted {
+    fn alloc(&mut self, size: usize) -> *mut u8 {
+        if !self.0.grants(size, size) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: any size may be asked for.
+        self.0.took(unsafe { libc::malloc(size) }.cast())
+    }
+
+    fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
+        match count.checked_mul(size) {
+            Some(bytes) if self.0.grants(bytes, bytes) => {
+                // SAFETY: any size may be asked for.
+                self.0.took(unsafe { libc::calloc(count, size) }.cast())
+            }
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    unsafe fn dealloc(&mut self, block: *mut u8) {
+        self.0.gave(usable(block));
+        // SAFETY: the caller holds a block of this allocator's, or null.
+        unsafe { libc::free(block.cast()) };
+    }
+
+    unsafe fn realloc(&mut self, block: *mut u8, size: usize) -> *mut u8 {
+        let had = usable(block);
+        if !self.0.grants(size.saturating_sub(had), size) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller holds a block of this allocator's, or null.
+        let moved: *mut u8 = unsafe { libc::realloc(block.cast(), size) }.cast();
+        if moved.is_null() && size > 0 {
+            // The system had none: the block is still where it was.
+            return moved;
+        }
+        self.0.gave(had);
+        self.0.took(moved)
+    }
+
+    unsafe fn usable_size(block: *mut u8) -> usize {
+        usable(block)
+    }
+}
+
+/// The size of a block, as the system gave it.
+fn usable(block: *mut u8) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: only blocks of the system's allocator that are still held come here.
+    #[cfg(target_vendor = "apple")]
+    return unsafe { libc::malloc_size(block.cast()) };
+    // SAFETY: as above.
+    #[cfg(not(target_vendor = "apple"))]
+    unsafe {
+        libc::malloc_usable_size(block.cast())
+    }
+}
