@@ -5,6 +5,7 @@ pub mod answer;
 pub mod api;
 pub mod bundled;
 pub mod cli;
+mod cli_manifest;
 pub mod compose;
 pub mod config;
 pub mod control;

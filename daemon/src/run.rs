@@ -101,7 +101,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         None => mounts.push(routes_mount),
     }
     let mut http_address = None;
-    if let (Some(_), Some(token)) = (settings.http, &token) {
+    if settings.http.is_some() {
         match http {
             Some(http) => {
                 http_address = Some(http.address());

@@ -113,12 +113,14 @@ impl Settings {
                 }
             },
         };
+        let users =
+            flags.users.as_ref().map(|file| working_dir.join(file)).or(config.users.map(PathBuf::from));
         let http = match config.http {
             None => None,
             Some(_) if flags.stdio => {
                 return Err(Exit::usage("http needs a listener, and --stdio has none"));
             }
-            Some(_) if matches!(token, TokenSource::Unsaid | TokenSource::Without) => {
+            Some(_) if users.is_none() && matches!(token, TokenSource::Unsaid | TokenSource::Without) => {
                 return Err(Exit::usage(
                     "http needs a credential: pass --connection-token, --connection-token-file or --users.",
                 ));
@@ -140,11 +142,7 @@ impl Settings {
             stdio: flags.stdio,
             paths: paths(flags, config.paths, working_dir)?,
             token,
-            users: flags
-                .users
-                .as_ref()
-                .map(|file| working_dir.join(file))
-                .or(config.users.map(PathBuf::from)),
+            users,
             resource: flags.resource.clone().or(config.resource).map(sign_in_resource).transpose()?,
             trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
             dir,

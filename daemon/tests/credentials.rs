@@ -39,15 +39,7 @@ fn notes(options: Value) -> Value {
 }
 
 async fn ask(daemon: &Daemon, head: &str, headers: &str, body: &str) -> (u16, Value) {
-    let address = daemon.address();
-    let request = format!(
-        "{head} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let answer = daemon.exchange(request.as_bytes()).await;
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
-    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    daemon.ask(head, headers, body).await
 }
 
 async fn api(daemon: &Daemon, head: &str, body: Value) -> (u16, Value) {

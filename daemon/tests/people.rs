@@ -242,3 +242,107 @@ async fn policies_of_the_folder_bind_once_switched_on() {
         client.request("createSession", json!({ "channel": "echo:/2" })).await.unwrap();
     }
 }
+
+/// One request of the API as whoever has the token.
+async fn api(daemon: &Daemon, token: &str, head: &str, body: Value) -> (u16, Value) {
+    let headers = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let head = head.replacen(' ', " /api/", 1);
+    daemon.ask(&head, &headers, &body).await
+}
+
+/// Asks, and answers the status and the message of a refusal.
+async fn refused(daemon: &Daemon, token: &str, head: &str, body: Value) -> (u16, String) {
+    let (status, answer) = api(daemon, token, head, body).await;
+    (status, answer["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn the_api_knows_people_by_their_tokens() {
+    let folder = folder(json!({ "http": true, "connectionToken": "the-hosts-own" }));
+    for team in ["core", "side"] {
+        assert_eq!(folder.run(&["team", "add", team]).code, Some(0));
+    }
+    let ada = add(&folder, &["ada", "--role", "admin"]);
+    let ben = add(&folder, &["ben", "--role", "member", "--member", "core"]);
+    let mut file: Value = serde_json::from_str(&folder.read("users.json")).unwrap();
+    file["roles"] = json!({
+        "hands": ["config:read", "team:read", "team:write", "user:read", "user:write", "role:read"],
+    });
+    file["users"][1]["roles"] = json!(["member", "hands"]);
+    folder.write("users.json", &file.to_string());
+    let daemon = folder.start();
+
+    // Whoever shows no token that is known is not let in, and everybody known is told what they may not.
+    assert_eq!(api(&daemon, "nobody's", "GET status", Value::Null).await.0, 401);
+    assert_eq!(api(&daemon, &ada, "GET status", Value::Null).await.0, 200);
+    let (status, config) = api(&daemon, &ben, "GET config", Value::Null).await;
+    assert_eq!(status, 200, "{config}");
+    assert!(!config.to_string().contains("the-hosts-own"), "{config}");
+    let only = "may not install or remove a plugin here; only the deployment token may";
+    for (token, who) in [(&ada, "ada"), (&ben, "ben")] {
+        let body = json!({ "name": "@ostler/bot" });
+        assert_eq!(
+            refused(&daemon, token, "POST plugin/install", body).await,
+            (403, format!("{who} {only}"))
+        );
+    }
+    let (status, manifest) = api(&daemon, &ben, "GET cli-manifest", Value::Null).await;
+    assert_eq!((status, &manifest["name"]), (200, &json!("ostler")));
+
+    // Secrets: the host's ask for its configuration, a team's for being of it, a person's are that person's.
+    let value = || json!({ "value": "v" });
+    assert_eq!(api(&daemon, "the-hosts-own", "POST vault/set/host%3Ak", value()).await.0, 200);
+    assert_eq!(
+        refused(&daemon, &ben, "POST vault/set/host%3Ak", value()).await,
+        (403, "ben may not config:change here".to_owned())
+    );
+    assert_eq!(api(&daemon, &ben, "POST vault/set/team%3Acore%2Fk", value()).await.0, 200);
+    assert_eq!(
+        refused(&daemon, &ben, "POST vault/set/team%3Aside%2Fk", value()).await,
+        (403, "ben may not change team:side/k here".to_owned())
+    );
+    assert_eq!(api(&daemon, &ben, "POST vault/set/user%3Aben%2Fk", value()).await.0, 200);
+    assert_eq!(refused(&daemon, &ada, "POST vault/delete/user%3Aben%2Fk", json!({})).await.0, 403);
+    let names = async |token: &str| {
+        let (_, rows) = api(&daemon, token, "GET vault/list", Value::Null).await;
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&ada).await, ["host:k"]);
+    assert_eq!(names(&ben).await, ["host:k", "team:core/k", "user:ben/k"]);
+    assert_eq!(names("the-hosts-own").await.len(), 3);
+
+    // People: nobody gives away what they do not hold, and what is added binds at once.
+    let (status, made) =
+        api(&daemon, &ben, "POST user/add", json!({ "id": "cleo", "roles": ["hands"] })).await;
+    assert_eq!(status, 200, "{made}");
+    let cleo = made["token"].as_str().unwrap().to_owned();
+    assert_eq!(api(&daemon, &cleo, "GET status", Value::Null).await.0, 200);
+    let more = json!({ "id": "dan", "roles": ["admin"] });
+    let (status, why) = refused(&daemon, &ben, "POST user/add", more).await;
+    assert_eq!(status, 403, "{why}");
+    assert!(why.contains("does not hold"), "{why}");
+    assert_eq!(refused(&daemon, &ben, "POST user/add", json!({ "id": "cleo" })).await.0, 400);
+    let (_, listed) = api(&daemon, &ben, "GET user/list", Value::Null).await;
+    assert_eq!(listed.as_array().unwrap().len(), 3);
+    assert!(!listed.to_string().contains("sha256"), "{listed}");
+    assert_eq!(api(&daemon, &cleo, "POST user/rm", json!({ "id": "cleo" })).await.0, 200);
+    assert_eq!(api(&daemon, &cleo, "GET status", Value::Null).await.0, 401, "cleo is gone");
+    assert_eq!(api(&daemon, &ada, "POST team/rm", json!({ "id": "side" })).await.0, 200);
+    let left = folder.read("log") + &folder.read("users.json") + &daemon.block.join("\n");
+    assert!(!left.contains(&cleo), "a token is kept or said");
+}
+
+#[tokio::test]
+async fn an_api_without_a_connection_token_is_for_people() {
+    let folder = folder(json!({ "http": true, "withoutConnectionToken": true }));
+    let ada = add(&folder, &["ada", "--role", "admin"]);
+    let daemon = folder.start();
+    assert_eq!(daemon.block[1], format!("http on http://{}/api", daemon.address()));
+    assert_eq!(api(&daemon, &ada, "GET status", Value::Null).await.0, 200);
+    assert_eq!(daemon.ask("GET /api/status", "", "").await.0, 401);
+}

@@ -68,7 +68,7 @@ impl Principal {
     }
 
     /// The name in a refusal: `<name> may not session:create here`.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Anyone => "nobody".to_owned(),
             Self::Root => "root".to_owned(),

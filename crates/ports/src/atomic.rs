@@ -16,7 +16,7 @@ const LEFTOVER: &str = ".ostler-tmp";
 /// By when no writer is still at it.
 const STALE: Duration = Duration::from_secs(3600);
 /// How long another process may hold a file.
-const HELD: Duration = Duration::from_secs(5);
+const HELD: Duration = Duration::from_secs(30);
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub fn hold(path: &Path) -> io::Result<File> {
             Err(TryLockError::WouldBlock) if Instant::now() >= end => {
                 return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds it"));
             }
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
         }
     }
 }

@@ -83,11 +83,7 @@ impl Token {
         Self(Arc::new(Secret::new(token)))
     }
 
-    /// Whether a request carries it: `?tkn=`, which wins, or a bearer. Compared in constant time.
-    pub fn admits(&self, query: Option<&str>, headers: &HeaderMap) -> bool {
-        given(query, headers).is_some_and(|given| self.is(given.reveal()))
-    }
-
+    /// Compared in constant time.
     fn is(&self, given: &str) -> bool {
         given.as_bytes().ct_eq(self.0.reveal().as_bytes()).into()
     }
@@ -134,6 +130,16 @@ pub fn admit<B>(
         (None, Some(_)) => Err(Refused::NoToken),
         (None, None) if !origin_is_near(headers, names) => Err(Refused::ForeignOrigin),
         (None, None) => Ok(Principal::Anyone),
+    }
+}
+
+/// Who asks by a token alone, where each request says who it is: the token of the host is the host itself, a person's
+/// is that person. `None` where the request carries neither.
+pub fn caller<B>(request: &http::Request<B>, token: Option<&Token>, gate: &Gate) -> Option<Principal> {
+    let given = given(request.uri().query(), request.headers())?;
+    match token {
+        Some(token) if token.is(given.reveal()) => Some(Principal::Root),
+        _ => gate.people()?.person_of_token(given.reveal()).map(Principal::Person),
     }
 }
 
@@ -195,14 +201,18 @@ mod tests {
     #[test]
     fn a_token_admits_by_query_or_bearer() {
         let token = Token::new("a b&c".to_owned());
-        assert!(token.admits(Some("x=1&tkn=a%20b%26c"), &HeaderMap::new()));
-        assert!(token.admits(None, &headers(header::AUTHORIZATION, "bearer a b&c")));
-        assert!(
-            !token.admits(Some("tkn=wrong"), &headers(header::AUTHORIZATION, "Bearer a b&c")),
-            "the query wins"
-        );
-        assert!(!token.admits(None, &headers(header::AUTHORIZATION, "Basic a b&c")));
-        assert!(!token.admits(None, &HeaderMap::new()));
+        let asks = |query: &str, authorization: Option<&str>| {
+            let mut request = http::Request::builder().uri(format!("/api/status?{query}"));
+            if let Some(authorization) = authorization {
+                request = request.header(header::AUTHORIZATION, authorization);
+            }
+            caller(&request.body(()).unwrap(), Some(&token), &Gate::default())
+        };
+        assert_eq!(asks("x=1&tkn=a%20b%26c", None), Some(Principal::Root));
+        assert_eq!(asks("", Some("bearer a b&c")), Some(Principal::Root));
+        assert_eq!(asks("tkn=wrong", Some("Bearer a b&c")), None, "the query wins");
+        assert_eq!(asks("", Some("Basic a b&c")), None);
+        assert_eq!(asks("", None), None);
         assert!(!format!("{token:?}").contains("a b&c"));
     }
 }

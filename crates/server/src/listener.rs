@@ -124,17 +124,17 @@ impl Server {
         }
     }
 
-    async fn answer(&self, request: hyper::Request<Incoming>, stop: watch::Receiver<bool>) -> Response {
-        let path = request.uri().path();
-        if !is_decodable(path) {
+    async fn answer(&self, mut request: hyper::Request<Incoming>, stop: watch::Receiver<bool>) -> Response {
+        if !is_decodable(request.uri().path()) {
             return refuse(&Reply::Malformed);
         }
-        if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(path)) {
-            if let Err(refused) = mount.guard().admits(&request) {
+        if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(request.uri().path())) {
+            if let Err(refused) = mount.guard().admits(&mut request) {
                 return refuse(&refused);
             }
             return (mount.handler())(request.map(incoming)).await;
         }
+        let path = request.uri().path();
         let Some(door) = &self.door else { return refuse(&Reply::NoApi(path.to_owned())) };
         if ["/api", "/v1"]
             .iter()

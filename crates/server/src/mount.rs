@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::header;
 use ostler_contract::http::{Request, Response};
+use ostler_engine::Gate;
 
-use crate::guard::{HostNames, Token, origin_is_near};
+use crate::guard::{HostNames, Token, caller, origin_is_near};
 use crate::reply::Reply;
 
 /// What answers the requests of a mount.
@@ -23,12 +24,15 @@ pub enum Guard {
         /// What the refusal calls what is behind it: `API` or `route`.
         what: &'static str,
     },
-    /// One of these names as its `Host`, no page of another site as its `Origin`, and the connection token.
+    /// One of these names as its `Host`, no page of another site as its `Origin`, and the connection token or a
+    /// person's. The request carries on who that is, as an extension of type [`ostler_engine::Principal`].
     Token {
         /// The names.
         names: HostNames,
-        /// The token.
-        token: Token,
+        /// The connection token, if there is one.
+        token: Option<Token>,
+        /// Who else is known.
+        gate: Gate,
     },
     /// The handler checks a credential of its own before it reads anything: said, so that no mount is open by
     /// omission.
@@ -37,7 +41,7 @@ pub enum Guard {
 
 impl Guard {
     /// Lets a request through, or says why not.
-    pub(crate) fn admits<B>(&self, request: &http::Request<B>) -> Result<(), Reply> {
+    pub(crate) fn admits<B>(&self, request: &mut http::Request<B>) -> Result<(), Reply> {
         let headers = request.headers();
         let named = |names: &HostNames, what: &'static str| {
             names.admits(headers).map_err(|host| Reply::ForeignHost { what, host })
@@ -45,16 +49,15 @@ impl Guard {
         match self {
             Self::Own => Ok(()),
             Self::Host { names, what } => named(names, what),
-            Self::Token { names, token } => {
+            Self::Token { names, token, gate } => {
                 named(names, "API")?;
                 if !origin_is_near(headers, names) {
                     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
                     return Err(Reply::ForeignPage(origin.unwrap_or("that origin").to_owned()));
                 }
-                match token.admits(request.uri().query(), headers) {
-                    true => Ok(()),
-                    false => Err(Reply::NoToken),
-                }
+                let caller = caller(request, token.as_ref(), gate).ok_or(Reply::NoToken)?;
+                request.extensions_mut().insert(caller);
+                Ok(())
             }
         }
     }

@@ -1,12 +1,15 @@
 //! The HTTP API: what the commands do, for programs elsewhere. Everything is JSON; a refusal is
 //! `{ "message": … }`.
 
+mod people;
 mod rows;
+mod secrets;
 
 use std::sync::Arc;
 
 use ostler_contract::http::{self, Method, Request, Response, StatusCode, header};
 use ostler_contract::{JsonObject, Value};
+use ostler_engine::Principal;
 use ostler_protocol::RpcError;
 use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
 
@@ -41,10 +44,11 @@ impl From<RpcError> for Refused {
 }
 
 /// The mount of the API.
-pub fn mount(control: Arc<Control>, names: HostNames, token: Token) -> Mount {
+pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
+    let gate = control.host.gate.clone();
     Mount::new(
         "/api",
-        Guard::Token { names, token },
+        Guard::Token { names, token, gate },
         Arc::new(move |request| {
             let control = control.clone();
             Box::pin(async move { answer(&control, request).await })
@@ -96,9 +100,11 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<V
     if *request.method() != method {
         return Err(Refused::Method(if row.reads() { "GET" } else { "POST" }));
     }
-    row.admits(control)?;
+    // The guard put it there; without it nobody is let in.
+    let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
+    row.admits(control, &caller)?;
     let body = if row.reads() { JsonObject::new() } else { body(request).await? };
-    row.run(control, rest, body).await
+    row.run(control, &caller, rest, body).await
 }
 
 /// A body's object; none is an empty one.

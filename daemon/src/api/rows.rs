@@ -4,23 +4,30 @@ use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::Principal;
+use ostler_engine::people::Kind;
 use ostler_loader::options::place;
 use ostler_protocol::grants::Grant;
 
-use super::Refused;
+use super::people::{self, Verb};
+use super::{Refused, secrets};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::plugins::{self, Change, Changed, Row as PluginRow};
 use crate::process::Signal;
 use crate::run::busy;
 use crate::verbs::status::status_json;
-use crate::verbs::vault;
 
 /// What a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
+    /// No grant.
+    Nothing,
     /// `config:<operation>`
     Config(&'static str),
+    /// `<kind>:<operation>`, on a host that knows people.
+    People(Kind, &'static str),
+    /// What the name of the secret asks for.
+    Secret,
     /// The deployment token itself: it changes what runs in this process.
     Deployment,
 }
@@ -51,10 +58,20 @@ enum What {
     VaultList,
     VaultSet,
     VaultDelete,
+    Manifest,
+    People(Kind, Verb),
 }
 
-const fn get(path: &'static str, what: What) -> Row {
-    Row { path, reads: true, needs: Needs::Config("settings"), what }
+const fn get(path: &'static str, needs: Needs, what: What) -> Row {
+    Row { path, reads: true, needs, what }
+}
+
+const fn people_get(path: &'static str, kind: Kind) -> Row {
+    get(path, Needs::People(kind, "list"), What::People(kind, Verb::List))
+}
+
+const fn people_post(path: &'static str, kind: Kind, operation: &'static str, verb: Verb) -> Row {
+    post(path, Needs::People(kind, operation), What::People(kind, verb))
 }
 
 const fn post(path: &'static str, needs: Needs, what: What) -> Row {
@@ -63,9 +80,10 @@ const fn post(path: &'static str, needs: Needs, what: What) -> Row {
 
 /// A path that ends in `/` has one more part: a name, percent-encoded.
 const ROWS: &[Row] = &[
-    get("/api/status", What::Status),
-    get("/api/config", What::Config),
-    get("/api/plugin/list", What::List),
+    get("/api/status", Needs::Config("settings"), What::Status),
+    get("/api/config", Needs::Config("settings"), What::Config),
+    get("/api/cli-manifest", Needs::Nothing, What::Manifest),
+    get("/api/plugin/list", Needs::Config("settings"), What::List),
     post("/api/plugin/config", Needs::Deployment, What::Plugin),
     post("/api/plugin/config/set", Needs::Deployment, What::Set),
     post("/api/plugin/config/unset", Needs::Deployment, What::Unset),
@@ -75,9 +93,19 @@ const ROWS: &[Row] = &[
     post("/api/plugin/remove", Needs::Deployment, What::Remove),
     post("/api/plugin/update", Needs::Deployment, What::Update),
     post("/api/restart", Needs::Deployment, What::Restart),
-    get("/api/vault/list", What::VaultList),
-    post("/api/vault/set/", Needs::Config("change"), What::VaultSet),
-    post("/api/vault/delete/", Needs::Config("change"), What::VaultDelete),
+    get("/api/vault/list", Needs::Nothing, What::VaultList),
+    post("/api/vault/set/", Needs::Secret, What::VaultSet),
+    post("/api/vault/delete/", Needs::Secret, What::VaultDelete),
+    people_get("/api/user/list", Kind::User),
+    people_post("/api/user/add", Kind::User, "put", Verb::Add),
+    people_post("/api/user/token", Kind::User, "put", Verb::Token),
+    people_post("/api/user/rm", Kind::User, "delete", Verb::Rm),
+    people_get("/api/team/list", Kind::Team),
+    people_post("/api/team/add", Kind::Team, "put", Verb::Add),
+    people_post("/api/team/rm", Kind::Team, "delete", Verb::Rm),
+    people_get("/api/project/list", Kind::Project),
+    people_post("/api/project/add", Kind::Project, "put", Verb::Add),
+    people_post("/api/project/rm", Kind::Project, "delete", Verb::Rm),
 ];
 
 /// The request of a path, and the name it ends in.
@@ -97,21 +125,35 @@ impl Row {
         self.reads
     }
 
-    /// Whoever has the deployment token is the host itself; the guard let nobody else in.
-    pub(super) fn admits(self, control: &Control) -> Result<(), Refused> {
-        let principal = Principal::Root;
+    /// Whether whoever asks may. The deployment token is the host itself.
+    pub(super) fn admits(self, control: &Control, caller: &Principal) -> Result<(), Refused> {
+        let gate = &control.host.gate;
         match self.needs {
-            Needs::Config(operation) => {
-                control.host.gate.require(&principal, &Grant::of("config", operation))?;
-                Ok(())
+            Needs::Nothing | Needs::Secret => Ok(()),
+            Needs::Config(operation) => Ok(gate.require(caller, &Grant::of("config", operation))?),
+            Needs::People(kind, operation) => {
+                gate.require(caller, &Grant::of(kind.name(), operation))?;
+                // A list of people shows the roles they have.
+                match (kind, operation) {
+                    (Kind::User, "list") => Ok(gate.require(caller, &Grant::of("role", "list"))?),
+                    _ => Ok(()),
+                }
             }
-            Needs::Deployment => Ok(()),
+            Needs::Deployment => match caller {
+                Principal::Root => Ok(()),
+                Principal::Person(person) => Err(Refused::Grant(format!(
+                    "{} may not install or remove a plugin here; only the deployment token may",
+                    person.id
+                ))),
+                Principal::Anyone | Principal::Plugin { .. } => Err(Refused::NotThere),
+            },
         }
     }
 
     pub(super) async fn run(
         self,
         control: &Arc<Control>,
+        caller: &Principal,
         name: String,
         body: JsonObject,
     ) -> Result<Value, Refused> {
@@ -157,21 +199,20 @@ impl Row {
                 Ok(json!({ "updated": moved, "restart": !moved.is_empty() }))
             }
             What::Restart => restart(control, body.get("force") == Some(&Value::Bool(true))),
-            What::VaultList => Ok(vault::list(&control.vault()?, &control.configured()?.0).await?.json),
-            What::VaultSet => {
-                let value = text(&body, "value")?;
-                Ok(vault::set(&control.vault()?, &vault::parse(&name)?, &value).await?.json)
-            }
-            What::VaultDelete => Ok(vault::delete(&control.vault()?, &vault::parse(&name)?).await?.json),
+            What::VaultList => secrets::list(control, caller).await,
+            What::VaultSet => secrets::set(control, caller, &name, &text(&body, "value")?).await,
+            What::VaultDelete => secrets::delete(control, caller, &name).await,
+            What::Manifest => Ok(crate::cli_manifest::manifest()),
+            What::People(kind, verb) => people::run(control, caller, kind, verb, &body).await,
         }
     }
 }
 
-fn missing(key: &str) -> Exit {
+pub(super) fn missing(key: &str) -> Exit {
     Exit::usage(format!("the body needs {key}"))
 }
 
-fn text(body: &JsonObject, key: &str) -> Result<String, Exit> {
+pub(super) fn text(body: &JsonObject, key: &str) -> Result<String, Exit> {
     match body.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
         Some(_) => Err(Exit::usage(format!("{key} must be text"))),
@@ -256,4 +297,21 @@ fn restart(control: &Arc<Control>, force: bool) -> Result<Value, Refused> {
     crate::verbs::restart::check(&control.place, record)?;
     control.teller.tell(if force { Signal::RestartAnyway } else { Signal::Restart });
     Ok(json!({ "restarting": true, "url": record.url }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_every_request_and_no_other() {
+        let page = include_str!("../../../docs/http.md");
+        let method = |row: &Row| if row.reads { "GET" } else { "POST" };
+        for row in ROWS {
+            let name = if row.path.ends_with('/') { "<name>" } else { "" };
+            let named = format!("| `{} {}{name}`", method(row), row.path);
+            assert!(page.contains(&named), "{named}");
+        }
+        assert_eq!(page.matches("| `GET /api/").count() + page.matches("| `POST /api/").count(), ROWS.len());
+    }
 }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use ostler_contract::{JsonObject, Secret, Value, json};
-use ostler_engine::people::{Caller, Kind, UsersFile, hash_of};
+use ostler_engine::people::{Caller, Change, Kind, UsersFile, hash_of};
 use ostler_protocol::RpcError;
 
 use super::ask;
@@ -85,7 +85,8 @@ fn file(at: &Place) -> Result<(UsersOnDisk, Option<String>), Exit> {
     })
 }
 
-fn failed(error: RpcError) -> Exit {
+/// What a refused change is at the command line and over HTTP.
+pub fn failed(error: RpcError) -> Exit {
     match error.code {
         ostler_protocol::error::code::INTERNAL_ERROR => Exit::machine(error.message),
         _ => Exit::usage(error.message),
@@ -99,13 +100,15 @@ fn failed(error: RpcError) -> Exit {
 pub fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
     let (users, note) = file(at)?;
     let answer = match verb {
-        UserVerb::Add { id, roles, memberships, primary } => add(&users, &id, roles, memberships, primary)?,
-        UserVerb::Token { id } => token(&users, &id)?,
+        UserVerb::Add { id, roles, memberships, primary } => {
+            add(id, roles, memberships, primary, Caller::root()).here(&users)?
+        }
+        UserVerb::Token { id } => token(id, Caller::root()).here(&users)?,
         UserVerb::Rm { id, yes } => {
             ask::sure(at, yes, &format!("Remove user {id}?"))?;
-            remove(&users, Kind::User, &id)?
+            remove(Kind::User, id, Caller::root()).here(&users)?
         }
-        UserVerb::List => list(&users, Kind::User)?,
+        UserVerb::List => listed(&users, Kind::User)?,
     };
     Ok(match note {
         Some(note) => answer.note(note),
@@ -120,31 +123,38 @@ pub fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
 pub fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Exit> {
     let (users, _) = file(at)?;
     match verb {
-        GroupVerb::Add { id, title } => {
-            let title = title.unwrap_or_else(|| id.clone());
-            let body = JsonObject::from_iter([("title".to_owned(), title.into())]);
-            users.change(|file| file.put(kind, &id, &body, true, &Caller::root())).map_err(failed)?;
-            Ok(Answer::new([format!("{} {id} is added.", kind.name())], json!({ "id": id })).named([id]))
-        }
+        GroupVerb::Add { id, title } => add_group(kind, id, title, Caller::root()).here(&users),
         GroupVerb::Rm { id, yes } => {
             ask::sure(at, yes, &format!("Remove {} {id}?", kind.name()))?;
-            remove(&users, kind, &id)
+            remove(kind, id, Caller::root()).here(&users)
         }
-        GroupVerb::List => list(&users, kind),
+        GroupVerb::List => listed(&users, kind),
+    }
+}
+
+/// A change to the users file, and what is answered once it is made.
+pub struct Edit {
+    /// What changes.
+    pub change: Change,
+    /// What is answered then.
+    pub answer: Answer,
+}
+
+impl Edit {
+    fn here(self, users: &UsersOnDisk) -> Result<Answer, Exit> {
+        users.change(self.change).map_err(failed)?;
+        Ok(self.answer)
     }
 }
 
 /// Adds somebody, with a token.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn add(
-    users: &UsersOnDisk,
-    id: &str,
+    id: String,
     roles: Vec<String>,
     memberships: Vec<String>,
     primary: Option<String>,
-) -> Result<Answer, Exit> {
+    by: Caller,
+) -> Edit {
     let roles = if roles.is_empty() { vec!["guest".to_owned()] } else { roles };
     let mut body = JsonObject::from_iter([("roles".to_owned(), json!(roles))]);
     if !memberships.is_empty() {
@@ -153,55 +163,58 @@ pub fn add(
     if let Some(primary) = primary {
         body.insert("primary".to_owned(), primary.into());
     }
-    let token = Secret::new(fresh());
-    users
-        .change(|file| {
-            file.put(Kind::User, id, &body, true, &Caller::root())?;
-            file.set_token(id, &hash_of(token.reveal()), &Caller::root())
-        })
-        .map_err(failed)?;
-    Ok(minted(id, &token))
+    let (hash, answer) = mint(&id);
+    let change = move |file: &mut UsersFile| {
+        file.put(Kind::User, &id, &body, true, &by)?;
+        file.set_token(&id, &hash, &by)
+    };
+    Edit { change: Box::new(change), answer }
 }
 
 /// Gives somebody another token.
-///
-/// # Errors
-/// Nobody of that id.
-pub fn token(users: &UsersOnDisk, id: &str) -> Result<Answer, Exit> {
-    let token = Secret::new(fresh());
-    users.change(|file| file.set_token(id, &hash_of(token.reveal()), &Caller::root())).map_err(failed)?;
-    Ok(minted(id, &token))
+pub fn token(id: String, by: Caller) -> Edit {
+    let (hash, answer) = mint(&id);
+    Edit { change: Box::new(move |file| file.set_token(&id, &hash, &by)), answer }
 }
 
-/// The token is all of stdout, so that a pipe holds it alone.
-fn minted(id: &str, token: &Secret<String>) -> Answer {
-    Answer::new([token.reveal().clone()], json!({ "id": id, "token": token.reveal() }))
+/// A new token: its hash, and the answer that shows it. It is all of stdout, so that a pipe holds it alone.
+fn mint(id: &str) -> (String, Answer) {
+    let token = Secret::new(fresh());
+    let answer = Answer::new([token.reveal().clone()], json!({ "id": id, "token": token.reveal() }))
         .named([id])
-        .note(format!("This is the token of user {id}. It is shown this once; only its hash is kept."))
+        .note(format!("This is the token of user {id}. It is shown this once; only its hash is kept."));
+    (hash_of(token.reveal()), answer)
+}
+
+/// Adds a team or a project.
+pub fn add_group(kind: Kind, id: String, title: Option<String>, by: Caller) -> Edit {
+    let title = title.unwrap_or_else(|| id.clone());
+    let body = JsonObject::from_iter([("title".to_owned(), title.into())]);
+    let answer =
+        Answer::new([format!("{} {id} is added.", kind.name())], json!({ "id": id })).named([id.as_str()]);
+    Edit { change: Box::new(move |file| file.put(kind, &id, &body, true, &by)), answer }
 }
 
 /// Removes somebody or something nobody names.
-///
-/// # Errors
-/// Nothing of that id, or who still names it.
-pub fn remove(users: &UsersOnDisk, kind: Kind, id: &str) -> Result<Answer, Exit> {
-    users.change(|file| file.remove(kind, id, &Caller::root())).map_err(failed)?;
-    Ok(Answer::new([format!("{} {id} is removed.", kind.name())], json!({ "id": id, "removed": true }))
-        .named([id]))
+pub fn remove(kind: Kind, id: String, by: Caller) -> Edit {
+    let answer =
+        Answer::new([format!("{} {id} is removed.", kind.name())], json!({ "id": id, "removed": true }))
+            .named([id.as_str()]);
+    Edit { change: Box::new(move |file| file.remove(kind, &id, &by)), answer }
+}
+
+fn listed(users: &UsersOnDisk, kind: Kind) -> Result<Answer, Exit> {
+    Ok(list(&users.read().map_err(Exit::machine)?, kind))
 }
 
 /// Lists a kind of record, never a token.
-///
-/// # Errors
-/// A file that does not read.
-pub fn list(users: &UsersOnDisk, kind: Kind) -> Result<Answer, Exit> {
-    let file = users.read().map_err(Exit::machine)?;
-    let rows: Vec<JsonObject> = file.ids(kind).iter().map(|id| row(&file, kind, id)).collect();
+pub fn list(file: &UsersFile, kind: Kind) -> Answer {
+    let rows: Vec<JsonObject> = file.ids(kind).iter().map(|id| row(file, kind, id)).collect();
     let mut lines: Vec<String> = rows.iter().map(|row| line(kind, row)).collect();
     if lines.is_empty() {
         lines.push(format!("no {}s", kind.name()));
     }
-    Ok(Answer::new(lines, json!(rows)).named(file.ids(kind)))
+    Answer::new(lines, json!(rows)).named(file.ids(kind))
 }
 
 fn row(file: &UsersFile, kind: Kind, id: &str) -> JsonObject {

@@ -228,6 +228,22 @@ impl Daemon {
         post(self.address(), path, token, body).await.expect("an answer")
     }
 
+    /// One request with these lines of headers (`Name: value\r\n`): its status, and its body as JSON where it is some.
+    pub async fn ask(&self, head: &str, headers: &str, body: &str) -> (u16, Value) {
+        let (address, length) = (self.address(), body.len());
+        let answer = self
+            .exchange(
+                format!(
+                    "{head} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+                )
+                .as_bytes(),
+            )
+            .await;
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+
     /// Sends bytes, no more after them, and reads until the daemon closes.
     pub async fn exchange_half(&self, bytes: &[u8]) -> String {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,5 +1,6 @@
 //! Changes to the users file: what may be written, by whom, and what still stands in the way of a removal.
 
+use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, RpcError, Value, json};
 
@@ -69,6 +70,17 @@ impl Caller {
     /// Somebody who holds this and nothing more.
     pub fn holding(name: &str, grants: Vec<Grant>) -> Self {
         Self { name: name.to_owned(), grants: Some(grants) }
+    }
+
+    /// Whoever a provider or a request is told of: nobody told of is the host itself.
+    pub fn of(reader: Option<&Reader>) -> Self {
+        match reader {
+            None => Self::root(),
+            Some(reader) => Self::holding(
+                &reader.id,
+                reader.grants.iter().filter_map(|grant| Grant::parse(grant)).collect(),
+            ),
+        }
     }
 
     fn must_hold(&self, given: &[Grant], what: &str) -> Result<(), RpcError> {

@@ -8,7 +8,6 @@ use ostler_contract::points::{
 };
 use ostler_contract::{Call, JsonObject, Text, Thrown, Value};
 use ostler_protocol::RpcError;
-use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands::DirectoryEntry;
 use ostler_protocol::{grants, json};
 
@@ -32,16 +31,6 @@ fn id_of(kind: Kind, uri: &str) -> Result<String, RpcError> {
     match id.is_empty() || id.contains('/') {
         true => Err(RpcError::not_found(format!("{uri} names no {0}: one is {0}://<id>", kind.name()))),
         false => Ok(id.to_owned()),
-    }
-}
-
-fn caller(writer: &ResourceWriter) -> Caller {
-    match &writer.reader {
-        None => Caller::root(),
-        Some(reader) => Caller::holding(
-            &reader.id,
-            reader.grants.iter().filter_map(|grant| Grant::parse(grant)).collect(),
-        ),
     }
 }
 
@@ -87,7 +76,7 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
             async move {
                 let id = id_of(kind, &uri)?;
                 let body = body_of(&content.data, content.encoding)?;
-                let (new, by) = (content.create_only, caller(&writer));
+                let (new, by) = (content.create_only, Caller::of(writer.reader.as_ref()));
                 people.change(Box::new(move |file| file.put(kind, &id, &body, new, &by))).await
             }
         })),
@@ -95,7 +84,7 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
             let people = delete.clone();
             async move {
                 let id = id_of(kind, &uri)?;
-                let by = caller(&writer);
+                let by = Caller::of(writer.reader.as_ref());
                 people.change(Box::new(move |file| file.remove(kind, &id, &by))).await
             }
         })),
