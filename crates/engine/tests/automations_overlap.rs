@@ -281,6 +281,50 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_is_asked_of_its_owners_policies_with_the_model_it_names() {
+    let kept = Kept::default();
+    let with_model = |model: &str| {
+        let mut definition = on_build(json!({}));
+        definition["session"] = json!({ "provider": "stage", "model": { "id": model } });
+        definition
+    };
+    kept.put_of("small", Some("user:ada"), with_model("maker/small"));
+    kept.put_of("large", Some("user:ada"), with_model("maker/large"));
+    let mut pinned = with_model("maker/large");
+    pinned["_meta"]["ostler"]["pinned"] = json!(true);
+    kept.put_of("pinned", Some("user:ada"), pinned);
+    let known = people(&["ada"], &[("ada", &["session:read", "session:create"])]);
+    let folder = tempfile::tempdir().unwrap();
+    let policies = std::sync::Arc::new(ostler_ports::FilePolicies::new(folder.path())).into_point();
+    for row in [
+        json!({ "id": "yes", "scope": "all", "kind": "agent", "effect": "allow" }),
+        json!({ "id": "frugal", "scope": "user:ada", "kind": "agent", "effect": "deny",
+            "match": { "model": ["maker/large"] } }),
+    ] {
+        policies.put.call((row.as_object().cloned().unwrap(),)).await.unwrap();
+    }
+    let mut yard = Yard::with(&kept, Stage::default(), |builder| {
+        builder.people(known).policies(policies).options(|options| options.check_policies = true)
+    })
+    .await;
+    for id in ["small", "large", "pinned"] {
+        yard.press(id, "r").await.unwrap();
+    }
+    // The policies are read from a file, on a thread of their own.
+    while kept.runs_of("pinned").is_empty() || statuses(&kept.runs_of("pinned")) == ["pending"] {
+        settle().await;
+    }
+    assert_eq!(statuses(&kept.runs_of("small")), ["running"]);
+    for id in ["large", "pinned"] {
+        let runs = kept.runs_of(id);
+        assert_eq!(statuses(&runs), ["failed"]);
+        let why = "frugal refuses agent stage with model maker/large";
+        assert_eq!(runs[0]["lifecycle"]["error"]["message"], why);
+    }
+    assert_eq!(yard.host.host.sessions.count(), 1, "no session is made for what is refused");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_press_is_the_same_run_after_a_crash_too() {
     let kept = Kept::default();
     kept.put("a", on_build(json!({})));

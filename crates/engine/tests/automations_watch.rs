@@ -108,6 +108,31 @@ async fn a_turn_that_finished_wakes_a_run_that_says_which() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_finished_wakes_what_waits_for_its_lead() {
+    let mut yard = watched(rule("childFinished", json!({ "filter": { "sessions": [SESSION] } }))).await;
+    begin(&mut yard, "t").await;
+    let started = json!({ "type": "chat/toolCallStart", "turnId": "t", "toolCallId": "w1", "toolName": "task",
+        "displayName": "Task" });
+    let ready = json!({ "type": "chat/toolCallReady", "turnId": "t", "toolCallId": "w1",
+        "invocationMessage": "Working", "confirmed": "not-needed" });
+    yard.emit(0, started);
+    yard.emit(0, ready);
+    let request = serde_json::from_value(json!({ "title": "Digger", "prompt": "Dig." })).unwrap();
+    let worker = yard.stage.start(0).subagent.unwrap().call(("w1".to_owned(), request)).await.unwrap();
+    settle().await;
+    assert_eq!(woken(&yard), 0, "it still digs");
+    worker.end.call((ostler_contract::events::TurnStatus::Complete, None)).unwrap();
+    settle().await;
+    let event = yard.kept.runs_of("w")[0]["origin"]["event"].clone();
+    assert_eq!(
+        (&event["event"], &event["session"], &event["child"]),
+        (&json!("childFinished"), &json!(SESSION), &json!(worker.uri))
+    );
+    end(&yard, "t").await;
+    assert_eq!(woken(&yard), 1, "the lead is nobody's child");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rule_counts_and_forgets() {
     let mut yard = watched(rule("toolFailed", json!({ "count": { "n": 3, "within": "5m" } }))).await;
     begin(&mut yard, "t").await;

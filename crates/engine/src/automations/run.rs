@@ -28,6 +28,7 @@ use super::settings::{Settings, with_pinned};
 use super::watching::is_watched_type;
 use crate::fanout::{Fanout, Outgoing, Subscriber};
 use crate::host::{Host, message};
+use crate::policies::Use;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
@@ -298,6 +299,17 @@ impl Host {
             true => self.own_pinned(&settings, entry.owner.as_deref())?,
             false => None,
         };
+        let model = definition.session.model.clone().or(definition.message.model.clone());
+        let provider = match (&pinned, &definition.session.provider) {
+            (Some(session), _) => Some(session.provider.clone()),
+            (None, Some(provider)) => Some(provider.clone()),
+            (None, None) => self.first_agent().map(|agent| agent.provider.to_string()),
+        };
+        // Asked of the turn, with its model, before a session is made for it.
+        if let Some(agent) = &provider {
+            let wanted = Use { agent, model: model.as_ref().map(|model| model.id.as_str()) };
+            self.may_use(entry.owner.as_deref(), wanted).await.map_err(|refused| refused.message)?;
+        }
         let session = match pinned {
             Some(session) => session,
             None => {
@@ -325,7 +337,7 @@ impl Host {
         let request = TurnRequest {
             place: Place::DefaultChat,
             message: first,
-            model: definition.session.model.clone().or(definition.message.model.clone()),
+            model,
             sender: entry.owner,
             // Somebody may have begun to talk in a pinned chat just now.
             queue: settings.pinned,
