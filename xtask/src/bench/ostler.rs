@@ -67,6 +67,15 @@ impl Ostler {
     }
 }
 
+/// A call of an endpoint with this token and body.
+pub fn call(address: SocketAddr, endpoint: &str, token: &str, body: &str) -> String {
+    format!(
+        "POST /plugins/webhook/{endpoint} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 impl Folder {
     /// A folder with these plugins.
     ///
@@ -97,11 +106,19 @@ impl Folder {
             ],
         )?;
         folder.copy(&root.join("examples/plugins/push-notes.ts"), "push-notes.ts")?;
-        let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: host:{ENDPOINT}\n---\n");
-        folder.write(&format!("webhooks/{ENDPOINT}.md"), &endpoint)?;
+        folder.endpoint(ENDPOINT, "automation: true")?;
         folder.write("vault.json", &json!({ format!("host:{ENDPOINT}"): SECRET }).to_string())?;
         private(&folder.path().join("vault.json"))?;
         Ok(folder)
+    }
+
+    /// Adds an endpoint with the one secret: `fields` are further lines of its record.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn endpoint(&self, id: &str, fields: &str) -> Result<()> {
+        let record = format!("---\nid: {id}\n{fields}\nsecret: host:{ENDPOINT}\n---\n");
+        self.write(&format!("webhooks/{id}.md"), &record)
     }
 
     /// Where it is.

@@ -25,7 +25,7 @@ impl Machine {
     }
 }
 
-const HEAD: [&str; 6] = ["figure", "ostler", "Node floor", "ratio", "target", ""];
+const HEAD: [&str; 6] = ["figure", "ostler", "floor", "ratio", "target", ""];
 
 /// The table.
 pub fn table(machine: &Machine, measured: &[(&str, Vec<Figure>)]) -> String {
@@ -160,7 +160,7 @@ mod tests {
         let expected = "\
 2 processors, linux x86_64, Node v22.0.0
 
-figure                         ostler       Node floor  ratio  target
+figure                         ostler            floor  ratio  target
 -------------------------------------------------------------------------------------
 start                         12.3 ms           124 ms  0.10x  at most 0.25x  meets
 to 100 subscribers  1000 k actions/s  500 k actions/s  2.00x  at least 4x    falls short

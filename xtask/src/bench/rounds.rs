@@ -49,7 +49,7 @@ pub fn alternate(
         }
         let ostler = measure(Side::Ostler).during("ostler")?;
         let floor = match bounds.floor {
-            true => Some(measure(Side::Floor).during("the Node floor")?),
+            true => Some(measure(Side::Floor).during("the floor")?),
             false => None,
         };
         if [Some(&ostler), floor.as_ref()].into_iter().flatten().any(|values| values.len() != columns.len()) {

@@ -10,7 +10,7 @@ use super::super::context::Context;
 use super::super::failure::Result;
 use super::super::figure::{Figure, Target};
 use super::super::net::http_load::calls_per_second;
-use super::super::ostler::{ENDPOINT, Folder, SECRET};
+use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
 use super::super::rounds::{Bounds, Column, Side, alternate};
 
 /// Automations on the one trigger type.
@@ -37,11 +37,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
         };
         let (_process, address) = context.ostler.start(folder)?;
         let body = format!(r#"{{"repository":"r{CALLED}","ref":"refs/heads/main"}}"#);
-        let request = format!(
-            "POST /plugins/webhook/{ENDPOINT} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {SECRET}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
+        let request = call(address, ENDPOINT, SECRET, &body);
         calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, FIRST)?;
         Ok(vec![calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, TIMED)? / 1000.0])
     })

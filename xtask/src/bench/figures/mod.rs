@@ -3,8 +3,10 @@
 mod automations;
 mod connections;
 mod create_session;
+mod debian;
 mod plugins;
 mod start;
+mod sync;
 mod turn;
 mod webhook;
 
@@ -50,6 +52,11 @@ pub const GROUPS: &[Group] = &[
         measure: automations::measure,
     },
     Group { name: "webhook", what: "webhook calls over 32 connections", measure: webhook::measure },
+    Group {
+        name: "sync",
+        what: "webhook calls that wait for a bot's words, beside those that fire an automation",
+        measure: sync::measure,
+    },
     Group {
         name: "plugins",
         what: "JavaScript plugins, from the spawn until they are applied",

@@ -67,6 +67,42 @@ pub fn calls_per_second(
     }
 }
 
+/// Calls one after the other on one connection; answers how long each of so many took, in milliseconds, after the
+/// `first` ones. Every answer has to have this status.
+///
+/// # Errors
+/// An answer with another status, or none.
+pub fn latencies(
+    address: SocketAddr,
+    request: &[u8],
+    status: u16,
+    first: usize,
+    timed: usize,
+) -> Result<Vec<f64>> {
+    let mut stream = std::net::TcpStream::connect_timeout(&address, LIMIT).during(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    let mut buffer = vec![0; READ];
+    let mut took = Vec::with_capacity(timed);
+    for at in 0..first + timed {
+        let begun = Instant::now();
+        stream.write_all(request)?;
+        let (mut held, mut answered) = (0, 0);
+        while answered == 0 {
+            let read = stream.read(&mut buffer[held..]).during("a call")?;
+            if read == 0 {
+                return Err(Failure::new("the server ended a connection that was to be kept"));
+            }
+            held += read;
+            take_all(&buffer[..held], status, &mut answered)?;
+        }
+        if at >= first {
+            took.push(begun.elapsed().as_secs_f64() * 1000.0);
+        }
+    }
+    Ok(took)
+}
+
 impl Caller {
     /// Reads what is there; answers how many answers it completed.
     fn read(&mut self, buffer: &mut [u8], status: u16) -> Result<usize> {
