@@ -227,3 +227,15 @@ async fn a_route_is_guarded_by_its_plugin_alone() {
     let answer = daemon.exchange(call("door").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 401 "), "the door's token opens no endpoint: {answer}");
 }
+
+#[tokio::test]
+async fn the_webhook_plugin_needs_no_node() {
+    let folder = folder();
+    let mut command = folder.command(&[]);
+    // Nothing at all can be found to run.
+    command.env("PATH", folder.path());
+    let daemon = folder.started(command);
+    let body = json!({ "thread": "t", "text": "Well?" }).to_string();
+    let (status, answer) = daemon.post("/plugins/webhook/sync", Some("right"), &body).await;
+    assert_eq!(status, 200, "{answer}");
+}

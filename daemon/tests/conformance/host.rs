@@ -27,6 +27,7 @@ both! { PLUGIN:
     secrets_are_read_by_name_and_scope,
     usage_is_taken,
     records_are_kept_and_watched,
+    what_is_handed_over_is_a_copy,
     a_host_without_stores_says_so,
     a_connection_of_its_own_is_a_client_like_any_other,
     a_problem_costs_the_item,
@@ -110,6 +111,18 @@ async fn answer(
             Value::Null
         }
         "records" => records(notes).await?,
+        "copies" => {
+            let mut given = object(json!({ "id": "a", "text": "Milk", "deep": { "list": [1] } }));
+            notes.put.call((given.clone(),)).await?;
+            given["deep"] = Value::Null;
+            let mut got = notes.get.call(("a".into(),)).await?.unwrap();
+            got["deep"]["list"] = json!([1, 3]);
+            notes.list.call(()).await?[0]["text"] = json!("gone");
+            notes.find.call((object(json!({ "text": "Milk" })),)).await?[0]["deep"] = Value::Null;
+            let mut paths = host.facts().paths.clone();
+            paths.push("/mine".into());
+            json!([notes.get.call(("a".into(),)).await?, host.facts().paths])
+        }
         "badCollection" => json!(host.records("Not a slug".into(), None)?.list.call(()).await?),
         "early" => json!(early.clone().await?),
         "peer" => peer(host).await?,
@@ -228,6 +241,12 @@ async fn facts_are_the_hosts(side: Side) {
         ask(&host, "facts").await["answer"],
         json!(["/srv/work", ["/srv/work", "/srv/more"], "string", "inn", "/etc/inn"])
     );
+}
+
+async fn what_is_handed_over_is_a_copy(side: Side) {
+    let host = with_stores(side.host_with_echo()).start().await;
+    let kept = json!({ "id": "a", "text": "Milk", "deep": { "list": [1] } });
+    assert_eq!(ask(&host, "copies").await["answer"], json!([kept, ["/srv/work", "/srv/more"]]));
 }
 
 async fn yaml_is_read_and_written(side: Side) {

@@ -87,14 +87,14 @@ impl Folder {
     }
 
     pub fn start_with(&self, arguments: &[&str]) -> Daemon {
+        self.started(self.command(arguments))
+    }
+
+    /// Starts a command of this folder's and waits until it is up.
+    pub fn started(&self, mut command: Command) -> Daemon {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::from(log))
-            .spawn()
-            .unwrap();
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(log)).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut block = Vec::new();
         loop {

@@ -36,6 +36,26 @@ const ways = {
       (await notes.find({ text: 'Bread' })).length, await notes.remove('b'), await notes.remove('b'), changes, bad,
     ];
   },
+  copies: async (host, { notes }) => {
+    const quietly = (change) => {
+      try {
+        change();
+      } catch {
+        // Frozen: that is one way to be nobody else's.
+      }
+    };
+    const given = { id: 'a', text: 'Milk', deep: { list: [1] } };
+    await notes.put(given);
+    given.deep.list.push(2);
+    const got = await notes.get('a');
+    quietly(() => got.deep.list.push(3));
+    const [listed] = await notes.list();
+    quietly(() => { listed.text = 'gone'; });
+    const [found] = await notes.find({ text: 'Milk' });
+    quietly(() => { found.deep = null; });
+    quietly(() => host.paths.push('/mine'));
+    return [await notes.get('a'), host.paths];
+  },
   badCollection: (host) => host.records('Not a slug').list(),
   early: (host, { early }) => early,
   peer: async (host) => {
