@@ -37,7 +37,10 @@ export interface PluginHost extends PluginContext {
     sessionKept(uri: string): Promise<boolean>;
     /** Answers the session's owner, or nothing. */
     sessionOwner(uri: string): Promise<string | undefined>;
-    /** Keeps one usage entry. With no usage store nothing is kept and nothing fails. */
+    /**
+     * Keeps one entry of use. With no usage store nothing is kept and nothing fails; a store that refuses the entry
+     * throws here.
+     */
     recordUsage(entry: UsageEntry): Promise<void>;
     /** Answers the value behind a vault name: `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`. */
     secret(name: string, scope?: SecretScope): Promise<string>;
@@ -66,6 +69,8 @@ export interface PluginHost extends PluginContext {
     registerVault(vault: Vault, when?: When): void;
     /** Where policies are kept: which agents, models and machines may be used. */
     registerPolicies(policies: Policies, when?: When): void;
+    /** Where use is kept: what models and machines cost. */
+    registerUsage(usage: Usage, when?: When): void;
     /** Where records are kept. */
     registerRecords(store: RecordStore, when?: When): void;
     /** One HTTP route on the host's own listener, under `/plugins/<id>/`. */
@@ -145,14 +150,87 @@ export interface SessionModel {
 export interface UsageEntry {
     /** What was used. */
     kind: UsageKind;
-    /** The keys charged: the owner as written, `team:<team>`, `project:<team>:<project>`. */
+    /**
+     * The keys charged: the owner as written, `team:<team>`, `project:<team>:<project>`. Made of `owner`, `team` and
+     * `project` where left out.
+     */
     pools?: string[];
-    /** Everything else: when, by whom, in which session, how much. */
+    /** When, as ISO 8601; now where left out. */
+    at?: string;
+    /** What told of it. */
+    source?: UsageSource;
+    /** Whose work it was: `user:<id>`, `root:<host>`, … */
+    owner?: string;
+    /** The team it was for. */
+    team?: string;
+    /** The team's project it was for. */
+    project?: string;
+    /** The session's URI. */
+    session?: string;
+    /** The chat's URI. */
+    chat?: string;
+    /** The turn's id. */
+    turn?: string;
+    /** The backend. */
+    agent?: string;
+    /** The machine. */
+    computer?: string;
+    /** For how long the machine was used. */
+    seconds?: number;
+    /** The model and its tokens. */
+    model?: UsageModel;
+    /** What is charged. */
+    cost?: UsageCost;
+    /** What the provider said it costs. */
+    providerCost?: UsageCost;
+    /** Everything else. */
     [key: string]: unknown;
 }
 
 /** What was used. */
 export type UsageKind = 'model' | 'computer';
+
+/** What told of the use. */
+export type UsageSource = 'proxy' | 'agent' | 'computer';
+
+/** A model and what it took. */
+export interface UsageModel {
+    /** `<maker>/<name>`, or as the backend calls it. */
+    name: string;
+    /** Who serves it. */
+    provider?: string;
+    /** Tokens it was given. */
+    input?: number;
+    /** Tokens it said. */
+    output?: number;
+    /** Tokens of a cache. */
+    cache?: UsageCache;
+}
+
+/** Tokens of a cache. */
+export interface UsageCache {
+    /** Read from it. */
+    read?: number;
+    /** Written to it. */
+    write?: number;
+}
+
+/** An amount of money. */
+export interface UsageCost {
+    /** How much. */
+    amount: number;
+    /** Of what, as `USD`. */
+    currency: string;
+    /** Where the amount is from. */
+    from?: CostFrom;
+    /** The part of it that is for what the model was given. */
+    input?: number;
+    /** The part of it that is for what the model said. */
+    output?: number;
+}
+
+/** Where an amount is from. */
+export type CostFrom = 'harness' | 'price';
 
 /** Whose work a secret is asked for. */
 export interface SecretScope {
@@ -968,6 +1046,56 @@ export interface Policies {
     remove(id: string): Awaitable<boolean>;
     /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
     close?(): void;
+}
+
+/** Where use is kept. What was written is never changed. */
+export interface Usage {
+    /** Keeps one entry. Once it resolves a crash does not lose it; a throw reaches whoever recorded it. */
+    record(entry: UsageEntry): void;
+    /** What the entries asked for come to. */
+    total(query: UsageQuery): Awaitable<UsageTotal>;
+    /** Every pool that was ever charged, in order. */
+    pools(): Awaitable<string[]>;
+    /** The entries asked for, newest first. */
+    records(query: UsageQuery): Awaitable<UsageEntry[]>;
+    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    close?(): void;
+}
+
+/** Which entries are asked for. */
+export interface UsageQuery {
+    /** Those that charged this pool; every one where left out. */
+    pool?: string;
+    /** From this instant on, ISO 8601 in UTC. */
+    from?: string;
+    /** Before this instant, ISO 8601 in UTC. */
+    until?: string;
+    /** At most as many. */
+    limit?: number;
+}
+
+/** What entries come to: the measures that were charged, and no others. */
+export interface UsageTotal {
+    /** US dollars. */
+    usd?: number;
+    /** The dollars for what models were given. */
+    inputUsd?: number;
+    /** The dollars for what models said. */
+    outputUsd?: number;
+    /** Every token: given, said, and of a cache. */
+    tokens?: number;
+    /** Tokens models were given. */
+    input?: number;
+    /** Tokens models said. */
+    output?: number;
+    /** Tokens read from a cache. */
+    cacheRead?: number;
+    /** Tokens written to a cache. */
+    cacheWrite?: number;
+    /** Entries of models. */
+    calls?: number;
+    /** For how long machines were used. */
+    seconds?: number;
 }
 
 /** Where records are kept. */

@@ -13,7 +13,7 @@ use ostler_js::{JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions,
-    StateDb, yaml,
+    SqliteUsage, StateDb, yaml,
 };
 
 use crate::bundled;
@@ -149,6 +149,7 @@ fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
         unowned_automations: settings.unowned == Unowned::Every,
         advanced_tools: settings.advanced_tools,
         check_policies: settings.check_policies,
+        usage: settings.usage.clone(),
         mcp_servers: McpServers::new(move || mcp_servers(&log)),
         ..HostOptions::default()
     }
@@ -219,6 +220,11 @@ async fn own(
             (Arc::new(store).into_point(), "automations in memory, schedules do not fire".to_owned())
         }
     };
+    let db = match &file {
+        Some(db) => db.clone(),
+        None => StateDb::memory().map_err(failed)?,
+    };
+    let usage = Arc::new(SqliteUsage::new(db, report.clone())).into_point();
     let records = Arc::new(FileRecords::new(&settings.dir, report.clone())).into_point();
     let vault = Arc::new(FileVault::new(&settings.dir, report).map_err(failed)?).into_point();
     let vault = unsaid(vault, hidden.clone());
@@ -226,6 +232,7 @@ async fn own(
         .and_then(|()| host.register_automations(automations, None))
         .and_then(|()| host.register_records(records, None))
         .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
+        .and_then(|()| host.register_usage(usage, None))
         .and_then(|()| host.register_vault(vault, None))
         .map_err(failed)?;
     Ok((host.seal(), kept))

@@ -3,12 +3,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret, Value};
 use ostler_engine::Log;
+use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, PluginEntry, Unowned};
+use crate::config::{
+    self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned, UsageSettings,
+};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 
@@ -55,6 +59,8 @@ pub struct Settings {
     pub advanced_tools: bool,
     /// Whether policies are asked before work starts.
     pub check_policies: bool,
+    /// How what work costs is counted.
+    pub usage: UsageOptions,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
@@ -157,6 +163,7 @@ impl Settings {
             delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
+            usage: usage(config.usage.unwrap_or_default(), &mut warnings),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
@@ -288,6 +295,26 @@ impl Settings {
             }
         }
     }
+}
+
+/// A time zone nobody knows is a line, and the system's stands in.
+fn usage(said: UsageSettings, warnings: &mut Vec<String>) -> UsageOptions {
+    let per = match said.per.unwrap_or_default() {
+        Per::Turn => UsagePer::Turn,
+        Per::Report => UsagePer::Report,
+    };
+    let named = said.timezone.as_deref().map(|name| (name, TimeZone::get(name)));
+    let timezone = match named {
+        Some((_, Ok(zone))) => zone,
+        Some((name, Err(_))) => {
+            warnings.push(format!(
+                "usage.timezone {name} is not a time zone this host knows; the system's is taken"
+            ));
+            TimeZone::system()
+        }
+        None => TimeZone::system(),
+    };
+    UsageOptions { per, timezone }
 }
 
 /// Leaves out servers that cannot be started, each with a line.

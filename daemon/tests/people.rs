@@ -346,3 +346,31 @@ async fn an_api_without_a_connection_token_is_for_people() {
     assert_eq!(api(&daemon, &ada, "GET status", Value::Null).await.0, 200);
     assert_eq!(daemon.ask("GET /api/status", "", "").await.0, 401);
 }
+
+#[tokio::test]
+async fn what_work_cost_is_there_after_a_restart_and_told_to_whose_it_is() {
+    let meter = "export function apply(host) {
+        host.on('listening', () => host.recordUsage({
+            kind: 'computer', owner: 'user:ada', computer: 'box', seconds: 1, cost: { amount: 0.25, currency: 'USD' },
+        }));
+    }";
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "./meter.js" }]);
+    let folder = folder(json!({ "plugins": plugins, "usage": { "timezone": "Mars/Base" } }));
+    folder.write("meter.js", meter);
+    let (ada, ben) = (add(&folder, &["ada", "--role", "member"]), add(&folder, &["ben", "--role", "member"]));
+    folder.start().stop();
+    let daemon = folder.start();
+    folder.wait_for_log("usage.timezone Mars/Base is not a time zone this host knows; the system's is taken");
+    let mut client = daemon.initialized("c").await;
+    sign_in(&daemon, &mut client, &ada).await.unwrap();
+    let totals = client.request("x-ostler/usage/totals", json!({})).await.unwrap();
+    let expected = json!({ "usd": 0.5, "seconds": 2.0 });
+    assert_eq!(
+        (&totals["totals"][0]["pool"], &totals["totals"][0]["month"]),
+        (&json!("user:ada"), &expected)
+    );
+    sign_in(&daemon, &mut client, &ben).await.unwrap();
+    assert_eq!(client.request("x-ostler/usage/totals", json!({})).await.unwrap(), json!({ "totals": [] }));
+    let read = client.request("resourceRead", json!({ "uri": "usage://user%3Aada" })).await.unwrap_err();
+    assert_eq!(read["code"], REFUSED);
+}

@@ -149,7 +149,8 @@ pub trait HostCalls: Send + Sync {
     /// Answers the session's owner, or nothing.
     fn session_owner(&self, caller: &Caller, uri: String) -> Pending<Option<String>>;
 
-    /// Keeps one usage entry. With no usage store nothing is kept and nothing fails.
+    /// Keeps one entry of use. With no usage store nothing is kept and nothing fails; a store that refuses the entry
+    /// throws here.
     fn record_usage(&self, caller: &Caller, entry: UsageEntry) -> Pending<()>;
 
     /// Answers the value behind a vault name: `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`.

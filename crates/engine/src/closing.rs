@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    AutomationStore, Close, Policies, Port, PortValue, RecordStore, SessionStore, Vault,
+    AutomationStore, Close, Policies, Port, PortValue, RecordStore, SessionStore, Usage, Vault,
 };
 use ostler_contract::{Call, Registry, Thrown};
 use tokio::sync::oneshot;
@@ -80,6 +80,7 @@ impl Host {
         if let Some(close) = self.own_sessions().and_then(|own| own.close.as_ref()) {
             self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
         }
+        self.close_store::<Usage>(registry, |store| &store.close).await;
         self.close_store::<RecordStore>(registry, |store| &store.close).await;
         self.close_store::<Policies>(registry, |store| &store.close).await;
         self.close_store::<Vault>(registry, |store| &store.close).await;

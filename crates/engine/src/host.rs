@@ -30,6 +30,7 @@ use crate::resources::Watch;
 use crate::root::Root;
 use crate::sessions::Sessions;
 use crate::settings::OwnSettings;
+use crate::usage::UsageOptions;
 
 /// How a host is set up.
 #[derive(Debug, Clone)]
@@ -50,6 +51,8 @@ pub struct HostOptions {
     pub advanced_tools: bool,
     /// Whether policies are asked before work starts.
     pub check_policies: bool,
+    /// How use is counted.
+    pub usage: UsageOptions,
     /// The `mcpServers` entries.
     pub mcp_servers: McpServers,
     /// How much of the past is kept for reconnecting clients, in bytes.
@@ -69,6 +72,7 @@ impl Default for HostOptions {
             unowned_automations: true,
             advanced_tools: false,
             check_policies: false,
+            usage: UsageOptions::default(),
             mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
@@ -337,6 +341,11 @@ impl Host {
 
     pub(crate) fn me(&self) -> Option<Arc<Self>> {
         self.me.upgrade()
+    }
+
+    /// The host for something it holds itself.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        self.me.clone()
     }
 
     /// The registry, once built.

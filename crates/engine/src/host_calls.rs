@@ -136,9 +136,17 @@ impl HostCalls for HostDoor {
         })
     }
 
-    fn record_usage(&self, _: &Caller, _: UsageEntry) -> Pending<()> {
-        // Nothing keeps usage yet: nothing is recorded and nothing fails.
-        ready(Ok(()))
+    fn record_usage(&self, caller: &Caller, entry: UsageEntry) -> Pending<()> {
+        if let Err(wrong) = entry.refuse() {
+            let what = format!("recordUsage needs {}", wrong.within("entry"));
+            return ready(Err(Thrown { name: "TypeError".to_owned(), ..needs(caller, &what) }));
+        }
+        let host = self.host();
+        Box::pin(async move {
+            let host = host?;
+            host.built().await;
+            host.record_use(entry).await
+        })
     }
 
     fn secret(&self, caller: &Caller, name: String, scope: Option<SecretScope>) -> Pending<String> {

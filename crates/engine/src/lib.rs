@@ -28,6 +28,7 @@ mod resources;
 mod root;
 pub mod sessions;
 pub mod settings;
+pub mod usage;
 
 pub use clock::Clock;
 pub use connection::Connection;

@@ -20,7 +20,7 @@ use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
 use crate::refusals::nothing_serves;
-use crate::{people, policies};
+use crate::{people, policies, usage};
 
 /// How long a provider may take to describe its scheme before the host starts without that.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
@@ -186,7 +186,10 @@ impl Host {
         self.own_providers.get_or_init(|| {
             let mut own = self.gate.people().map(people::providers).unwrap_or_default();
             if self.policies().is_some() {
-                own.push(policies::provider(self.me().map(|me| Arc::downgrade(&me)).unwrap_or_default()));
+                own.push(policies::provider(self.weak()));
+            }
+            if self.usage_store().is_some() {
+                own.push(usage::provider(self.weak()));
             }
             own.into_iter().map(|own| Owned { owner: Owner::Host, value: Arc::new(own) }).collect()
         })

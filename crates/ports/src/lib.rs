@@ -40,6 +40,7 @@ mod same;
 mod sessions;
 mod stamp;
 mod state;
+mod usage;
 mod vault;
 mod watchers;
 mod worker;
@@ -48,7 +49,7 @@ pub mod yaml;
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Vault};
+use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Usage, Vault};
 use ostler_contract::{PluginHost, Thrown};
 
 pub use automations::{FileAutomations, MemoryAutomations};
@@ -57,6 +58,7 @@ pub use policies::FilePolicies;
 pub use records::{FileRecords, memory_records};
 pub use sessions::SqliteSessions;
 pub use state::StateDb;
+pub use usage::SqliteUsage;
 pub use vault::FileVault;
 
 /// Takes the lines a store has for the daemon's output.
@@ -73,6 +75,8 @@ pub struct Defaults {
     pub automations: AutomationStore,
     /// Sessions, their chats and turns.
     pub sessions: SessionStore,
+    /// What work cost.
+    pub usage: Usage,
 }
 
 impl Defaults {
@@ -86,7 +90,8 @@ impl Defaults {
             records: Arc::new(FileRecords::new(config_dir, report.clone())).into_point(),
             vault: Arc::new(FileVault::new(config_dir, report.clone())?).into_point(),
             automations: Arc::new(automations).into_point(),
-            sessions: Arc::new(SqliteSessions::new(db, report)).into_point(),
+            sessions: Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
+            usage: Arc::new(SqliteUsage::new(db, report)).into_point(),
         })
     }
 
@@ -95,6 +100,7 @@ impl Defaults {
         host.register_records(self.records.clone(), None)?;
         host.register_vault(self.vault.clone(), None)?;
         host.register_automations(self.automations.clone(), None)?;
+        host.register_usage(self.usage.clone(), None)?;
         host.register_sessions(self.sessions.clone(), None)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::grants::Grant;
 use crate::message::Params;
-use crate::{RpcError, uri};
+use crate::{RpcError, own, uri};
 
 /// What a caller must hold before a command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,6 +186,12 @@ commands! {
         ROOT, grant!("automation", "list");
     /// Starts a run by hand.
     "runAutomation" RunAutomation(c::RunAutomationParams) AUTOMATIONS, grant!("automation", "run");
+    /// What pools were charged. Whose pool it is may read it; others need `usage:get`, asked for each pool.
+    "x-ostler/usage/totals" UsageTotals(own::UsageTotalsParams) On::Any, open!();
+    /// The entries of a pool, newest first, under the same terms.
+    "x-ostler/usage/records" UsageRecords(own::UsageRecordsParams) On::Any, open!();
+    /// What was charged by people, teams and projects, of what the caller may read.
+    "x-ostler/usage/groups" UsageGroups(own::UsageGroupsParams) On::Any, open!();
     /// Loads older runs into an automation's entry.
     "fetchAutomationRuns" FetchAutomationRuns(c::FetchAutomationRunsParams) AUTOMATIONS, grant!("automation", "list");
 }
@@ -275,6 +281,17 @@ mod tests {
         assert!(error.message.contains("ahp-root://"), "{}", error.message);
         let run = json!({ "channel": "ahp-automations://catalog", "automation": "ahp-automation:/a", "requestId": "1" });
         assert!(decode("runAutomation", run).is_ok());
+    }
+
+    #[test]
+    fn the_hosts_own_commands_are_named_as_such() {
+        let own: Vec<_> = NAMES.iter().filter(|name| name.contains('/')).collect();
+        for name in &own {
+            let (_, path) = name.split_once('/').expect("a path");
+            let (domain, verb) = path.split_once('/').expect("a domain and a verb");
+            assert_eq!(**name, crate::names::own_command(domain, verb));
+        }
+        assert!(own.contains(&&"x-ostler/usage/totals"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod error;
 pub mod grants;
 pub mod message;
 pub mod names;
+pub mod own;
 pub mod uri;
 pub mod version;
 

@@ -89,7 +89,11 @@ pub struct Builder {
     records: Option<RecordStore>,
     vault: Option<Vault>,
     policies: Option<Policies>,
+    own: Vec<Own>,
 }
+
+/// Registers something as the host's own.
+type Own = Box<dyn FnOnce(&PluginHost) -> Result<(), Thrown> + Send>;
 
 /// Where there is nothing to import with.
 struct NoSource;
@@ -228,6 +232,13 @@ impl Builder {
         self
     }
 
+    /// Registers something as the host's own, as the daemon does its stores.
+    #[must_use]
+    pub fn own(mut self, register: impl FnOnce(&PluginHost) -> Result<(), Thrown> + Send + 'static) -> Self {
+        self.own.push(Box::new(register));
+        self
+    }
+
     /// Loads the plugins, as the daemon does, and starts the host.
     ///
     /// # Panics
@@ -266,6 +277,9 @@ impl Builder {
         }
         if let Some(policies) = self.policies {
             own.register_policies(policies, None).expect("policies");
+        }
+        for register in self.own {
+            register(&own).expect("something of the host's own");
         }
         let lines = log.clone();
         let loader = Loader {

@@ -241,6 +241,7 @@ mod tests {
         insta::assert_snapshot!(wrong(r#"{ "plugins": [{ "options": {} }] }"#), @"<dir>/c.json: plugins[0].name must be a string");
         insta::assert_snapshot!(wrong(r#"{ "plugins": [{ "name": "a", "grants": "b" }] }"#), @"<dir>/c.json: plugins[0].grants must be a list");
         insta::assert_snapshot!(wrong(r#"{ "routes": { "port": 1.5 } }"#), @"<dir>/c.json: routes.port must be an integer between 0 and 65535");
+        insta::assert_snapshot!(wrong(r#"{ "usage": { "per": "hour" } }"#), @"<dir>/c.json: usage.per must be one of turn, report");
         insta::assert_snapshot!(wrong("[]"), @"<dir>/c.json is not a JSON object");
         insta::assert_snapshot!(wrong("{"), @"<dir>/c.json is not JSON: EOF while parsing an object at line 1 column 1");
         insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host yet; take it out");

@@ -7,6 +7,6 @@ mod settings;
 pub use edit::edit;
 pub use files::{ConfigFiles, Environment, read, read_again};
 pub use settings::{
-    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, PluginEntry, PolicySwitch, Port, RoutesListener,
-    Unowned,
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, PolicySwitch, Port,
+    RoutesListener, Unowned, UsageSettings,
 };

@@ -55,6 +55,8 @@ pub struct Config {
     pub http: Option<HttpApi>,
     /// Whether policies bind.
     pub policies: Option<PolicySwitch>,
+    /// How what work costs is counted.
+    pub usage: Option<UsageSettings>,
     /// What a plugin in JavaScript may take.
     pub javascript: Option<JavaScriptLimits>,
     /// The plugins to load, in order.
@@ -100,6 +102,30 @@ pub struct PolicySwitch {
     /// `true` asks them before a session or a turn starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<bool>,
+}
+
+/// How what work costs is counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct UsageSettings {
+    /// Which entries a turn makes: one for the whole `turn` (when left out), or one for each `report` of its backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per: Option<Per>,
+    /// The IANA time zone whose midnight begins a day. The system's when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+}
+
+/// Which entries a turn makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "lowercase")]
+pub enum Per {
+    /// One, at its end.
+    #[default]
+    Turn,
+    /// One for each report of its backend, of what the report adds.
+    Report,
 }
 
 /// A listener for plugin routes alone.
@@ -186,4 +212,4 @@ integers! {
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.
 pub const KEYS_NOT_SERVED: &[&str] =
-    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "usage", "proxy"];
+    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "proxy"];

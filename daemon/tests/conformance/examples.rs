@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ostler_contract::events::Event;
 use ostler_contract::http::{Body, StatusCode, header};
 use ostler_contract::points::{
-    AutomationStore, POINTS, Policies, RecordStore, Route, SessionStore, TriggerType, Vault,
+    AutomationStore, POINTS, Policies, RecordStore, Route, SessionStore, TriggerType, Usage, Vault,
 };
 use ostler_contract::registry::Owner;
 use ostler_contract::{Value, json};
@@ -26,6 +26,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("registerSessions", "sessions.ts"),
     ("registerVault", "vault.ts"),
     ("registerPolicies", "policies.ts"),
+    ("registerUsage", "usage.ts"),
     ("registerRecords", "records.ts"),
     ("registerRoute", "route.ts"),
     ("registerTriggerType", "trigger-type.ts"),
@@ -57,6 +58,7 @@ run! {
     "sessions.ts" a_store_takes_the_sessions,
     "vault.ts" a_vault_takes_the_secrets,
     "policies.ts" a_store_takes_the_policies,
+    "usage.ts" a_store_takes_what_work_cost,
     "records.ts" a_store_takes_the_records,
     "route.ts" a_route_asks_for_its_token,
     "trigger-type.ts" a_file_that_changes_wakes,
@@ -204,6 +206,17 @@ async fn a_store_takes_the_policies(file: &str) {
             .unwrap();
     assert_eq!(kept, json!([row]));
     host.log.wait_for("plugin policies: policy a is kept").await;
+}
+
+async fn a_store_takes_what_work_cost(file: &str) {
+    let (host, dir) = start(file, json!({ "file": "kept/usage.jsonl" })).await;
+    let entry = json!({ "kind": "computer", "owner": "user:ada", "seconds": 2.5, "computer": "box" });
+    host.plugin("usage").record_usage(serde_json::from_value(entry).unwrap()).await.unwrap();
+    let usage = host.registry().port::<Usage>().unwrap();
+    assert_eq!(usage.pools.call(()).await.unwrap(), ["user:ada"]);
+    let kept = std::fs::read_to_string(dir.path().join("kept/usage.jsonl")).unwrap();
+    let kept: Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!((&kept["seconds"], &kept["pools"]), (&json!(2.5), &json!(["user:ada"])));
 }
 
 async fn a_store_takes_the_records(file: &str) {

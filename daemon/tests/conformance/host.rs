@@ -7,9 +7,10 @@ use futures::FutureExt;
 use futures::future::Shared;
 use ostler_contract::host::{SecretScope, SessionRequest};
 use ostler_contract::points::{
-    Collection, CollectionOptions, RecordChange, Tool, ToolSpec, UsageEntry, UsageKind, Vault,
+    Collection, CollectionOptions, RecordChange, Tool, ToolSpec, Usage, UsageEntry, UsageKind, UsageQuery,
+    Vault,
 };
-use ostler_contract::{Call, JsonObject, Options, PluginHost, Thrown, Value, json};
+use ostler_contract::{Call, Cross, JsonObject, Live, Options, PluginHost, Thrown, Value, json};
 use ostler_ports::memory_records;
 use ostler_testkit::{Builder, MemoryHost};
 
@@ -25,7 +26,9 @@ both! { PLUGIN:
     a_session_request_is_taken_field_by_field,
     a_secret_out_of_scope_is_not_asked_for,
     secrets_are_read_by_name_and_scope,
-    usage_is_taken,
+    use_is_recorded_where_a_store_keeps_it,
+    use_costs_nothing_where_no_store_keeps_it,
+    a_usage_store_that_refuses_throws_at_the_caller,
     records_are_kept_and_watched,
     what_is_handed_over_is_a_copy,
     a_host_without_stores_says_so,
@@ -105,9 +108,10 @@ async fn answer(
             secret("user:ada/key", Some(scope)).await?.into()
         }
         "usage" => {
-            let rest = object(json!({ "tokens": 5 }));
-            host.record_usage(UsageEntry { kind: UsageKind::Model, pools: vec!["user:ada".into()], rest })
-                .await?;
+            // What JavaScript is told by the boundary.
+            let entry = UsageEntry::from_live(Live::Data(input["request"].clone()));
+            let entry = entry.map_err(|wrong| Thrown::new(format_args!("argument 1 needs {wrong}")))?;
+            host.record_usage(entry).await?;
             Value::Null
         }
         "records" => records(notes).await?,
@@ -391,9 +395,72 @@ async fn secrets_are_read_by_name_and_scope(side: Side) {
     }
 }
 
-async fn usage_is_taken(side: Side) {
+/// Records an entry of ada's, with more said of it; answers what came of it.
+async fn record(talk: &mut Talk, more: Value) -> Value {
+    let mut entry = object(json!({ "kind": "model", "owner": "user:ada", "note": { "kept": 1 } }));
+    entry.extend(object(more));
+    let said = talk.tool("ask", json!({ "way": "usage", "request": entry })).await;
+    serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"))
+}
+
+fn with_usage(side: Side, usage: Usage) -> Builder {
+    side.host_with_echo().own(move |host| host.register_usage(usage, None))
+}
+
+fn usage() -> Usage {
+    let db = ostler_ports::StateDb::memory().unwrap();
+    Arc::new(ostler_ports::SqliteUsage::new(db, Arc::new(|_| {}))).into_point()
+}
+
+async fn use_is_recorded_where_a_store_keeps_it(side: Side) {
+    let usage = usage();
+    let host = with_usage(side, usage.clone()).start().await;
+    let mut talk = Talk::with(&host, "echo").await;
+    let taken = json!({ "answer": null });
+    assert_eq!(record(&mut talk, json!({ "team": "web", "project": "shop" })).await, taken);
+    assert_eq!(record(&mut talk, json!({ "team": "web" })).await, taken);
+    let pools = json!(["root:inn", "team:web", "project:web:shop"]);
+    let computer = json!({ "kind": "computer", "pools": pools, "at": "2026-02-01T00:00:00Z", "seconds": 2 });
+    assert_eq!(record(&mut talk, computer).await, taken);
+    let kept = usage.records.call((UsageQuery::default(),)).await.unwrap();
+    let [computer, of_team, of_project] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!((computer.kind, of_team.kind), (UsageKind::Computer, UsageKind::Model));
+    assert_eq!(json!(computer.pools), pools, "the keys charged are the ones named");
+    assert_eq!(of_project.charged(), ["user:ada", "team:web", "project:web:shop"]);
+    assert_eq!(of_team.charged(), ["user:ada", "team:web"], "each only where the entry has it");
+    assert!(
+        of_team.at.as_deref().is_some_and(|at| at.starts_with("2026-01-01T")),
+        "now, where it does not say"
+    );
+    assert_eq!(of_team.rest["note"], json!({ "kept": 1 }), "what the host does not know is kept");
+    let known = "user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
+    for (wrong, why) in [
+        (json!({ "kind": "toll" }), "argument 1 needs kind to be one of model, computer".to_owned()),
+        (
+            json!({ "pools": ["user:ada", "everybody"] }),
+            format!("plugin host-calls: recordUsage needs entry.pools[1] to be {known}"),
+        ),
+        (
+            json!({ "at": "soon" }),
+            "plugin host-calls: recordUsage needs entry.at to be an ISO 8601 instant, as 2026-01-31T12:00:00Z"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(record(&mut talk, wrong).await, json!({ "threw": why }));
+    }
+    assert_eq!(usage.records.call((UsageQuery::default(),)).await.unwrap().len(), 3);
+}
+
+async fn use_costs_nothing_where_no_store_keeps_it(side: Side) {
     let host = side.host_with_echo().start().await;
-    assert_eq!(ask(&host, "usage").await, json!({ "answer": null }));
+    assert_eq!(record(&mut Talk::with(&host, "echo").await, json!({})).await, json!({ "answer": null }));
+}
+
+async fn a_usage_store_that_refuses_throws_at_the_caller(side: Side) {
+    let closed = Call::new(|_| async { Err("the books are closed".into()) });
+    let host = with_usage(side, Usage { record: closed, ..usage() }).start().await;
+    let told = record(&mut Talk::with(&host, "echo").await, json!({})).await;
+    assert_eq!(told, json!({ "threw": "the books are closed" }));
 }
 
 async fn records_are_kept_and_watched(side: Side) {

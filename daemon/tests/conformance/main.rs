@@ -12,6 +12,7 @@ mod examples;
 mod host;
 mod listener;
 mod module;
+mod ports;
 mod registration;
 mod resource_provider;
 mod route;

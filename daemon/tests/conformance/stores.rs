@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionStore, Vault, When};
+use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionStore, Usage, Vault, When};
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Options, PluginHost, Thrown, json};
 use ostler_ports::conformance::{
     Numbers, automations_conformance, policies_conformance, records_conformance, sessions_conformance,
-    vault_conformance,
+    usage_conformance, vault_conformance,
 };
-use ostler_ports::{FilePolicies, FileVault, MemoryAutomations, SqliteSessions, StateDb, memory_records};
+use ostler_ports::{
+    FilePolicies, FileVault, MemoryAutomations, SqliteSessions, SqliteUsage, StateDb, memory_records,
+};
 use ostler_testkit::{Builder, MemoryHost};
 
 use crate::side::{Both, Kind, Side, Talk, builder};
@@ -40,6 +42,8 @@ const SESSIONS: Both = Both {
     javascript: "examples/plugins/sessions.ts",
     dress: None,
 };
+const USAGE: Both =
+    Both { spec: "@conformance/usage", native: usage, javascript: "examples/plugins/usage.ts", dress: None };
 const HELD: Both = Both { spec: "@conformance/held", native: held, javascript: "held.mjs", dress: None };
 
 both! { HELD:
@@ -48,6 +52,7 @@ both! { HELD:
     a_record_store_keeps_records,
     a_record_store_that_replaces_serves_plugins,
     a_policy_store_keeps_policies,
+    a_usage_store_keeps_what_work_cost,
     an_automation_store_keeps_definitions_and_runs,
     a_session_store_keeps_sessions,
     a_session_store_that_replaces_keeps_what_is_said,
@@ -70,6 +75,11 @@ fn records(host: PluginHost, _: Options) -> Result<(), Thrown> {
 fn policies(host: PluginHost, _: Options) -> Result<(), Thrown> {
     let policies = FilePolicies::new(host.facts().config_dir.as_ref());
     host.register_policies(Arc::new(policies).into_point(), Some(When::Replace))
+}
+
+fn usage(host: PluginHost, _: Options) -> Result<(), Thrown> {
+    let usage = SqliteUsage::new(StateDb::open(host.facts().config_dir.as_ref())?, report());
+    host.register_usage(Arc::new(usage).into_point(), Some(When::Replace))
 }
 
 fn automations(host: PluginHost, _: Options) -> Result<(), Thrown> {
@@ -169,6 +179,28 @@ async fn a_policy_store_keeps_policies(side: Side) {
     let read = client.request("resourceRead", json!({ "uri": "policy://b" })).await.unwrap();
     let row: ostler_contract::Value = serde_json::from_str(read["data"].as_str().unwrap()).unwrap();
     assert_eq!(row["effect"], "deny");
+}
+
+async fn a_usage_store_keeps_what_work_cost(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = Arc::new(SqliteUsage::new(StateDb::memory().unwrap(), report())).into_point();
+    let held = own.clone();
+    let builder = with_stores(builder(), dir.path()).own(move |host| host.register_usage(own, None));
+    let host = side.other(USAGE).load(builder, json!({})).start().await;
+    assert!(host.problems.is_empty(), "{:?}", host.problems);
+    assert!(matches!(host.registry().holder::<Usage>(), Some(Owner::Plugin(id)) if &**id == "usage"));
+    usage_conformance(host.registry().port::<Usage>().unwrap().clone()).await;
+    assert_eq!(held.pools.call(()).await, Ok(vec![]), "it is the plugin's store that keeps it");
+    // What reads use asks whoever keeps it.
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let told = client
+        .request(
+            "x-ostler/usage/totals",
+            json!({ "pools": ["user:ada"], "from": "2026-01-01", "until": "2026-01-31" }),
+        )
+        .await;
+    assert_eq!(told.unwrap()["totals"][0]["range"]["usd"], 1.5);
 }
 
 async fn an_automation_store_keeps_definitions_and_runs(side: Side) {

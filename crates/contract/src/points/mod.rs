@@ -261,6 +261,8 @@ points! {
     /// Where policies are kept: which agents, models and machines may be used.
     Port<Policies>: "registerPolicies"
         register_policies(policies: "policies" Policies, when: "when" Option<When>) = Port::new;
+    /// Where use is kept: what models and machines cost.
+    Port<Usage>: "registerUsage" register_usage(usage: "usage" Usage, when: "when" Option<When>) = Port::new;
     /// Where records are kept.
     Port<RecordStore>: "registerRecords"
         register_records(store: "store" RecordStore, when: "when" Option<When>) = Port::new;

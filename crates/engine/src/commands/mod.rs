@@ -6,6 +6,7 @@ mod dispatch;
 mod handshake;
 mod sessions;
 mod subscribe;
+mod usage;
 
 use std::sync::Arc;
 
@@ -60,6 +61,12 @@ impl Connection {
                 tokio::spawn(async move {
                     let outcome = connection.handle_resource(command, principal).await;
                     responder.settle(outcome);
+                });
+            }
+            Command::UsageTotals(_) | Command::UsageRecords(_) | Command::UsageGroups(_) => {
+                let (connection, principal) = (self.clone(), self.principal());
+                tokio::spawn(async move {
+                    responder.settle(connection.handle_usage(command, principal).await);
                 });
             }
             Command::CreateChat(_) => responder.fail(unserved("createChat")),

@@ -66,6 +66,13 @@ impl Actor {
                 }
                 self.withdraw_call(at, &call);
             }
+            StateAction::ChatUsage(told) => {
+                let usage = told.usage.clone();
+                if self.apply_chat(at, StateAction::ChatUsage(told), None) {
+                    self.chats[at].unkept = true;
+                    self.charge_report(at, &usage).await;
+                }
+            }
             other => match scope_of(&other) {
                 Some(Scope::Chat) => {
                     self.apply_chat(at, other, None);

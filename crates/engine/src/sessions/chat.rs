@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::backend::Backend;
 use crate::fanout::Audience;
+use crate::usage::Taken;
 
 /// One chat.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Chat {
     pub sender: Option<String>,
     /// The backend's name for the running turn.
     pub transcript_id: Option<String>,
+    /// What was put down of the running turn, where each report of its use is.
+    pub counted: Option<(String, Taken)>,
     /// When the running turn was last kept as far as it had come.
     pub kept_at: Instant,
     /// Whether more came since.
@@ -127,6 +130,7 @@ impl Chat {
             titled: !title.is_empty(),
             sender: None,
             transcript_id: None,
+            counted: None,
             kept_at: Instant::now(),
             unkept: false,
             audience,

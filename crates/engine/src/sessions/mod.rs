@@ -4,6 +4,7 @@ mod actor;
 mod asked;
 mod backend;
 mod backend_actions;
+mod charge;
 mod chat;
 mod chat_actions;
 mod client_actions;

@@ -271,7 +271,7 @@ impl Actor {
         if self.chats[at].state.turns.len() == before {
             return false;
         }
-        self.keep_last_turn(at).await;
+        futures::join!(self.charge_turn(at), self.keep_last_turn(at));
         self.republish(at, &action, origin);
         self.after_turn(at).await;
         true

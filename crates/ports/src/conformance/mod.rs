@@ -9,6 +9,7 @@ mod automations;
 mod policies;
 mod records;
 mod sessions;
+mod usage;
 mod vault;
 
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,7 @@ pub use automations::automations_conformance;
 pub use policies::policies_conformance;
 pub use records::{Numbers, records_conformance};
 pub use sessions::sessions_conformance;
+pub use usage::usage_conformance;
 pub use vault::vault_conformance;
 
 /// What a watcher was told.

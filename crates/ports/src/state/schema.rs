@@ -34,6 +34,17 @@ const VERSIONS: &[&str] = &["
     CREATE INDEX automation_runs_unfinished ON automation_runs (number) WHERE ended = 0;
 ", "
     CREATE TABLE automation_progress (automation TEXT PRIMARY KEY, progress TEXT NOT NULL) STRICT, WITHOUT ROWID;
+", "
+    CREATE TABLE usage (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, entry TEXT NOT NULL,
+        usd REAL, input_usd REAL, output_usd REAL, tokens INTEGER, input INTEGER, output INTEGER,
+        cache_read INTEGER, cache_write INTEGER, calls INTEGER, seconds REAL
+    ) STRICT;
+    CREATE INDEX usage_by_time ON usage (at, number);
+    CREATE TABLE usage_charges (
+        pool TEXT NOT NULL, at TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (pool, at, number)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE usage_pools (pool TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

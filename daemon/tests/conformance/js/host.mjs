@@ -21,7 +21,7 @@ const ways = {
   outOfScope: (host) => host.secret('team:inn/key'),
   inScope: (host) => host.secret('team:inn/key', { team: 'inn' }),
   personal: (host) => host.secret('user:ada/key', { owner: 'user:ada' }),
-  usage: async (host) => (await host.recordUsage({ kind: 'model', pools: ['user:ada'], tokens: 5 })) ?? null,
+  usage: async (host, { request }) => (await host.recordUsage(request)) ?? null,
   records: async (host, { notes }) => {
     const changes = [];
     const stop = notes.watch((change) => changes.push(`${change.type} ${change.id}`));

@@ -1,0 +1,86 @@
+//! What a session's turns took, put down under whom it is charged to.
+
+use ostler_contract::Value;
+use ostler_contract::points::UsageEntry;
+use ostler_protocol::wire::state::{Message, UsageInfo};
+
+use super::actor::Actor;
+use super::keep::kept;
+use crate::usage::{Taken, UsagePer};
+
+impl Actor {
+    /// Puts down what the latest turn of a chat took, where turns are counted whole.
+    pub(super) async fn charge_turn(&self, at: usize) {
+        if self.host.options.usage.per != UsagePer::Turn {
+            return;
+        }
+        if let Some(turn) = self.chats[at].state.turns.last()
+            && let Some(usage) = &turn.usage
+        {
+            self.charge(at, &turn.id, Taken::read(usage), &turn.message).await;
+        }
+    }
+
+    /// Puts down what a report of the running turn adds, where each is counted.
+    pub(super) async fn charge_report(&mut self, at: usize, usage: &UsageInfo) {
+        if self.host.options.usage.per != UsagePer::Report {
+            return;
+        }
+        let Some(active) = &self.chats[at].state.active_turn else { return };
+        let (turn, message) = (active.id.clone(), active.message.clone());
+        let taken = Taken::read(usage);
+        let before = self.chats[at].counted.take().filter(|(of, _)| *of == turn).map(|(_, before)| before);
+        let added = taken.since(&before.unwrap_or_default());
+        self.chats[at].counted = Some((turn.clone(), taken));
+        self.charge(at, &turn, added, &message).await;
+    }
+
+    async fn charge(&self, at: usize, turn: &str, taken: Taken, message: &Message) {
+        if self.host.usage_store().is_none() {
+            return;
+        }
+        let model = || message.model.as_ref().map_or_else(|| "default".to_owned(), |model| model.id.clone());
+        let Some(entry) = taken.entry(model) else { return };
+        let (team, project) = self.charged_to();
+        let entry = UsageEntry {
+            // Work nobody started as themselves is the host's.
+            owner: Some(
+                self.entry.owner.clone().unwrap_or_else(|| format!("root:{}", self.host.options.host_name)),
+            ),
+            team,
+            project,
+            session: Some(self.entry.uri.clone()),
+            chat: Some(self.chats[at].uri.clone()),
+            turn: Some(turn.to_owned()),
+            agent: Some(self.entry.provider.clone()),
+            ..entry
+        };
+        let record = self.host.record_use(entry);
+        kept(&self.host.log, &format!("what a turn of {} took", self.entry.uri), record).await;
+    }
+
+    /// The team and project the session is charged to: the ones it was made for, or where its person's work goes.
+    fn charged_to(&self) -> (Option<String>, Option<String>) {
+        let scope = self.entry.row.lock().kept.scope.clone();
+        if let Some(scope) = scope {
+            let named = |key: &str| scope.get(key).and_then(Value::as_str).map(str::to_owned);
+            return (named("team"), named("project"));
+        }
+        let owner = self.entry.owner.as_deref().unwrap_or_default();
+        match owner.split_once(':') {
+            Some(("user", id)) => {
+                let primary = self.host.person(id).and_then(|person| person.primary.clone());
+                primary.map_or((None, None), |primary| match primary.split_once(':') {
+                    Some((team, project)) => (Some(team.to_owned()), Some(project.to_owned())),
+                    None => (Some(primary), None),
+                })
+            }
+            Some(("team", team)) => (Some(team.to_owned()), None),
+            Some(("project", of)) => match of.split_once(':') {
+                Some((team, project)) => (Some(team.to_owned()), Some(project.to_owned())),
+                None => (None, None),
+            },
+            _ => (None, None),
+        }
+    }
+}

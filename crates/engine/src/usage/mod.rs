@@ -1,0 +1,64 @@
+//! What work cost: what turns and plugins record, and how it is read back.
+
+mod period;
+mod read;
+mod scheme;
+mod turns;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ostler_contract::live::ready;
+use ostler_contract::points::{Usage, UsageEntry};
+use ostler_contract::{Pending, RpcError};
+
+use crate::clock::iso;
+use crate::host::Host;
+
+pub(crate) use scheme::provider;
+pub(crate) use turns::Taken;
+
+/// How use is counted.
+#[derive(Debug, Clone)]
+pub struct UsageOptions {
+    /// Which entries a turn makes.
+    pub per: UsagePer,
+    /// Where days start.
+    pub timezone: TimeZone,
+}
+
+impl Default for UsageOptions {
+    fn default() -> Self {
+        Self { per: UsagePer::default(), timezone: TimeZone::UTC }
+    }
+}
+
+/// Which entries a turn makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UsagePer {
+    /// One, at its end.
+    #[default]
+    Turn,
+    /// One for each report of its backend, of what the report adds.
+    Report,
+}
+
+impl Host {
+    /// Where use is kept.
+    pub fn usage_store(&self) -> Option<&Usage> {
+        self.registry()?.port::<Usage>()
+    }
+
+    /// Keeps one entry; where nothing keeps use, nothing is kept and nothing fails.
+    pub(crate) fn record_use(&self, mut entry: UsageEntry) -> Pending<()> {
+        let Some(store) = self.usage_store() else { return ready(Ok(())) };
+        let at = entry.at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+        entry.at = Some(at.map_or_else(|| self.clock.iso(), iso));
+        entry.pools = Some(entry.charged());
+        store.record.call((entry,))
+    }
+
+    /// Where use is kept, or that nothing keeps it.
+    fn use_kept(&self) -> Result<&Usage, RpcError> {
+        self.usage_store().ok_or_else(|| RpcError::method_not_found("nothing here keeps what work costs"))
+    }
+}

@@ -1,0 +1,292 @@
+//! What is asked of use: totals, entries and groups, and who may be told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Zoned;
+use ostler_contract::points::{Reader, UsageEntry, UsageQuery, UsageTotal};
+use ostler_contract::{JsonObject, RpcError, Thrown, Value, json};
+use ostler_protocol::grants::Grant;
+use ostler_protocol::own::{UsageGroupsParams, UsageRecordsParams, UsageTotalsParams};
+
+use super::period::{Period, Running, range};
+use crate::clock::iso;
+use crate::host::Host;
+use crate::people::Kind;
+
+/// How many entries are answered at once.
+const ENTRIES: u64 = 200;
+/// How long a range that is grouped may be.
+const DAYS: usize = 3660;
+
+/// Whether somebody may read what a pool was charged: their own, and those of what they are a member of, unasked.
+/// The host itself and a host with no users directory tell everything.
+pub(super) fn may_read(reader: Option<&Reader>, pool: &str) -> bool {
+    let Some(reader) = reader else { return true };
+    if holds(reader, "get") || reader.id == pool {
+        return true;
+    }
+    let member = |wanted: &dyn Fn(&str, Option<&str>) -> bool| {
+        reader.memberships.iter().any(|membership| match membership.split_once(':') {
+            Some((team, project)) => wanted(team, Some(project)),
+            None => wanted(membership, None),
+        })
+    };
+    match pool.split_once(':') {
+        Some(("team", id)) => member(&|team, _| team == id),
+        Some(("project", rest)) => rest.split_once(':').is_some_and(|(of, id)| {
+            member(&|team, project| {
+                team == of && project.is_some_and(|project| project == "*" || project == id)
+            })
+        }),
+        _ => false,
+    }
+}
+
+fn holds(reader: &Reader, operation: &'static str) -> bool {
+    let asked = Grant::of(super::scheme::SCHEME, operation);
+    reader.grants.iter().filter_map(|held| Grant::parse(held)).any(|held| held.covers(&asked))
+}
+
+impl Host {
+    fn now_here(&self) -> Zoned {
+        self.clock.now().to_zoned(self.options.usage.timezone.clone())
+    }
+
+    /// The pools that were charged and may be read.
+    pub(super) async fn charged_pools(&self, reader: Option<&Reader>) -> Result<Vec<String>, Thrown> {
+        let pools = self.use_kept()?.pools.call(()).await?;
+        Ok(pools.into_iter().filter(|pool| may_read(reader, pool)).collect())
+    }
+
+    fn total_of(
+        &self,
+        pool: &str,
+        period: Period,
+    ) -> impl Future<Output = Result<UsageTotal, Thrown>> + use<> {
+        let query = query(Some(pool), period, None);
+        let total = self.use_kept().map(|store| store.total.call((query,)));
+        async move { total?.await }
+    }
+
+    /// A pool with what it was charged today, this week and this month.
+    pub(super) async fn pool_row(&self, pool: &str) -> Result<JsonObject, Thrown> {
+        let now = self.now_here();
+        let totals = Running::ALL.map(|(running, _)| self.total_of(pool, running.period(&now)));
+        let totals = futures::future::try_join_all(totals).await?;
+        let (kind, name) = self.pool_name(pool);
+        let mut row = JsonObject::new();
+        row.insert("pool".to_owned(), pool.into());
+        row.insert("kind".to_owned(), kind.into());
+        row.insert("name".to_owned(), name.into());
+        for ((_, word), total) in Running::ALL.iter().zip(totals) {
+            row.insert((*word).to_owned(), written(&total));
+        }
+        Ok(row)
+    }
+
+    /// One total: of a period that runs now.
+    pub(super) async fn running_total(&self, pool: &str, running: Running) -> Result<Value, Thrown> {
+        Ok(written(&self.total_of(pool, running.period(&self.now_here())).await?))
+    }
+
+    /// One total: of a range.
+    pub(super) async fn range_total(
+        &self,
+        pool: &str,
+        from: Option<&str>,
+        until: Option<&str>,
+    ) -> Result<Value, Thrown> {
+        Ok(written(&self.total_of(pool, range(from, until, &self.now_here())?).await?))
+    }
+
+    /// The entries of a pool, newest first.
+    pub(super) async fn pool_records(
+        &self,
+        pool: &str,
+        from: Option<&str>,
+        until: Option<&str>,
+    ) -> Result<Vec<UsageEntry>, Thrown> {
+        let period = range(from, until, &self.now_here())?;
+        self.use_kept()?.records.call((query(Some(pool), period, Some(ENTRIES)),)).await
+    }
+
+    /// What was charged in a range, by people, teams and projects. An entry counts once where any pool it charged may
+    /// be read.
+    pub(super) async fn groups(
+        &self,
+        asked: &UsageGroupsParams,
+        reader: Option<&Reader>,
+    ) -> Result<Value, Thrown> {
+        let by = asked.by.split(',').map(str::trim).map(Key::read).collect::<Result<Vec<_>, _>>()?;
+        let zone = &self.options.usage.timezone;
+        let period = range(asked.from.as_deref(), asked.until.as_deref(), &self.now_here())?;
+        let store = self.use_kept()?;
+        let mut groups: BTreeMap<Vec<Option<String>>, UsageTotal> = BTreeMap::new();
+        for (nth, day) in period.days(zone).enumerate() {
+            if nth == DAYS {
+                let why = format!("from and until are more than {DAYS} days apart");
+                return Err(RpcError::invalid_params(why).into());
+            }
+            for entry in store.records.call((query(None, day, None),)).await? {
+                if entry.charged().iter().any(|pool| may_read(reader, pool)) {
+                    let keys = by.iter().map(|key| key.of(&entry)).collect();
+                    groups.entry(keys).or_default().add(&entry);
+                }
+            }
+        }
+        let rows = groups.into_iter().map(|(keys, total)| {
+            let named = |name: &dyn Fn(Key, &str) -> String| -> JsonObject {
+                let given = by.iter().zip(&keys);
+                given
+                    .filter_map(|(key, id)| Some((key.word().to_owned(), name(*key, id.as_ref()?).into())))
+                    .collect()
+            };
+            let ids = named(&|_, id| id.to_owned());
+            let names = named(&|key, id| self.title(key.kind(), id));
+            json!({ "keys": ids, "names": names, "total": written(&total) })
+        });
+        Ok(rows.collect())
+    }
+
+    /// `x-ostler/usage/totals`: each pool as the scheme shows it, and the range asked for beside.
+    pub(crate) async fn usage_totals(
+        self: &Arc<Self>,
+        asked: UsageTotalsParams,
+        reader: Option<&Reader>,
+    ) -> Result<Value, RpcError> {
+        let told = async {
+            let ranged = asked.from.is_some() || asked.until.is_some();
+            let pools = match asked.pools {
+                None => self.charged_pools(reader).await?,
+                Some(pools) => {
+                    pools.iter().try_for_each(|pool| refuse_foreign(reader, pool))?;
+                    pools
+                }
+            };
+            let mut totals = Vec::new();
+            for pool in pools {
+                let mut row = self.pool_row(&pool).await?;
+                if ranged {
+                    let total =
+                        self.range_total(&pool, asked.from.as_deref(), asked.until.as_deref()).await?;
+                    row.insert("range".to_owned(), total);
+                }
+                totals.push(Value::Object(row));
+            }
+            Ok(json!({ "totals": totals }))
+        };
+        told.await.map_err(Thrown::into_rpc)
+    }
+
+    /// `x-ostler/usage/records`.
+    pub(crate) async fn usage_records(
+        self: &Arc<Self>,
+        asked: UsageRecordsParams,
+        reader: Option<&Reader>,
+    ) -> Result<Value, RpcError> {
+        refuse_foreign(reader, &asked.pool).map_err(Thrown::into_rpc)?;
+        let records = self.pool_records(&asked.pool, asked.from.as_deref(), asked.until.as_deref()).await;
+        records.map(|records| json!({ "records": records })).map_err(Thrown::into_rpc)
+    }
+
+    /// `x-ostler/usage/groups`.
+    pub(crate) async fn usage_groups(
+        self: &Arc<Self>,
+        asked: UsageGroupsParams,
+        reader: Option<&Reader>,
+    ) -> Result<Value, RpcError> {
+        let groups = self.groups(&asked, reader).await;
+        groups.map(|groups| json!({ "groups": groups })).map_err(Thrown::into_rpc)
+    }
+
+    /// What a pool is of, and what that is called.
+    fn pool_name(&self, pool: &str) -> (String, String) {
+        let (kind, id) = pool.split_once(':').unwrap_or(("", pool));
+        let name = match kind {
+            "team" => self.title(Kind::Team, id),
+            "project" => match id.split_once(':') {
+                Some((team, project)) => {
+                    format!("{} / {}", self.title(Kind::Team, team), self.title(Kind::Project, project))
+                }
+                None => id.to_owned(),
+            },
+            _ => id.to_owned(),
+        };
+        (kind.to_owned(), name)
+    }
+
+    /// What a team or a project is called; its id where nobody said.
+    fn title(&self, kind: Kind, id: &str) -> String {
+        let body = self.gate.people().and_then(|people| people.file().body(kind, id));
+        let title = body.as_ref().and_then(|body| body.get("title")).and_then(Value::as_str);
+        title.filter(|title| !title.is_empty()).unwrap_or(id).to_owned()
+    }
+}
+
+/// Refuses a pool somebody may not read, in the words of the gate.
+fn refuse_foreign(reader: Option<&Reader>, pool: &str) -> Result<(), Thrown> {
+    match reader {
+        Some(reader) if !may_read(Some(reader), pool) => {
+            let name = reader.id.strip_prefix("user:").unwrap_or(&reader.id);
+            let asked = Grant::of(super::scheme::SCHEME, "get");
+            Err(RpcError::permission_denied(format!("{name} may not {asked} here")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn query(pool: Option<&str>, period: Period, limit: Option<u64>) -> UsageQuery {
+    UsageQuery {
+        pool: pool.map(str::to_owned),
+        from: Some(iso(period.from)),
+        until: Some(iso(period.until)),
+        limit,
+    }
+}
+
+fn written(total: &UsageTotal) -> Value {
+    serde_json::to_value(total).unwrap_or_default()
+}
+
+/// What entries may be grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    User,
+    Team,
+    Project,
+}
+
+impl Key {
+    fn read(word: &str) -> Result<Self, RpcError> {
+        match word {
+            "user" => Ok(Self::User),
+            "team" => Ok(Self::Team),
+            "project" => Ok(Self::Project),
+            other => {
+                let why = format!("by has to be a comma list of user, team and project, not {other}");
+                Err(RpcError::invalid_params(why))
+            }
+        }
+    }
+
+    fn word(self) -> &'static str {
+        self.kind().name()
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::User => Kind::User,
+            Self::Team => Kind::Team,
+            Self::Project => Kind::Project,
+        }
+    }
+
+    fn of(self, entry: &UsageEntry) -> Option<String> {
+        match self {
+            Self::User => entry.owner.as_deref()?.strip_prefix("user:").map(str::to_owned),
+            Self::Team => entry.team.clone(),
+            Self::Project => entry.project.clone(),
+        }
+    }
+}

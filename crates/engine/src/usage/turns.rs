@@ -1,0 +1,151 @@
+//! What a turn took, as its backend reports it.
+
+use ostler_contract::points::{
+    CostFrom, UsageCache, UsageCost, UsageEntry, UsageKind, UsageModel, UsageSource,
+};
+use ostler_contract::{JsonObject, Value};
+use ostler_protocol::names;
+use ostler_protocol::wire::state::UsageInfo;
+
+/// What a turn took so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Taken {
+    model: Option<String>,
+    /// Input, output, cache read, cache written.
+    tokens: [Option<u64>; 4],
+    cost: Option<UsageCost>,
+}
+
+impl Taken {
+    /// What a report says.
+    pub(crate) fn read(usage: &UsageInfo) -> Self {
+        let said = |key: &str| usage.meta.as_ref()?.get(&names::meta_key(key));
+        let count = |tokens: Option<i64>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
+        let written = said("cacheWriteTokens").and_then(Value::as_i64);
+        Self {
+            model: usage.model.clone(),
+            tokens: [
+                count(usage.input_tokens),
+                count(usage.output_tokens),
+                count(usage.cache_read_tokens),
+                count(written),
+            ],
+            cost: said("cost").and_then(cost),
+        }
+    }
+
+    /// What this report adds to an earlier one of the same turn.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut added = self.clone();
+        for (tokens, before) in added.tokens.iter_mut().zip(earlier.tokens) {
+            *tokens = tokens
+                .map(|tokens| tokens.saturating_sub(before.unwrap_or_default()))
+                .filter(|&more| more > 0);
+        }
+        let same = |cost: &UsageCost| {
+            earlier.cost.as_ref().filter(|before| before.currency == cost.currency).cloned()
+        };
+        if let Some((cost, before)) =
+            added.cost.as_mut().and_then(|cost| same(cost).map(|before| (cost, before)))
+        {
+            let less = |now: Option<f64>, before: Option<f64>| {
+                now.map(|now| (now - before.unwrap_or_default()).max(0.0))
+            };
+            cost.amount = (cost.amount - before.amount).max(0.0);
+            cost.input = less(cost.input, before.input);
+            cost.output = less(cost.output, before.output);
+        }
+        added
+    }
+
+    /// The entry of it; nothing where nothing was taken.
+    pub(crate) fn entry(self, model: impl FnOnce() -> String) -> Option<UsageEntry> {
+        let [input, output, read, write] = self.tokens;
+        let some_tokens = self.tokens.iter().flatten().any(|&tokens| tokens > 0);
+        let cost = self.cost.filter(|cost| cost.amount > 0.0 || some_tokens);
+        if !some_tokens && cost.is_none() {
+            return None;
+        }
+        let cache = (read.is_some() || write.is_some()).then_some(UsageCache { read, write });
+        let name = self.model.filter(|name| !name.is_empty()).unwrap_or_else(model);
+        Some(UsageEntry {
+            kind: UsageKind::Model,
+            source: Some(UsageSource::Agent),
+            model: Some(UsageModel { name, provider: None, input, output, cache }),
+            cost,
+            ..UsageEntry::default()
+        })
+    }
+}
+
+/// A cost a backend reports: an amount of US dollars, or an amount and its currency.
+fn cost(said: &Value) -> Option<UsageCost> {
+    let part =
+        |fields: &JsonObject, key: &str| fields.get(key).and_then(Value::as_f64).filter(|part| *part >= 0.0);
+    let dollars = || "USD".to_owned();
+    let from = Some(CostFrom::Harness);
+    match said {
+        Value::Number(amount) => {
+            let amount = amount.as_f64().filter(|amount| *amount >= 0.0)?;
+            Some(UsageCost { amount, currency: dollars(), from, input: None, output: None })
+        }
+        Value::Object(fields) => Some(UsageCost {
+            amount: part(fields, "amount")?,
+            currency: fields.get("currency").and_then(Value::as_str).map_or_else(dollars, str::to_owned),
+            from,
+            input: part(fields, "input"),
+            output: part(fields, "output"),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    fn taken(usage: Value) -> Taken {
+        Taken::read(&serde_json::from_value(usage).expect("a report"))
+    }
+
+    #[test]
+    fn a_report_is_read_and_what_it_adds_is_told() {
+        let first = taken(json!({ "inputTokens": 100, "outputTokens": 5, "model": "a/b" }));
+        let second = taken(
+            json!({ "inputTokens": 150, "outputTokens": 5, "cacheReadTokens": 7, "model": "a/b",
+            "_meta": { "ostler.cacheWriteTokens": 3, "ostler.cost": { "amount": 0.5, "currency": "EUR", "input": 0.4 } } }),
+        );
+        let entry = second.since(&first).entry(String::new).expect("an entry");
+        assert_eq!(
+            serde_json::to_value(entry).expect("json"),
+            json!({ "kind": "model", "source": "agent",
+                "model": { "name": "a/b", "input": 50, "cache": { "read": 7, "write": 3 } },
+                "cost": { "amount": 0.5, "currency": "EUR", "from": "harness", "input": 0.4 } })
+        );
+        assert_eq!(second.since(&second).entry(String::new), None, "nothing was added");
+        let third = taken(
+            json!({ "inputTokens": 160, "_meta": { "ostler.cost": { "amount": 0.75, "currency": "EUR" } } }),
+        );
+        let more = third.since(&second).entry(|| "of the session".to_owned()).expect("an entry");
+        assert_eq!(more.cost.map(|cost| cost.amount), Some(0.25));
+        assert_eq!(more.model.map(|model| model.name).as_deref(), Some("of the session"));
+    }
+
+    #[test]
+    fn nothing_taken_is_no_entry_and_a_cost_of_nothing_is_left_off() {
+        for nothing in [
+            json!({}),
+            json!({ "inputTokens": 0 }),
+            json!({ "_meta": { "ostler.cost": 0 } }),
+            json!({ "inputTokens": -5, "_meta": { "ostler.cost": "much" } }),
+        ] {
+            assert_eq!(taken(nothing.clone()).entry(String::new), None, "{nothing}");
+        }
+        let dollars =
+            taken(json!({ "_meta": { "ostler.cost": 0.02 } })).entry(String::new).expect("an entry");
+        assert_eq!(dollars.cost.map(|cost| (cost.amount, cost.currency)), Some((0.02, "USD".to_owned())));
+        assert_eq!(dollars.model.map(|model| model.name), Some(String::new()));
+    }
+}

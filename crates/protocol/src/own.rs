@@ -1,0 +1,43 @@
+//! Parameters of the host's own commands, `x-ostler/<domain>/<verb>`.
+
+use serde::Deserialize;
+
+/// Which pools' totals are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct UsageTotalsParams {
+    /// Every pool the caller may read where left out.
+    #[serde(default)]
+    pub pools: Option<Vec<String>>,
+    /// A day, or an ISO 8601 instant. With `until`, what was charged between them is answered too.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// A day, which is meant whole, or an ISO 8601 instant.
+    #[serde(default)]
+    pub until: Option<String>,
+}
+
+/// Which entries are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct UsageRecordsParams {
+    /// Those that charged this pool.
+    pub pool: String,
+    /// A day, or an ISO 8601 instant; the first of this month where left out.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// A day, which is meant whole, or an ISO 8601 instant; now where left out.
+    #[serde(default)]
+    pub until: Option<String>,
+}
+
+/// How entries are to be grouped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct UsageGroupsParams {
+    /// A comma list of `user`, `team` and `project`.
+    pub by: String,
+    /// A day, or an ISO 8601 instant; the first of this month where left out.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// A day, which is meant whole, or an ISO 8601 instant; now where left out.
+    #[serde(default)]
+    pub until: Option<String>,
+}
