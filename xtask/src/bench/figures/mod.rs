@@ -1,9 +1,11 @@
 //! The benchmarks, one file each.
 
 mod automations;
+mod busy;
 mod connections;
 mod create_session;
 mod debian;
+mod modules;
 mod plugins;
 mod start;
 mod sync;
@@ -61,5 +63,15 @@ pub const GROUPS: &[Group] = &[
         name: "plugins",
         what: "JavaScript plugins, from the spawn until they are applied",
         measure: plugins::measure,
+    },
+    Group {
+        name: "modules",
+        what: "ten JavaScript plugins of ten modules each, from the spawn until they are applied",
+        measure: modules::measure,
+    },
+    Group {
+        name: "busy",
+        what: "a JavaScript plugin's tool, route and channel under load",
+        measure: busy::measure,
     },
 ];

@@ -66,7 +66,7 @@ fn folder(context: &Context, plugins: usize) -> Result<Folder> {
 
 /// Waits until so many small plugins are applied: both sides say a line for each once its `apply` has returned.
 /// Answers how long that took since the spawn, in milliseconds.
-fn applied(mut process: Process, plugins: usize) -> Result<(Process, f64)> {
+pub(super) fn applied(mut process: Process, plugins: usize) -> Result<(Process, f64)> {
     for _ in 0..plugins {
         process
             .wait_for(|line| (line.contains("plugin small") && !line.ends_with("loading")).then_some(()))?;

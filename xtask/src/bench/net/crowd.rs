@@ -16,9 +16,22 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How much is read of a socket at once.
 const READ: usize = 256 * 1024;
 
-const DELTA: &[u8] = br#""type":"chat/delta""#;
 const CONTENT: &[u8] = br#""content":"word "#;
-const OVER: &[u8] = br#""type":"chat/turnComplete""#;
+
+/// What the actions that carry words are called on a channel, and the one that ends them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words {
+    delta: Vec<u8>,
+    over: Vec<u8>,
+}
+
+impl Words {
+    /// `<scope>/delta` and `<scope>/turnComplete`.
+    pub fn of(scope: &str) -> Self {
+        let named = |name: &str| format!("\"type\":\"{scope}/{name}\"").into_bytes();
+        Self { delta: named("delta"), over: named("turnComplete") }
+    }
+}
 
 /// What one subscriber has been sent of the turn.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +47,8 @@ impl Seen {
     ///
     /// # Errors
     /// A delta that does not hold the next word, and only that.
-    pub fn take(&mut self, payload: &[u8]) -> Result<()> {
-        if memchr::memmem::find(payload, DELTA).is_some() {
+    pub fn take(&mut self, words: &Words, payload: &[u8]) -> Result<()> {
+        if memchr::memmem::find(payload, &words.delta).is_some() {
             let word = memchr::memmem::find(payload, CONTENT).map(|at| &payload[at + CONTENT.len()..]);
             // `word 12 "`: a delta that was gathered from several goes on behind the space.
             let digits = word.and_then(|word| Some((word, memchr::memchr(b' ', word)?)));
@@ -50,7 +63,7 @@ impl Seen {
                 )));
             }
             self.words += 1;
-        } else if memchr::memmem::find(payload, OVER).is_some() {
+        } else if memchr::memmem::find(payload, &words.over).is_some() {
             self.over = true;
         }
         Ok(())
@@ -69,6 +82,7 @@ pub struct Crowd {
     poll: Poll,
     members: Vec<Member>,
     buffer: Vec<u8>,
+    words: Words,
 }
 
 impl Crowd {
@@ -76,7 +90,7 @@ impl Crowd {
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(connections: Vec<Ws>) -> Result<Self> {
+    pub fn new(connections: Vec<Ws>, words: &Words) -> Result<Self> {
         let poll = Poll::new()?;
         let mut members = Vec::with_capacity(connections.len());
         for connection in connections {
@@ -86,7 +100,7 @@ impl Crowd {
             poll.registry().register(&mut stream, Token(members.len()), Interest::READABLE)?;
             members.push(Member { stream, rest, seen: Seen::default() });
         }
-        Ok(Self { poll, members, buffer: vec![0; READ] })
+        Ok(Self { poll, members, buffer: vec![0; READ], words: words.clone() })
     }
 
     /// Has the first of them send a frame that begins a turn of `words` words; answers how long it took until
@@ -112,7 +126,7 @@ impl Crowd {
             for event in &events {
                 let member = &mut self.members[event.token().0];
                 let before = member.seen;
-                member.read(&mut self.buffer)?;
+                member.read(&self.words, &mut self.buffer)?;
                 complete += usize::from(before.words < words && member.seen.words >= words);
                 over += usize::from(!before.over && member.seen.over);
             }
@@ -140,7 +154,7 @@ impl Drop for Crowd {
 
 impl Member {
     /// Reads until there is no more.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<()> {
+    fn read(&mut self, words: &Words, buffer: &mut [u8]) -> Result<()> {
         loop {
             let kept = self.rest.len();
             if kept >= buffer.len() {
@@ -159,7 +173,7 @@ impl Member {
             while let Some((frame, taken)) = frames::take(&bytes[at..])? {
                 at += taken;
                 match frame.opcode {
-                    TEXT => self.seen.take(frame.payload)?,
+                    TEXT => self.seen.take(words, frame.payload)?,
                     CLOSE => return Err(Failure::new("the server closed the connection")),
                     _ => {}
                 }
@@ -185,16 +199,16 @@ mod tests {
 
     #[test]
     fn every_word_has_to_come_alone_and_in_order() {
-        let mut seen = Seen::default();
-        seen.take(br#"{"method":"action","params":{"action":{"type":"chat/turnStarted"}}}"#).unwrap();
-        seen.take(delta("word 0 ").as_bytes()).unwrap();
-        seen.take(delta("word 1 ").as_bytes()).unwrap();
+        let (mut seen, chat) = (Seen::default(), Words::of("chat"));
+        seen.take(&chat, br#"{"method":"action","params":{"action":{"type":"chat/turnStarted"}}}"#).unwrap();
+        seen.take(&chat, delta("word 0 ").as_bytes()).unwrap();
+        seen.take(&chat, delta("word 1 ").as_bytes()).unwrap();
         assert_eq!(seen, Seen { words: 2, over: false });
         for wrong in ["word 1 ", "word 3 ", "word 2 word 3 ", "word 2", "2 "] {
-            assert!(seen.clone().take(delta(wrong).as_bytes()).is_err(), "{wrong}");
+            assert!(seen.clone().take(&chat, delta(wrong).as_bytes()).is_err(), "{wrong}");
         }
-        seen.take(delta("word 2 ").as_bytes()).unwrap();
-        seen.take(br#"{"params":{"action":{"type":"chat/turnComplete","turnId":"t"}}}"#).unwrap();
+        seen.take(&chat, delta("word 2 ").as_bytes()).unwrap();
+        seen.take(&chat, br#"{"params":{"action":{"type":"chat/turnComplete","turnId":"t"}}}"#).unwrap();
         assert_eq!(seen, Seen { words: 3, over: true });
     }
 
@@ -215,7 +229,7 @@ mod tests {
             // Open until the crowd leaves.
             while stream.read(&mut head).is_ok_and(|read| read > 0) {}
         });
-        (Crowd::new(vec![Ws::connect(address).unwrap()]).unwrap(), server)
+        (Crowd::new(vec![Ws::connect(address).unwrap()], &Words::of("chat")).unwrap(), server)
     }
 
     fn turn(words: usize) -> Vec<u8> {

@@ -97,6 +97,23 @@ impl Ws {
         }
     }
 
+    /// Writes a frame.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&mut self, frame: &[u8]) -> Result<()> {
+        Ok(self.stream.write_all(frame)?)
+    }
+
+    /// Reads messages until one holds this.
+    ///
+    /// # Errors
+    /// The connection ended, or nothing came in time.
+    pub fn until(&mut self, wanted: &[u8]) -> Result<()> {
+        while memchr::memmem::find(&self.next_text()?, wanted).is_none() {}
+        Ok(())
+    }
+
     fn answer_to(&mut self, id: u64) -> Result<Vec<u8>> {
         let wanted = format!("\"id\":{id},");
         loop {
