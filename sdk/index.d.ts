@@ -77,6 +77,8 @@ export interface PluginHost extends PluginContext {
     registerRoute(handler: (request: Request) => Awaitable<Response>): void;
     /** One event trigger type an automation may be saved with. */
     registerTriggerType(definition: TriggerType): void;
+    /** Text put before the first turn of each chat a person or tool opens. */
+    registerChatPreamble(preamble: (frozen: Frozen<PreambleChat>) => Awaitable<string | null | undefined>): void;
     /** A function run when the host closes, after its sessions and before its stores. */
     registerClose(close: () => void): void;
     /** A listener to one kind of event. It contributes nothing to the host. */
@@ -301,7 +303,7 @@ export interface Agent {
     defaults(): Awaitable<JsonObject>;
     /** Starts or resumes one chat's conversation. */
     create(start: Frozen<Start>): Awaitable<AgentSession>;
-    /** What a second chat may be made from. */
+    /** What a second chat may be made from; without it a session has one chat. */
     chats?: ChatAbilities;
     /** Whether it works in more than one directory. */
     multipleDirectories?: boolean;
@@ -366,7 +368,7 @@ export interface Start {
     forkAt?: string;
     /** The backend's name for the turn to rewind to, under the same id; ignored beside `forkAt`. */
     rewindAt?: string;
-    /** Hidden context for the first turn; never on the wire. */
+    /** Hidden context for the first turn, before its text; never on the wire. */
     context?: string;
     /** Turns already known. */
     seed?: Turn[];
@@ -503,7 +505,10 @@ export interface AgentSession {
     stopMcpServer?(id: string): void;
     /** A resource got its token. */
     authenticated?(resource: string, token: string): void;
-    /** The backend's name for where a fork after a turn begins. */
+    /**
+     * The backend's name for where a fork after a turn begins; nothing where none can. Without it `forkAt` is the
+     * turn's own id.
+     */
     forkPoint?(turnId: string): Awaitable<string | null | undefined>;
     /** A sentence, once it can go on no more: every later action is refused with it. */
     ended?(): Awaitable<string | null | undefined>;
@@ -656,6 +661,8 @@ export interface ToolContext {
     send(session: string, chat: string | undefined, text: string): Promise<string>;
     /** Starts a session of this one's owner; answers its URI. */
     create(request: ToolSession): Promise<string>;
+    /** Opens one more chat in a session and says the first thing in it; answers its URI. */
+    createChat(session: string, request: ToolChat): Promise<string>;
     /** Renames a session. */
     rename(session: string, title: string): Promise<void>;
     /** Removes a session other than this one. */
@@ -674,6 +681,16 @@ export interface ToolSession {
     workingDirectory?: string;
     /** A backend; this session's own when left out. */
     provider?: string;
+    /** A model's id. */
+    model?: string;
+}
+
+/** A chat a tool opens. */
+export interface ToolChat {
+    /** The first turn. */
+    prompt: string;
+    /** The chat's title. */
+    title?: string;
     /** A model's id. */
     model?: string;
 }
@@ -992,6 +1009,14 @@ export interface KeptChat {
     queued?: unknown[];
     /** What somebody is writing. */
     draft?: unknown;
+    /** Whether its title came of what was said first; another one was given to it. */
+    derived?: boolean;
+    /** The part of the session's folders it works in, as `file://` URIs; all of them where left out. */
+    workingDirectories?: string[];
+    /** Its own marks. */
+    flags?: SessionFlags;
+    /** Hidden context its first turn still has to be given. */
+    context?: string;
 }
 
 /** A session with its marks. */
@@ -1002,6 +1027,8 @@ export interface StoredSession {
     session: KeptSession;
     /** Its marks. */
     flags?: SessionFlags;
+    /** Its chats; the host asks for them one by one where they are left out. */
+    chats?: KeptChat[];
 }
 
 /** A turn as it is kept: a finished one, or a running one as far as it has come. */
@@ -1144,6 +1171,18 @@ export interface TriggerEvent {
     title: string;
     /** More words. */
     description?: string;
+}
+
+/** The chat a preamble is asked for. */
+export interface PreambleChat {
+    /** The session's URI. */
+    session: string;
+    /** The new chat's URI. */
+    chat: string;
+    /** What the chat is made from. */
+    origin: ChatOrigin;
+    /** The chats the session has already. */
+    chats: ChatSummary[];
 }
 
 /** The name of an event. */

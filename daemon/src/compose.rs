@@ -8,7 +8,7 @@ use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml};
+use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
@@ -234,6 +234,7 @@ async fn own(
         .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
         .and_then(|()| host.register_usage(usage, None))
         .and_then(|()| host.register_vault(vault, None))
+        .and_then(|()| session_tools().into_iter().try_for_each(|tool| host.register_tool(tool)))
         .map_err(failed)?;
     Ok((host.seal(), kept))
 }

@@ -514,7 +514,7 @@ mod wire {
 
     wire! {
         AgentSelection, AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationRunState,
-        AutomationTriggerDefinition, ChatInputAnswer, ChatSummary, ConfirmationOption, Customization,
+        AutomationTriggerDefinition, ChatInputAnswer, ChatOrigin, ChatSummary, ConfirmationOption, Customization,
         DirectoryEntry, Message, MessageAttachment, ModelSelection, ProtectedResourceMetadata, SessionActiveClient,
         SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState, SessionModelInfo, SessionSummary,
         StateAction, ToolDefinition, ToolInput, Turn,

@@ -292,7 +292,7 @@ impl Connection {
     pub(crate) fn drop_forbidden(&self) {
         let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
         for spelled in held {
-            if self.may_subscribe(&Channel::parse(&spelled)).is_err() {
+            if self.may_subscribe(&self.host.sessions.channel(&spelled)).is_err() {
                 self.handle_unsubscribe(&spelled);
             }
         }
@@ -332,7 +332,7 @@ impl Connection {
             return self.host.release_watch(channel);
         }
         let Some(client) = self.client_id() else { return };
-        if let Some((entry, Place::Session)) = self.host.sessions.locate(&Channel::parse(channel))
+        if let Some((entry, Place::Session)) = self.host.sessions.locate(&self.host.sessions.channel(channel))
             && entry.is_awake()
         {
             self.host.tell(&entry, ToSession::Left { client });
@@ -372,7 +372,7 @@ impl Connection {
             tokio::time::sleep(PRESENCE_GRACE).await;
             let Some(host) = host.upgrade() else { return };
             for channel in channels {
-                if let Some((entry, Place::Session)) = host.sessions.locate(&Channel::parse(&channel))
+                if let Some((entry, Place::Session)) = host.sessions.locate(&host.sessions.channel(&channel))
                     && entry.is_awake()
                 {
                     host.tell(&entry, ToSession::Left { client: client.clone() });

@@ -181,8 +181,9 @@ impl SqliteSessions {
         let report = self.report.clone();
         self.db.read(move |db| {
             let mut asked = db.prepare_cached(
-                "SELECT id, kept, coalesce(is_read, 0) AS is_read, coalesce(is_archived, 0) AS is_archived
-                 FROM sessions LEFT JOIN session_flags ON session = id ORDER BY sessions.rowid",
+                "SELECT id, kept, chats, coalesce(is_read, 0) AS is_read, coalesce(is_archived, 0) AS is_archived
+                 FROM sessions LEFT JOIN session_flags ON session_flags.session = id
+                 LEFT JOIN session_chats ON session_chats.session = id ORDER BY sessions.rowid",
             )?;
             let mut rows = asked.query([])?;
             let mut all = Vec::new();
@@ -190,9 +191,14 @@ impl SqliteSessions {
                 let id: String = row.get("id")?;
                 let flags =
                     SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? };
+                // What cannot be read here is asked for, and reported, when somebody needs it.
+                let chats = match row.get_ref("chats")?.as_str() {
+                    Ok(text) => serde_json::from_str(text).ok(),
+                    Err(_) => Some(Vec::new()),
+                };
                 // One that cannot be read keeps none of the others from being listed.
                 match decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "the session", &id) {
-                    Ok(session) => all.push(StoredSession { id, session, flags }),
+                    Ok(session) => all.push(StoredSession { id, session, flags, chats }),
                     Err(Failure::Thrown(thrown)) => report(format!("{thrown}; it is left out")),
                     Err(failure) => return Err(failure),
                 }

@@ -10,6 +10,7 @@ pub const AUTOMATIONS: &str = "ahp-automations://";
 /// An alias of [`AUTOMATIONS`].
 pub const AUTOMATIONS_CATALOG: &str = "ahp-automations://catalog";
 
+const LINK: &str = "agent-host-session://";
 const SESSION_ALIAS: &str = "ahp-session";
 const CHAT: &str = "ahp-chat";
 const DEFAULT_CHAT: &str = "ahp-chat://default/";
@@ -165,6 +166,11 @@ pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))
 }
 
+/// A chat of the host's own making.
+pub fn chat(id: &str) -> String {
+    format!("{CHAT}:/{id}")
+}
+
 /// The chat of a worker that a tool call spawned.
 pub fn worker_chat(session: &str, call: &str) -> String {
     format!("{WORKER_CHAT}{}/{call}", URL_SAFE_NO_PAD.encode(session))
@@ -173,6 +179,38 @@ pub fn worker_chat(session: &str, call: &str) -> String {
 /// The old spelling of a session's first chat, `ahp-chat:/<session id>`: the id, if `uri` may be one.
 pub fn old_default_chat(uri: &str) -> Option<&str> {
     uri.strip_prefix("ahp-chat:/").filter(|id| !id.is_empty() && !id.contains('/'))
+}
+
+/// A link to a session, or to a chat in it, as tools say it to a model.
+pub fn link(session: &str, chat: Option<&str>) -> String {
+    let (provider, id) = session.split_once(":/").unwrap_or(("", session));
+    let chat = chat.map(|chat| {
+        let id = chat.strip_prefix("ahp-chat:/").unwrap_or(chat);
+        url_words(id)
+    });
+    match chat {
+        Some(chat) => format!("{LINK}{provider}/{id}?chat={chat}"),
+        None => format!("{LINK}{provider}/{id}"),
+    }
+}
+
+/// The id of the session a [`link`] names.
+pub fn linked(link: &str) -> Option<&str> {
+    let (_, rest) = link.strip_prefix(LINK)?.split_once('/')?;
+    let id = rest.split('?').next()?;
+    (!id.is_empty()).then_some(id)
+}
+
+/// Text as it stands in a query.
+fn url_words(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::with_capacity(text.len()), |mut into, byte| {
+        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            true => into.push(byte.into()),
+            false => drop(write!(into, "%{byte:02X}")),
+        }
+        into
+    })
 }
 
 /// An automation's URI.
@@ -214,6 +252,18 @@ mod tests {
         assert_eq!(Channel::parse("ahp-nonsense:/1"), Channel::Other);
         assert_eq!(Channel::parse("no scheme"), Channel::Other);
         assert_eq!(Channel::parse("echo:/abc/other"), Channel::Other);
+    }
+
+    #[test]
+    fn a_link_names_its_session_and_chat() {
+        let linked_to = link("echo:/6f1c", Some("ahp-chat:/a b"));
+        assert_eq!(linked_to, "agent-host-session://echo/6f1c?chat=a%20b");
+        assert_eq!(linked(&linked_to), Some("6f1c"));
+        assert_eq!(linked(&link("echo:/6f1c", None)), Some("6f1c"));
+        assert_eq!(link("echo:/1", Some("notes:/2")), "agent-host-session://echo/1?chat=notes%3A%2F2");
+        for text in ["echo:/6f1c", "agent-host-session://echo", "agent-host-session://echo/"] {
+            assert_eq!(linked(text), None, "{text}");
+        }
     }
 
     #[test]

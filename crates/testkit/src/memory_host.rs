@@ -232,6 +232,14 @@ impl Builder {
         self
     }
 
+    /// Offers models the host's own tools, as the daemon does.
+    #[must_use]
+    pub fn session_tools(self) -> Self {
+        self.own(|host| {
+            ostler_engine::session_tools().into_iter().try_for_each(|tool| host.register_tool(tool))
+        })
+    }
+
     /// Registers something as the host's own, as the daemon does its stores.
     #[must_use]
     pub fn own(mut self, register: impl FnOnce(&PluginHost) -> Result<(), Thrown> + Send + 'static) -> Self {

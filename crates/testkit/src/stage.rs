@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{Agent, AgentSession, Emit, Offered, Start};
+use ostler_contract::points::{Agent, AgentSession, ChatAbilities, Emit, Offered, Start};
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment};
 use ostler_contract::{Call, Frozen, JsonObject, Plugin, Thrown, Value, json};
@@ -17,6 +17,9 @@ pub struct Stage {
     without_stop_worker: bool,
     never_closes: bool,
     steers: bool,
+    chats: Option<ChatAbilities>,
+    forks_at: Option<Value>,
+    many_folders: bool,
     protected_resources: Value,
 }
 
@@ -53,6 +56,30 @@ impl Stage {
         Self { steers: true, ..self }
     }
 
+    /// One that keeps several chats in a session, forks and opens side chats.
+    #[must_use]
+    pub fn with_chats(self) -> Self {
+        Self { chats: Some(ChatAbilities { fork: true, side_chat: true }), ..self }
+    }
+
+    /// One that keeps several chats in a session and can make none from another.
+    #[must_use]
+    pub fn with_plain_chats(self) -> Self {
+        Self { chats: Some(ChatAbilities::default()), ..self }
+    }
+
+    /// One that names where it forks, or that it cannot: by turn, in a JSON object.
+    #[must_use]
+    pub fn forking_at(self, points: Value) -> Self {
+        Self { forks_at: Some(points), ..self }
+    }
+
+    /// One that works in more than one folder.
+    #[must_use]
+    pub fn in_many_folders(self) -> Self {
+        Self { many_folders: true, ..self }
+    }
+
     /// One that takes tokens for a resource.
     #[must_use]
     pub fn asking_for(self, resource: &str) -> Self {
@@ -79,6 +106,8 @@ impl Stage {
             defaults: Call::now(|()| Ok(JsonObject::new())),
             probe: Some(Call::now(|()| Ok(Offered::default()))),
             protected_resources: resources,
+            chats: self.chats,
+            multiple_directories: self.many_folders.then_some(true),
             create: Call::now(move |(start,): (Frozen<Start>,)| {
                 self.shared.starts.lock().push(start.0);
                 Ok(self.session())
@@ -136,6 +165,9 @@ impl Stage {
                     stop(call.into());
                     Ok(())
                 })
+            }),
+            fork_point: self.forks_at.clone().map(|points| {
+                Call::now(move |(turn,): (String,)| Ok(points[turn].as_str().map(str::to_owned)))
             }),
             ..AgentSession::default()
         }

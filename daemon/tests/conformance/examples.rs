@@ -30,6 +30,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("registerRecords", "records.ts"),
     ("registerRoute", "route.ts"),
     ("registerTriggerType", "trigger-type.ts"),
+    ("registerChatPreamble", "chat-preamble.ts"),
     ("registerClose", "close.ts"),
     ("on", "listener.ts"),
     ("problem", "problem.ts"),
@@ -62,6 +63,7 @@ run! {
     "records.ts" a_store_takes_the_records,
     "route.ts" a_route_asks_for_its_token,
     "trigger-type.ts" a_file_that_changes_wakes,
+    "chat-preamble.ts" a_chat_is_told_of_the_others,
     "close.ts" what_was_said_is_written_in_the_end,
     "listener.ts" turns_are_timed,
     "problem.ts" what_cannot_be_used_is_reported,
@@ -300,6 +302,17 @@ async fn turns_are_timed(file: &str) {
         Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 9187, guarded: false };
     host.host.events.raise_and_wait(listening).await;
     assert_eq!(host.host.end_announcements(), ["turns are timed, port 9187"]);
+}
+
+async fn a_chat_is_told_of_the_others(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    let mut talk = Talk::with(&host, "echo").await;
+    talk.say("Feed the horses").await;
+    let open = json!({ "channel": talk.session, "chat": "ahp-chat:/2" });
+    talk.client.request("createChat", open).await.unwrap();
+    talk.client.request("subscribe", json!({ "channel": "ahp-chat:/2" })).await.unwrap();
+    talk.chat = "ahp-chat:/2".into();
+    assert_eq!(talk.say("/heard").await, "Beside this chat there are:\n- Feed the horses");
 }
 
 async fn what_cannot_be_used_is_reported(file: &str) {

@@ -8,6 +8,7 @@ mod side;
 
 mod agent;
 mod cases;
+mod chat_preamble;
 mod examples;
 mod host;
 mod listener;

@@ -3,9 +3,12 @@
 
 mod script;
 mod session;
+mod worker;
 
-use ostler_contract::points::{Agent, ChatAbilities, Offered, OfferedCommand, OfferedModel};
-use ostler_contract::{Call, JsonObject, Plugin, json};
+use std::sync::Arc;
+
+use ostler_contract::points::{Agent, ChatAbilities, Offered, OfferedCommand, OfferedModel, Start};
+use ostler_contract::{Call, Frozen, JsonObject, Plugin, json};
 
 pub use script::{COMMANDS, Script};
 
@@ -13,31 +16,37 @@ pub use script::{COMMANDS, Script};
 pub fn plugin() -> Plugin {
     Plugin::new("@ostler/echo", |host, options| {
         Box::pin(async move {
-            let provider = options.get("provider").and_then(|value| value.as_str()).unwrap_or("echo");
-            host.register_agent(agent(provider))
+            let text = |key: &str| options.get(key).and_then(|value| value.as_str());
+            host.register_agent(agent(
+                text("provider").unwrap_or("echo"),
+                text("workerStop") == Some("session"),
+            ))
         })
     })
     .title("Echo")
-    .defaults(json!({ "provider": "echo" }))
+    .defaults(json!({ "provider": "echo", "workerStop": "worker" }))
     .options_schema(json!({
         "type": "object",
         "properties": {
-            "provider": { "type": "string", "description": "The name clients ask for this backend by." }
+            "provider": { "type": "string", "description": "The name clients ask for this backend by." },
+            "workerStop": {
+                "type": "string", "enum": ["worker", "session"],
+                "description": "What stopping a worker stops: the worker alone, or the turn it works for."
+            }
         }
     }))
 }
 
-fn agent(provider: &str) -> Agent {
+fn agent(provider: &str, stops_lead: bool) -> Agent {
+    let ways = session::Ways { approved: Arc::default(), stops_lead };
     Agent {
         provider: provider.into(),
         display_name: "Echo".into(),
         description: Some("Says what it is told. Begin with / to script it.".to_owned()),
         schema: Call::now(|()| Ok(settings())),
         defaults: Call::now(|()| Ok(JsonObject::from_iter([("delayMs".to_owned(), json!(0))]))),
-        create: Call::now(|(start,): (ostler_contract::Frozen<ostler_contract::points::Start>,)| {
-            Ok(session::session(start.0))
-        }),
-        chats: Some(ChatAbilities { fork: false, side_chat: false }),
+        create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session::session(start.0, ways.clone()))),
+        chats: Some(ChatAbilities { fork: true, side_chat: true }),
         probe: Some(Call::now(|()| {
             Ok(Offered {
                 models: vec![OfferedModel {

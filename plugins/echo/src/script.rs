@@ -10,8 +10,13 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("slow", "/slow 5s [text]: waits, then says the text"),
     ("tool", "/tool <name> {json}: calls a tool of the host and says what it answered"),
     ("confirm", "/confirm <name> {json}: the same, once somebody approved"),
+    (
+        "worker",
+        "/worker <prompt>: has a worker say the prompt in a chat of its own; /hang waits to be stopped",
+    ),
     ("ask", "/ask <question>: asks, and says the answer"),
     ("think", "/think <text>: thinks the text before it says so"),
+    ("heard", "/heard [text]: says everything it was handed for this turn, hidden context first"),
     ("words", "/words <n>: says n words, as fast as it can"),
     ("throw", "/throw [sentence]: the backend throws instead of running the turn"),
     ("hang", "/hang: says nothing until it is stopped"),
@@ -39,8 +44,12 @@ pub enum Script {
     },
     /// Asks a person.
     Ask(String),
+    /// Has a worker say something.
+    Worker(String),
     /// Thinks, then says.
     Think(String),
+    /// Says what it was handed beside the text, then the text.
+    Heard(String),
     /// Says so many words.
     Words(usize),
     /// Waits to be stopped.
@@ -80,7 +89,9 @@ impl Script {
                     name => Self::Tool { name: name.to_owned(), input, confirm: command == "confirm" },
                 }
             }
+            "worker" if !rest.is_empty() => Self::Worker(rest.to_owned()),
             "ask" if !rest.is_empty() => Self::Ask(rest.to_owned()),
+            "heard" => Self::Heard(rest.to_owned()),
             "think" => Self::Think(or("…")),
             "words" => rest.parse().map_or_else(|_| said(), Self::Words),
             "hang" => Self::Hang,

@@ -1,6 +1,6 @@
 //! One conversation: each turn runs on a task of its own and ends exactly once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,34 +17,60 @@ use crate::script::Script;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
+/// What all conversations share.
+#[derive(Clone)]
+pub(crate) struct Ways {
+    /// The tools somebody approved for good, by session.
+    pub approved: Arc<Mutex<HashMap<String, HashSet<String>>>>,
+    /// Whether stopping a worker stops the turn it works for.
+    pub stops_lead: bool,
+}
+
+/// The option that approves a tool for the rest of its session.
+const ALWAYS: &str = "alwaysApprove";
+
 /// What a conversation waits for.
 #[derive(Default)]
-struct Waiting {
+pub(crate) struct Waiting {
     /// Approvals, by tool call.
-    approvals: HashMap<String, oneshot::Sender<bool>>,
+    approvals: HashMap<String, oneshot::Sender<(bool, Option<String>)>>,
+    /// Workers, by the call that has them work.
+    pub workers: HashMap<String, oneshot::Sender<()>>,
     /// Answers, by request.
     answers: HashMap<String, oneshot::Sender<Option<String>>>,
 }
 
-struct Conversation {
-    start: Start,
+pub(crate) struct Conversation {
+    pub start: Start,
+    ways: Ways,
     tools: Mutex<Vec<BoundTool>>,
     delay: AtomicU64,
-    waiting: Mutex<Waiting>,
+    /// What the first turn is handed beside its text.
+    context: Mutex<Option<String>>,
+    pub waiting: Mutex<Waiting>,
     /// Told the id of a turn that is to stop; an empty one stops all.
     stop: watch::Sender<Option<String>>,
 }
 
+impl Conversation {
+    /// Whether somebody approved a tool for the rest of the session.
+    fn always_approves(&self, tool: &str) -> bool {
+        self.ways.approved.lock().get(&self.start.uri).is_some_and(|tools| tools.contains(tool))
+    }
+}
+
 /// Emits until the turn is stopped or over.
-struct Turn {
-    conversation: Arc<Conversation>,
-    id: String,
+pub(crate) struct Turn {
+    pub conversation: Arc<Conversation>,
+    pub id: String,
+    /// What it was handed beside its text.
+    context: Option<String>,
     begun: Instant,
     stop: watch::Receiver<Option<String>>,
 }
 
 /// Why a turn goes no further.
-enum Stopped {
+pub(crate) enum Stopped {
     Cancelled,
     Failed(String),
 }
@@ -55,18 +81,21 @@ impl From<Thrown> for Stopped {
     }
 }
 
-pub(crate) fn session(start: Start) -> AgentSession {
+pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
+    let stops_lead = ways.stops_lead;
     let delay = start.settings.get("delayMs").and_then(Value::as_u64).unwrap_or_default();
     let conversation = Arc::new(Conversation {
         tools: Mutex::new(start.tools.clone().unwrap_or_default()),
+        context: Mutex::new(start.context.clone()),
         start,
+        ways,
         delay: AtomicU64::new(delay),
         waiting: Mutex::default(),
         stop: watch::Sender::new(None),
     });
     let with = || conversation.clone();
-    let (begun, cancelled, confirmed, answered, tooled, set, closed) =
-        (with(), with(), with(), with(), with(), with(), with());
+    let (begun, cancelled, confirmed, answered, tooled, set, stopped, closed) =
+        (with(), with(), with(), with(), with(), with(), with(), with());
     AgentSession {
         begin: Call::now(move |(turn, text, ..): Begin| {
             let script = Script::read(&text);
@@ -80,12 +109,20 @@ pub(crate) fn session(start: Start) -> AgentSession {
             cancelled.stop.send_replace(Some(turn));
             Ok(())
         }),
-        confirm: Some(Call::now(move |(call, approved, _): (String, bool, Option<String>)| {
+        confirm: Some(Call::now(move |(call, approved, option): (String, bool, Option<String>)| {
             if let Some(waiting) = confirmed.waiting.lock().approvals.remove(&call) {
-                let _ = waiting.send(approved);
+                let _ = waiting.send((approved, option));
             }
             Ok(())
         })),
+        stop_worker: (!stops_lead).then(|| {
+            Call::now(move |(call,): (String,)| {
+                if let Some(worker) = stopped.waiting.lock().workers.remove(&call) {
+                    let _ = worker.send(());
+                }
+                Ok(())
+            })
+        }),
         answer: Some(Call::now(
             move |(request, accepted, answers): (String, bool, BTreeMap<String, ChatInputAnswer>)| {
                 let Some(waiting) = answered.waiting.lock().answers.remove(&request) else {
@@ -107,7 +144,10 @@ pub(crate) fn session(start: Start) -> AgentSession {
                 _ => Ok("delayMs has to be a whole number of milliseconds".into()),
             }
         })),
-        close: Call::now(move |_| {
+        close: Call::now(move |(removing,)| {
+            if removing == Some(true) && closed.start.chat_id.is_none() {
+                closed.ways.approved.lock().remove(&closed.start.uri);
+            }
             closed.stop.send_replace(Some(String::new()));
             Ok(())
         }),
@@ -131,7 +171,8 @@ impl Turn {
         let mut stop = conversation.stop.subscribe();
         // What stopped an earlier turn is not for this one.
         stop.mark_unchanged();
-        Self { conversation: conversation.clone(), id, begun: Instant::now(), stop }
+        let context = conversation.context.lock().take();
+        Self { conversation: conversation.clone(), id, context, begun: Instant::now(), stop }
     }
 
     async fn run(mut self, script: Script) {
@@ -174,6 +215,11 @@ impl Turn {
                 }
                 self.say("answer", "Done thinking.").await
             }
+            Script::Heard(text) => {
+                let heard = [self.context.take(), Some(text).filter(|text| !text.is_empty())];
+                let heard = heard.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
+                self.say("answer", &heard).await
+            }
             Script::Words(count) => {
                 self.open("answer")?;
                 for at in 0..count {
@@ -187,10 +233,11 @@ impl Turn {
             Script::Hang => self.wait(std::future::pending::<()>()).await,
             Script::Tool { name, input, confirm } => self.tool(&name, input, confirm).await,
             Script::Ask(question) => self.ask(&question).await,
+            Script::Worker(prompt) => self.have_worked(&prompt).await,
         }
     }
 
-    fn emit(&self, channel: Emit, action: Value) -> Result<(), Thrown> {
+    pub(crate) fn emit(&self, channel: Emit, action: Value) -> Result<(), Thrown> {
         let action: StateAction = serde_json::from_value(action).map_err(Thrown::new)?;
         self.conversation.start.emit.call((channel, action))
     }
@@ -214,7 +261,7 @@ impl Turn {
         self.conversation.start.emit.call((Emit::Chat, StateAction::ChatDelta(delta)))
     }
 
-    async fn say(&mut self, part: &str, text: &str) -> Result<(), Stopped> {
+    pub(crate) async fn say(&mut self, part: &str, text: &str) -> Result<(), Stopped> {
         self.open(part)?;
         for word in words(text) {
             self.add(part, word)?;
@@ -231,7 +278,7 @@ impl Turn {
         }
     }
 
-    async fn wait<T>(&mut self, what: impl Future<Output = T>) -> Result<T, Stopped> {
+    pub(crate) async fn wait<T>(&mut self, what: impl Future<Output = T>) -> Result<T, Stopped> {
         let mine =
             |stopped: &Option<String>| stopped.as_ref().is_some_and(|id| id.is_empty() || *id == self.id);
         let mut stop = self.stop.clone();
@@ -265,11 +312,13 @@ impl Turn {
         let invocation = format!("Calling {name}");
         let shown = input.to_string();
         let mut ready = json!({ "invocationMessage": invocation, "toolInput": shown });
-        if !confirm {
-            ready["confirmed"] = "not-needed".into();
+        let always = confirm && self.conversation.always_approves(name);
+        match confirm && !always {
+            true => ready["options"] = options(),
+            false => ready["confirmed"] = if always { "setting" } else { "not-needed" }.into(),
         }
         self.emit(Emit::Chat, with("chat/toolCallReady", ready))?;
-        if confirm && !self.approved(&call, name, &invocation, &shown).await? {
+        if confirm && !always && !self.approved(&call, name, &invocation, &shown).await? {
             return self.say("answer", &format!("{name} was not approved.")).await;
         }
         let place = ToolCallPlace { turn_id: Some(self.id.clone()), tool_call_id: Some(call.clone()) };
@@ -303,8 +352,14 @@ impl Turn {
         self.emit(Emit::Session, json!({ "type": "session/inputNeededSet", "request": {
             "kind": "toolConfirmation", "id": call, "chat": self.conversation.start.chat_uri, "turnId": self.id,
             "toolCall": { "status": "pending-confirmation", "toolCallId": call, "toolName": name,
-                "displayName": name, "invocationMessage": invocation, "toolInput": input } } }))?;
-        Ok(self.wait(approved).await?.unwrap_or(false))
+                "displayName": name, "invocationMessage": invocation, "toolInput": input,
+                "options": options() } } }))?;
+        let (approved, option) = self.wait(approved).await?.unwrap_or((false, None));
+        if approved && option.as_deref() == Some(ALWAYS) {
+            let mut all = self.conversation.ways.approved.lock();
+            all.entry(self.conversation.start.uri.clone()).or_default().insert(name.to_owned());
+        }
+        Ok(approved)
     }
 
     async fn ask(&mut self, question: &str) -> Result<(), Stopped> {
@@ -326,7 +381,16 @@ impl Turn {
     }
 }
 
+/// What somebody asked to approve a tool may choose.
+fn options() -> Value {
+    json!([
+        { "id": "approve", "label": "Allow once", "kind": "approve", "group": 0 },
+        { "id": ALWAYS, "label": "Allow this tool for the session", "kind": "approve", "group": 0 },
+        { "id": "deny", "label": "Deny", "kind": "deny", "group": 1 },
+    ])
+}
+
 /// Words, each with the space behind it, so that together they are the text.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(char::is_whitespace)
 }

@@ -68,7 +68,7 @@ pub struct Agent {
     pub defaults: Call<fn() -> JsonObject>,
     /// Starts or resumes one chat's conversation.
     pub create: Call<fn(start: Frozen<Start>) -> AgentSession>,
-    /// What a second chat may be made from.
+    /// What a second chat may be made from; without it a session has one chat.
     pub chats: Option<ChatAbilities>,
     /// Whether it works in more than one directory.
     pub multiple_directories: Option<bool>,
@@ -286,7 +286,7 @@ pub struct Start {
     pub fork_at: Option<String>,
     /// The backend's name for the turn to rewind to, under the same id; ignored beside `forkAt`.
     pub rewind_at: Option<String>,
-    /// Hidden context for the first turn; never on the wire.
+    /// Hidden context for the first turn, before its text; never on the wire.
     pub context: Option<String>,
     /// Turns already known.
     pub seed: Option<Vec<Turn>>,
@@ -441,7 +441,8 @@ pub struct AgentSession {
     pub stop_mcp_server: Option<Call<fn(id: String)>>,
     /// A resource got its token.
     pub authenticated: Option<Call<fn(resource: String, token: String)>>,
-    /// The backend's name for where a fork after a turn begins.
+    /// The backend's name for where a fork after a turn begins; nothing where none can. Without it `forkAt` is the
+    /// turn's own id.
     pub fork_point: Option<Call<fn(turn_id: String) -> Option<String>>>,
     /// A sentence, once it can go on no more: every later action is refused with it.
     pub ended: Option<Call<fn() -> Option<String>>>,

@@ -7,6 +7,7 @@
 mod agent;
 mod automations;
 mod channel;
+mod chat_preamble;
 mod close;
 mod listener;
 mod policies;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 pub use agent::*;
 pub use automations::*;
 pub use channel::*;
+pub use chat_preamble::*;
 pub use close::*;
 pub use listener::*;
 pub use policies::*;
@@ -270,6 +272,9 @@ points! {
     Route: "registerRoute" register_route(handler: "handler" RouteHandler) = |handler| Route { handler };
     /// One event trigger type an automation may be saved with.
     TriggerType: "registerTriggerType" register_trigger_type(definition: "definition" TriggerType) = |definition| definition;
+    /// Text put before the first turn of each chat a person or tool opens.
+    ChatPreamble: "registerChatPreamble"
+        register_chat_preamble(preamble: "preamble" Preamble) = |preamble| ChatPreamble { preamble };
     /// A function run when the host closes, after its sessions and before its stores.
     Close: "registerClose" register_close(close: "close" Closer) = |close| Close { close };
     /// A listener to one kind of event. It contributes nothing to the host.

@@ -122,6 +122,9 @@ pub struct StoredSession {
     /// Its marks.
     #[serde(default)]
     pub flags: SessionFlags,
+    /// Its chats; the host asks for them one by one where they are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chats: Option<Vec<KeptChat>>,
 }
 
 /// One chat of a session.
@@ -152,6 +155,18 @@ pub struct KeptChat {
     /// What somebody is writing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<Value>,
+    /// Whether its title came of what was said first; another one was given to it.
+    #[serde(default)]
+    pub derived: bool,
+    /// The part of the session's folders it works in, as `file://` URIs; all of them where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directories: Option<Vec<String>>,
+    /// Its own marks.
+    #[serde(default)]
+    pub flags: SessionFlags,
+    /// Hidden context its first turn still has to be given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
 }
 
 /// A turn as it is kept: a finished one, or a running one as far as it has come.

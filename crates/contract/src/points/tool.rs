@@ -121,6 +121,8 @@ pub struct ToolContext {
     pub send: Call<fn(session: String, chat: Option<String>, text: String) -> String>,
     /// Starts a session of this one's owner; answers its URI.
     pub create: Call<fn(request: ToolSession) -> String>,
+    /// Opens one more chat in a session and says the first thing in it; answers its URI.
+    pub create_chat: Call<fn(session: String, request: ToolChat) -> String>,
     /// Renames a session.
     pub rename: Call<fn(session: String, title: String)>,
     /// Removes a session other than this one.
@@ -145,6 +147,20 @@ pub struct ToolSession {
     /// A backend; this session's own when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// A model's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// A chat a tool opens.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct ToolChat {
+    /// The first turn.
+    pub prompt: String,
+    /// The chat's title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// A model's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

@@ -26,7 +26,7 @@ impl Connection {
         let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
             return refuse("an action needs a type");
         };
-        let channel = Channel::parse(&dispatch.channel);
+        let channel = host.sessions.channel(&dispatch.channel);
         if matches!(channel, Channel::Plugin { .. }) {
             return refuse("nothing is dispatched to a plugin's channel");
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
@@ -81,7 +80,7 @@ impl Connection {
         let mut missing = Vec::new();
         for spelled in &params.subscriptions {
             match self.channel_of(spelled) {
-                Ok(channel) if self.may_subscribe(&Channel::parse(spelled)).is_ok() => {
+                Ok(channel) if self.may_subscribe(&host.sessions.channel(spelled)).is_ok() => {
                     known.push((spelled.clone(), channel));
                 }
                 _ => missing.push(spelled.clone()),

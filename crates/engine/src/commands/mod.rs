@@ -1,6 +1,7 @@
 //! What each client command does. The match is exhaustive over the protocol's table.
 
 mod authenticate;
+mod chats;
 mod config;
 mod dispatch;
 mod handshake;
@@ -69,8 +70,8 @@ impl Connection {
                     responder.settle(connection.handle_usage(command, principal).await);
                 });
             }
-            Command::CreateChat(_) => responder.fail(unserved("createChat")),
-            Command::DisposeChat(_) => responder.fail(unserved("disposeChat")),
+            Command::CreateChat(params) => self.handle_create_chat(params, responder),
+            Command::DisposeChat(params) => self.handle_dispose_chat(params.channel, responder),
             Command::MoveChat(_) => responder.fail(unserved("moveChat")),
             Command::CreateTerminal(_) => responder.fail(unserved("createTerminal")),
             Command::DisposeTerminal(_) => responder.fail(unserved("disposeTerminal")),

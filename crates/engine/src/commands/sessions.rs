@@ -98,7 +98,7 @@ impl Connection {
 
     pub(super) fn handle_fetch_turns(self: &Arc<Self>, params: c::FetchTurnsParams, responder: Responder) {
         let host = self.host();
-        let Some((entry, place)) = host.sessions.locate(&Channel::parse(&params.channel)) else {
+        let Some((entry, place)) = host.sessions.locate(&host.sessions.channel(&params.channel)) else {
             return responder.fail(match Channel::parse(&params.channel) {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
                     RpcError::session_not_found(not_found(&params.channel))

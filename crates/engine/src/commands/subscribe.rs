@@ -20,7 +20,7 @@ impl Connection {
             .iter()
             .map(|spelled| {
                 let (answer, wait) = oneshot::channel();
-                if self.may_subscribe(&Channel::parse(spelled)).is_ok() {
+                if self.may_subscribe(&self.host().sessions.channel(spelled)).is_ok() {
                     self.subscribe(spelled, None, None, Snapshots::Collect(answer));
                 }
                 wait
@@ -33,7 +33,7 @@ impl Connection {
     }
 
     pub(super) fn handle_subscribe(self: &Arc<Self>, params: c::SubscribeParams, responder: Responder) {
-        let channel = Channel::parse(&params.channel);
+        let channel = self.host().sessions.channel(&params.channel);
         if let Err(error) = self.may_subscribe(&channel) {
             return responder.fail(error);
         }
@@ -65,7 +65,7 @@ impl Connection {
     /// The channel's own name.
     pub(super) fn channel_of(&self, spelled: &str) -> Result<String, RpcError> {
         let host = self.host();
-        let channel = Channel::parse(spelled);
+        let channel = host.sessions.channel(spelled);
         if let Some((entry, place)) = host.sessions.locate(&channel) {
             return Ok(match place {
                 Place::Session => entry.uri.clone(),
@@ -102,7 +102,7 @@ impl Connection {
         answer: Snapshots,
     ) {
         let host = self.host();
-        let parsed = Channel::parse(spelled);
+        let parsed = host.sessions.channel(spelled);
         let channel = match self.channel_of(spelled) {
             Ok(channel) => channel,
             Err(error) => {

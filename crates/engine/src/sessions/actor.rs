@@ -1,5 +1,6 @@
 //! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::chat::Chat;
+use super::chats::Opening;
 use super::mailbox::{Mailbox, Subscription, ToSession};
 use super::{Entry, Place, Resting};
 use crate::fanout::{Audience, Origin, Outgoing};
@@ -36,6 +38,10 @@ pub(super) struct Actor {
     pub state: SessionState,
     pub chats: Vec<Chat>,
     pub next_chat: u64,
+    /// Chats on their way.
+    pub opening: Vec<Opening>,
+    /// What was held back for one that is there now.
+    pub again: VecDeque<ToSession>,
     pub mailbox: Mailbox,
     pub audience: Arc<Audience>,
     /// Whether listings know of the session.
@@ -72,6 +78,8 @@ impl Actor {
             state,
             chats,
             next_chat,
+            opening: Vec::new(),
+            again: VecDeque::new(),
             mailbox,
             audience,
             announced: false,
@@ -100,12 +108,15 @@ impl Actor {
                 return;
             }
             let mut end = None;
-            for message in batch.drain(..) {
+            let mut batched = batch.drain(..);
+            while let Some(message) = self.again.pop_front().or_else(|| batched.next()) {
+                let Some(message) = self.held_back(message) else { continue };
                 if let Some(how) = self.handle(message).await {
                     end = Some(how);
                     break;
                 }
             }
+            drop(batched);
             match end {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
@@ -187,6 +198,20 @@ impl Actor {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.handle_emit(at, ostler_contract::points::Emit::Chat, *action).await;
                 }
+            }
+            ToSession::OpenChat { chat, answer } => {
+                self.busy_at = Instant::now();
+                self.open_chat(*chat, answer).await;
+            }
+            ToSession::ChatReady(ready) => self.chat_ready(*ready).await,
+            ToSession::CloseChat { spelled, place, answer } => {
+                let outcome = self.close_chat(&place, &spelled).await;
+                self.settle();
+                let _ = answer.send(outcome);
+            }
+            ToSession::Running { place, answer } => {
+                let turn = self.chat_at(&place).and_then(|at| self.chats[at].running());
+                let _ = answer.send(turn.map(str::to_owned));
             }
             ToSession::Settings { answer } => {
                 let values = self.state.config.as_ref().map(|config| config.values.clone());
@@ -303,7 +328,7 @@ impl Actor {
     }
 
     /// What every batch ends with.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if std::mem::take(&mut self.dirty) {
             self.refresh_summaries();
         }
@@ -340,6 +365,7 @@ impl Actor {
     /// Whether nothing runs and nobody watches.
     fn is_idle(&self) -> bool {
         self.audience.count() == 0
+            && self.opening.is_empty()
             && self
                 .chats
                 .iter()

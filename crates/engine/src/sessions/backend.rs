@@ -90,6 +90,11 @@ pub(super) enum Tell {
         call: String,
         lead_turn: Option<String>,
     },
+    ForkPoint {
+        turn: String,
+        /// The backend's name for it, or nothing where it cannot fork there.
+        answered: oneshot::Sender<Result<Option<String>, Thrown>>,
+    },
     Close {
         removing: bool,
         done: oneshot::Sender<()>,
@@ -302,6 +307,17 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
             (None, Some(turn)) => about(None, session.cancel.call((turn,))),
             (None, None) => quiet::<()>(None),
         },
+        Tell::ForkPoint { turn, answered } => {
+            let asked = session.fork_point.as_ref().map(|point| point.call((turn.clone(),)));
+            Box::pin(async move {
+                let point = match asked {
+                    Some(asked) => asked.await,
+                    None => Ok(Some(turn)),
+                };
+                let _ = answered.send(point);
+                (None, Ok(()))
+            })
+        }
         // Handled by the caller, which ends with it.
         Tell::Close { done, .. } => {
             let _ = done.send(());

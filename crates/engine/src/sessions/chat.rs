@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
-use ostler_contract::points::KeptChat;
+use ostler_contract::points::{KeptChat, SessionFlags};
 use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, StateAction};
 use ostler_protocol::wire::state::{ChatInteractivity, ChatState, ChatSummary, SessionStatus, Turn};
 use tokio::time::Instant;
 
 use super::backend::Backend;
+use super::summary::marks;
 use crate::fanout::Audience;
 use crate::usage::Taken;
 
@@ -49,6 +50,8 @@ pub(super) struct Chat {
     pub lead: Option<u64>,
     /// Whether its backend is to take up from what is left of the turns.
     pub rewind: bool,
+    /// Hidden context its first turn still has to be given.
+    pub context: Option<String>,
 }
 
 /// Streamed text of one part, on its way to being one action.
@@ -137,6 +140,7 @@ impl Chat {
             gathered: None,
             lead: None,
             rewind: false,
+            context: None,
         }
     }
 
@@ -144,7 +148,7 @@ impl Chat {
     pub fn restore(&mut self, kept: &KeptChat, turns: Vec<Turn>) {
         if let Some(title) = &kept.title {
             self.state.title.clone_from(title);
-            self.titled = true;
+            self.titled = !kept.derived;
         }
         self.backend_id.clone_from(&kept.backend_id);
         self.state.origin = kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok());
@@ -152,6 +156,8 @@ impl Chat {
             kept.queued.iter().filter_map(|message| serde_json::from_value(message.clone()).ok()).collect();
         self.state.queued_messages = (!queued.is_empty()).then_some(queued);
         self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
+        self.state.working_directories.clone_from(&kept.working_directories);
+        self.context.clone_from(&kept.context);
         if let Some(last) = turns.last() {
             if let Some(started) = &last.started_at {
                 self.state.modified_at.clone_from(started);
@@ -160,6 +166,7 @@ impl Chat {
                 self.state.status = SessionStatus::Error.bits();
             }
         }
+        self.state.status |= marks(kept.flags);
         self.state.turns = turns;
         self.published = self.summary();
     }
@@ -217,12 +224,29 @@ impl Chat {
         summary_of(&self.state)
     }
 
+    /// Its own marks.
+    fn flags(&self) -> SessionFlags {
+        let has = |mark: SessionStatus| self.state.status & mark.bits() != 0;
+        SessionFlags { is_read: has(SessionStatus::IsRead), is_archived: has(SessionStatus::IsArchived) }
+    }
+
+    /// Whether an action about its marks would change one.
+    pub fn would_mark(&self, action: &StateAction) -> bool {
+        let flags = self.flags();
+        match action {
+            StateAction::ChatIsReadChanged(changed) => flags.is_read != changed.is_read,
+            StateAction::ChatIsArchivedChanged(changed) => flags.is_archived != changed.is_archived,
+            _ => false,
+        }
+    }
+
     /// The chat as it is kept.
     pub fn kept(&self, default: bool) -> KeptChat {
         KeptChat {
             uri: self.uri.clone(),
             backend_id: self.backend_id.clone(),
-            title: self.titled.then(|| self.state.title.clone()),
+            title: (!self.state.title.is_empty()).then(|| self.state.title.clone()),
+            derived: !self.titled,
             origin: self.state.origin.as_ref().and_then(|origin| serde_json::to_value(origin).ok()),
             default,
             closed: false,
@@ -234,6 +258,9 @@ impl Chat {
                 .filter_map(|message| serde_json::to_value(message).ok())
                 .collect(),
             draft: self.state.draft.as_ref().and_then(|draft| serde_json::to_value(draft).ok()),
+            working_directories: self.state.working_directories.clone(),
+            flags: self.flags(),
+            context: self.context.clone(),
         }
     }
 }

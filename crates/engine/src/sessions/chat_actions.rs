@@ -105,13 +105,25 @@ impl Actor {
             }
             StateAction::ChatTruncated(truncated) => self.truncate(at, truncated, origin).await,
             StateAction::ChatIsReadChanged(_) | StateAction::ChatIsArchivedChanged(_) => {
-                self.apply_chat(at, action, origin);
+                if self.chats[at].would_mark(&action) {
+                    self.apply_chat(at, action, origin);
+                    self.keep_chats().await;
+                }
                 Ok(())
             }
+            StateAction::ChatWorkingDirectorySet(_) | StateAction::ChatWorkingDirectoryRemoved(_) => {
+                self.change_chat_folders(at, action, origin).await
+            }
             StateAction::SessionTitleChanged(changed) => {
+                if self.chats[at].is_worker() {
+                    return refuse("this chat is read-only");
+                }
                 let title = named(&changed.title)?;
                 self.chats[at].titled = true;
-                self.set_title(at, title, origin).await;
+                self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
+                // Its sender waits for it on the chat's own channel.
+                self.republish(at, &StateAction::SessionTitleChanged(changed), origin);
+                self.set_title(at, title, None).await;
                 Ok(())
             }
             _ => refuse("this action does not belong on a chat"),
@@ -220,6 +232,53 @@ impl Actor {
             };
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
             self.keep_chats().await;
+        }
+        Ok(())
+    }
+
+    /// Changes which of the session's folders a chat works in; its conversation is taken up again there.
+    async fn change_chat_folders(
+        &mut self,
+        at: usize,
+        action: StateAction,
+        origin: Option<Origin>,
+    ) -> Refused {
+        let provider = &self.entry.provider;
+        if self.agent.as_ref().is_none_or(|agent| agent.multiple_directories != Some(true)) {
+            return refuse(format!("{provider} works in one folder"));
+        }
+        if self.chats[at].is_worker() {
+            return refuse("this chat is read-only");
+        }
+        if self.chats[at].running().is_some() {
+            return refuse("TurnInProgress: folders cannot be changed while a turn runs");
+        }
+        let own = self.chats[at].state.working_directories.as_deref().unwrap_or_default();
+        match &action {
+            StateAction::ChatWorkingDirectorySet(set)
+                if !self
+                    .state
+                    .working_directories
+                    .iter()
+                    .flatten()
+                    .any(|folder| *folder == set.directory) =>
+            {
+                let session = &self.entry.uri;
+                return refuse(format!("{} is not a working directory of {session}", set.directory));
+            }
+            StateAction::ChatWorkingDirectoryRemoved(removed) if own.first() == Some(&removed.directory) => {
+                return refuse("the first folder of a chat stays");
+            }
+            StateAction::ChatWorkingDirectoryRemoved(removed) if !own.contains(&removed.directory) => {
+                return refuse(format!("{} is not a folder of this chat", removed.directory));
+            }
+            _ => {}
+        }
+        if self.apply_chat(at, action, origin) {
+            self.keep_chats().await;
+            if let Some(backend) = self.chats[at].backend.take() {
+                tokio::spawn(backend.close(false));
+            }
         }
         Ok(())
     }

@@ -2,7 +2,9 @@
 //! reason; one that changes nothing is not echoed.
 
 use ostler_protocol::actions::Scope;
-use ostler_protocol::wire::actions::{SessionActiveClientSetAction, SessionConfigChangedAction, StateAction};
+use ostler_protocol::wire::actions::{
+    ChatWorkingDirectoryRemovedAction, SessionActiveClientSetAction, SessionConfigChangedAction, StateAction,
+};
 use ostler_protocol::{Value, json};
 use tokio::sync::oneshot;
 
@@ -245,11 +247,30 @@ impl Actor {
             }
             _ => {}
         }
+        let removed = match &action {
+            StateAction::SessionWorkingDirectoryRemoved(removed) => Some(removed.directory.clone()),
+            _ => None,
+        };
         if self.apply_session(action, origin) {
             self.refresh_row();
             self.keep_session().await;
+            if let Some(directory) = removed {
+                self.leave_folder(directory).await;
+            }
         }
         Ok(())
+    }
+
+    /// Takes a folder the session works in no more away from its chats.
+    async fn leave_folder(&mut self, directory: String) {
+        let mut left = false;
+        for at in 0..self.chats.len() {
+            let removed = ChatWorkingDirectoryRemovedAction { directory: directory.clone() };
+            left |= self.apply_chat(at, StateAction::ChatWorkingDirectoryRemoved(removed), None);
+        }
+        if left {
+            self.keep_chats().await;
+        }
     }
 }
 

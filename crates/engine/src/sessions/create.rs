@@ -6,24 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::events::Event;
-use ostler_contract::points::{
-    Agent, Emit, KeptChat, KeptSession, SessionFlags, Start, StoredSession, ToolsServerOptions, Worker,
-    WorkerRequest,
-};
+use ostler_contract::points::{Agent, KeptChat, KeptSession, SessionFlags, StoredSession};
 use ostler_contract::registry::Owned;
-use ostler_contract::{Call, Cross, Frozen, Func, JsonObject, Thrown, Value};
+use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
 use ostler_protocol::message::encode;
-use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
     ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, Turn,
 };
 use ostler_protocol::{RpcError, json, names, uri};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::actor::Actor;
 use super::backend::Backend;
 use super::chat::Chat;
-use super::mailbox::{Mailbox, Snapshots, ToSession, WorkerOpened};
+use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
 use crate::host::Host;
@@ -31,7 +27,7 @@ use crate::policies::Use;
 use crate::refusals::{no_provider, not_loaded};
 
 /// How long a backend may take to start.
-const START_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// A session asked for.
 #[derive(Debug, Default)]
@@ -116,8 +112,19 @@ impl Host {
         };
         match rows {
             Ok(rows) => {
-                for StoredSession { id, session, flags } in rows {
-                    self.sessions.claim(&Arc::new(entry_of(&id, session, flags, Resting::Asleep)));
+                for StoredSession { id, session, flags, chats } in rows {
+                    let chats = match chats {
+                        Some(chats) => Ok(chats),
+                        None => store.chats.call((id.clone(),)).await,
+                    };
+                    let chats = chats.unwrap_or_else(|why| {
+                        self.log.line(format_args!("{id}: its chats could not be read: {why}"));
+                        Vec::new()
+                    });
+                    let entry = Arc::new(entry_of(&id, session, flags, Resting::Asleep));
+                    if self.sessions.claim(&entry) {
+                        self.sessions.claim_kept(&entry, &chats);
+                    }
                 }
             }
             Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
@@ -146,7 +153,7 @@ async fn one_by_one(store: &ostler_contract::points::SessionStore) -> Result<Vec
     for id in store.sessions.call(()).await? {
         let Some(session) = store.config.call((id.clone(),)).await? else { continue };
         let flags = store.flags.call((id.clone(),)).await?.unwrap_or_default();
-        rows.push(StoredSession { id, session, flags });
+        rows.push(StoredSession { id, session, flags, chats: None });
     }
     Ok(rows)
 }
@@ -159,6 +166,7 @@ fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) 
         uri: kept.uri.clone(),
         provider: kept.provider.clone(),
         owner: kept.owner.clone(),
+        default_chat: parking_lot::Mutex::new(uri::default_chat(&kept.uri)),
         row: parking_lot::Mutex::new(Row { summary, kept, flags }),
         mailbox: parking_lot::Mutex::new(resting),
     }
@@ -247,7 +255,7 @@ async fn make(
     state.default_chat = Some(chat.uri.clone());
     let mut actor =
         Actor::new(host.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
-    let start = actor.start_of(0, new.credentials.clone());
+    let start = actor.start_of(&actor.chats[0], new.credentials.clone());
     let created = tokio::time::timeout(START_LIMIT, agent.create.call((Frozen(start),)));
     let session = match created.await {
         Ok(outcome) => outcome.map_err(failed)?,
@@ -361,7 +369,7 @@ async fn wake(
             if chat.backend_id.is_none() {
                 chat.backend_id = entry.row.lock().kept.backend_id.clone();
             }
-            if !chat.titled {
+            if chat.state.title.is_empty() {
                 chat.state.title.clone_from(&state.title);
                 chat.published = chat.summary();
             }
@@ -379,7 +387,9 @@ async fn stored_chats(host: &Host, entry: &Entry) -> Vec<KeptChat> {
     let Some(store) = host.session_store() else { return default() };
     match store.chats.call((entry.id.clone(),)).await {
         Ok(chats) if chats.is_empty() => default(),
-        Ok(chats) => chats.into_iter().filter(|chat| !chat.closed).collect(),
+        Ok(chats) => {
+            chats.into_iter().filter(|chat| !chat.closed && host.sessions.holds(entry, &chat.uri)).collect()
+        }
         Err(why) => {
             host.log.line(format_args!("{}: its chats could not be read: {why}", entry.uri));
             default()
@@ -396,143 +406,4 @@ async fn stored_turns(host: &Host, entry: &Entry, chat: &str) -> Vec<Turn> {
             Vec::new()
         }
     }
-}
-
-impl Actor {
-    /// Starts the backend of a chat that sleeps.
-    pub(super) fn wake_backend(&mut self, at: usize) {
-        let Some(agent) = self.agent.clone() else { return };
-        let mut start = self.start_of(at, None);
-        start.resume.clone_from(&self.chats[at].backend_id);
-        let turns = self.chats[at].state.turns.clone();
-        if self.chats[at].rewind {
-            start.rewind_at = turns.last().map(|turn| turn.id.clone());
-            self.chats[at].rewind = false;
-        }
-        start.seed = (!turns.is_empty()).then_some(turns);
-        let number = self.chats[at].number;
-        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
-    }
-
-    /// What a chat's backend is handed.
-    pub(super) fn start_of(&self, at: usize, credentials: Option<BTreeMap<String, String>>) -> Start {
-        let chat = &self.chats[at];
-        let default = self.state.default_chat.as_deref() == Some(&chat.uri);
-        let paths: Vec<String> = self
-            .state
-            .working_directories
-            .iter()
-            .flatten()
-            .map(|directory| crate::host::file_path(directory))
-            .collect();
-        let (number, emitted, recorded) = (chat.number, self.mailbox.clone(), self.mailbox.clone());
-        let tools = self.bound_tools(&chat.uri);
-        let instructions: Vec<String> =
-            self.host.offered_tools().iter().filter_map(|tool| tool.instruction.clone()).collect();
-        let tools_server = self.host.tools_server().map(|open| {
-            let session = self.entry.uri.clone();
-            Call::new(move |(options,): (Option<ToolsServerOptions>,)| open.open(session.clone(), options))
-        });
-        Start {
-            uri: self.entry.uri.clone(),
-            chat_uri: chat.uri.clone(),
-            chat_id: (!default).then(|| chat.backend_id.clone().unwrap_or_else(|| chat.uri.clone())),
-            settings: self.state.config.as_ref().map(|config| config.values.clone()).unwrap_or_default(),
-            working_directory: paths.first().cloned(),
-            additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
-            tools: (!tools.is_empty()).then_some(tools),
-            mcp_servers: self.host.mcp_servers(),
-            instructions: (!instructions.is_empty()).then_some(instructions),
-            client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
-            emit: Func::new(move |(channel, action): (Emit, StateAction)| {
-                known(&action)?;
-                let emitted =
-                    emitted.send(ToSession::Emit { chat: number, channel, action: Box::new(action) });
-                emitted.map_err(|_| Thrown::new("the session has ended"))
-            }),
-            subagent: Some(self.subagent(number)),
-            tools_server,
-            resume: None,
-            fork_at: None,
-            rewind_at: None,
-            context: None,
-            seed: None,
-            on_turn_recorded: Func::new(move |(turn, transcript): (String, String)| {
-                let _ = recorded.send(ToSession::TurnRecorded { chat: number, turn, transcript });
-                Ok(())
-            }),
-            credentials,
-        }
-    }
-
-    fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
-        let (mailbox, clock) = (self.mailbox.clone(), self.host.clock.clone());
-        Call::new(move |(call, request): (String, WorkerRequest)| {
-            let (mailbox, clock) = (mailbox.clone(), clock.clone());
-            async move {
-                let (answer, wait) = oneshot::channel();
-                let ended = || Thrown::new("the session has ended");
-                let opened = WorkerOpened { parent, call, request, answer };
-                mailbox.send(ToSession::Worker(Box::new(opened))).map_err(|_| ended())?;
-                let (chat, uri, turn_id) = wait.await.map_err(|_| ended())??;
-                Ok(worker(mailbox, clock, chat, uri, turn_id))
-            }
-        })
-    }
-}
-
-/// The handle a backend acts in a worker chat with.
-fn worker(mailbox: Mailbox, clock: crate::clock::Clock, chat: u64, uri: String, turn_id: String) -> Worker {
-    let (emitted, ended, turn) = (mailbox.clone(), mailbox, turn_id.clone());
-    let begun = clock.now();
-    let done = std::sync::atomic::AtomicBool::new(false);
-    Worker {
-        uri,
-        turn_id,
-        emit: Func::new(move |(action,): (StateAction,)| {
-            known(&action)?;
-            let _ = emitted.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
-            Ok(())
-        }),
-        end: Func::new(move |(status, why)| {
-            if done.swap(true, std::sync::atomic::Ordering::AcqRel) {
-                return Ok(());
-            }
-            let duration = (clock.now().as_millisecond() - begun.as_millisecond()).max(0);
-            let action = ending(&turn, status, why, duration);
-            let action = serde_json::from_value(action).map_err(Thrown::new)?;
-            let _ = ended.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
-            Ok(())
-        }),
-    }
-}
-
-fn ending(
-    turn: &str,
-    status: ostler_contract::events::TurnStatus,
-    why: Option<String>,
-    duration: i64,
-) -> Value {
-    use ostler_contract::events::TurnStatus;
-    match status {
-        TurnStatus::Complete => json!({ "type": "chat/turnComplete", "turnId": turn, "duration": duration }),
-        TurnStatus::Cancelled => {
-            json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": duration })
-        }
-        TurnStatus::Error => json!({ "type": "chat/error", "turnId": turn, "duration": duration,
-            "part": { "kind": "error", "error": { "errorType": "worker", "message": why.unwrap_or_else(|| "the worker failed".to_owned()) } } }),
-    }
-}
-
-/// Refuses an action the protocol does not have, where the backend can still see it thrown.
-fn known(action: &StateAction) -> Result<(), Thrown> {
-    let StateAction::Unknown(value) = action else { return Ok(()) };
-    let sentence = match value.get("type").and_then(Value::as_str) {
-        None => "an action needs a type".to_owned(),
-        Some(name) if ostler_protocol::actions::action(name).is_some() => {
-            format!("{name} lacks a field the protocol gives it, or has one of another type")
-        }
-        Some(name) => format!("{name} is not an action of the protocol"),
-    };
-    Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })
 }

@@ -44,9 +44,9 @@ impl Actor {
         kept(&self.host.log, &self.entry.uri, store.set_flags.call((self.entry.id.clone(), flags))).await;
     }
 
-    /// Keeps which chats there are.
-    pub(super) async fn keep_chats(&self) {
-        let Some(store) = self.store() else { return };
+    /// Keeps which chats there are; answers whether they are.
+    pub(super) async fn keep_chats(&self) -> bool {
+        let Some(store) = self.store() else { return true };
         let default = self.state.default_chat.as_deref();
         let chats = self
             .chats
@@ -54,7 +54,7 @@ impl Actor {
             .filter(|chat| !chat.is_worker())
             .map(|chat| chat.kept(Some(&*chat.uri) == default))
             .collect();
-        kept(&self.host.log, &self.entry.uri, store.set_chats.call((self.entry.id.clone(), chats))).await;
+        kept(&self.host.log, &self.entry.uri, store.set_chats.call((self.entry.id.clone(), chats))).await
     }
 
     /// Keeps the turn at `place` of a chat.
@@ -66,6 +66,21 @@ impl Actor {
         let turn = KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
         let write = set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
         kept(&self.host.log, &chat.uri, write).await;
+    }
+
+    /// Keeps every turn a chat has; answers whether they are.
+    pub(super) async fn keep_turns(&self, at: usize) -> bool {
+        let Some(set_turn) = self.host.turn_store().and_then(|store| store.set_turn.as_ref()) else {
+            return true;
+        };
+        let chat = &self.chats[at];
+        let writes = chat.state.turns.iter().enumerate().map(|(place, turn)| {
+            let sender = super::turns::sender_of(&turn.message);
+            let turn = KeptTurn { turn: turn.clone(), sender, transcript_id: None };
+            let write = set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
+            kept(&self.host.log, &chat.uri, write)
+        });
+        futures::future::join_all(writes).await.into_iter().all(|kept| kept)
     }
 
     /// Keeps the latest finished turn of a chat.
@@ -87,12 +102,21 @@ impl Actor {
         }
     }
 
+    /// Forgets every turn of a chat.
+    pub(super) async fn forget_turns(&self, uri: &str) {
+        self.drop_turns_of(uri, 0).await;
+    }
+
     /// Forgets the turns of a chat from `place` on.
     pub(super) async fn drop_turns(&self, chat: usize, place: usize) {
+        self.drop_turns_of(&self.chats[chat].uri, place).await;
+    }
+
+    async fn drop_turns_of(&self, uri: &str, place: usize) {
         let Some(drop_turns) = self.host.turn_store().and_then(|store| store.drop_turns.as_ref()) else {
             return;
         };
-        let uri = self.chats[chat].uri.clone();
+        let uri = uri.to_owned();
         let write = drop_turns.call((self.entry.id.clone(), uri.clone(), place as u64));
         kept(&self.host.log, &uri, write).await;
     }

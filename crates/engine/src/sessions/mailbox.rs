@@ -2,12 +2,14 @@
 
 use ostler_contract::points::Emit;
 use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_protocol::RpcError;
 use ostler_protocol::actions::Action;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatSummary, Message, ModelSelection, Turn};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Place;
+use super::chats::{ChatReady, NewChat};
 use crate::connection::{ConnectionRef, Responder};
 use crate::fanout::{Origin, Subscriber};
 
@@ -209,11 +211,65 @@ pub enum ToSession {
         /// What.
         action: Box<StateAction>,
     },
+    /// One more chat is asked for.
+    OpenChat {
+        /// Which.
+        chat: Box<NewChat>,
+        /// Answered when it is there, or cannot be.
+        answer: oneshot::Sender<Result<(), RpcError>>,
+    },
+    /// A chat's backend is there, or could not be had.
+    ChatReady(Box<ChatReady>),
+    /// A chat is to be closed and forgotten.
+    CloseChat {
+        /// As spelt.
+        spelled: String,
+        /// Which.
+        place: Place,
+        /// Answered when it is gone.
+        answer: oneshot::Sender<Result<(), RpcError>>,
+    },
+    /// The turn that runs in a chat.
+    Running {
+        /// Which chat.
+        place: Place,
+        /// Gets its id.
+        answer: oneshot::Sender<Option<String>>,
+    },
     /// The session's settings as they are now.
     Settings {
         /// Gets them.
         answer: oneshot::Sender<JsonObject>,
     },
+}
+
+impl ToSession {
+    /// The place in the session it is for, where it is for one.
+    pub(super) fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Subscribe(subscription) => Some(&subscription.place),
+            Self::Dispatch(dispatch) => Some(&dispatch.place),
+            Self::Turn { request, .. } | Self::Steer { request, .. } => Some(&request.place),
+            Self::Turns { place, .. }
+            | Self::FetchTurns { place, .. }
+            | Self::CloseChat { place, .. }
+            | Self::Running { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The number of the chat a backend says it of.
+    pub(super) fn chat_number(&self) -> Option<u64> {
+        match self {
+            Self::Emit { chat, .. }
+            | Self::TurnRecorded { chat, .. }
+            | Self::BackendFailed { chat, .. }
+            | Self::BackendId { chat, .. }
+            | Self::WorkerEmit { chat, .. } => Some(*chat),
+            Self::Worker(opened) => Some(opened.parent),
+            _ => None,
+        }
+    }
 }
 
 /// A worker chat on its way.

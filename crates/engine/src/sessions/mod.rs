@@ -4,14 +4,18 @@ mod actor;
 mod asked;
 mod backend;
 mod backend_actions;
+mod beside;
 mod charge;
 mod chat;
 mod chat_actions;
+mod chats;
 mod client_actions;
 mod create;
 mod keep;
 mod mailbox;
+mod preamble;
 mod requests;
+mod start;
 mod summary;
 mod tools;
 mod turns;
@@ -20,12 +24,13 @@ mod watched;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ostler_contract::points::{KeptSession, SessionFlags};
+use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::wire::state::SessionSummary;
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use actor::{not_found, snapshot};
+pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub(crate) use create::settings;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
@@ -52,6 +57,8 @@ pub struct Entry {
     pub owner: Option<String>,
     /// What a listing shows.
     pub row: Mutex<Row>,
+    /// The chat that has the role.
+    default_chat: Mutex<String>,
     mailbox: Mutex<Resting>,
 }
 
@@ -90,7 +97,7 @@ impl Entry {
 
     /// The session's default chat, as the host spells it.
     pub fn default_chat(&self) -> String {
-        uri::default_chat(&self.uri)
+        self.default_chat.lock().clone()
     }
 }
 
@@ -124,6 +131,14 @@ impl Sessions {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.entries.read().len()
+    }
+
+    /// What a channel URI names: a chat keeps whatever URI its client chose.
+    pub fn channel(&self, spelled: &str) -> Channel {
+        match self.chats.read().contains_key(spelled) {
+            true => Channel::Chat(spelled.to_owned()),
+            false => Channel::parse(spelled),
+        }
     }
 
     /// The session and the place in it that a channel names.
@@ -166,6 +181,42 @@ impl Sessions {
             entries.remove(&entry.id);
         }
         self.chats.write().retain(|_, session| *session != entry.id);
+    }
+
+    /// Says of the chats a session was kept with that they are its own.
+    fn claim_kept(&self, entry: &Entry, chats: &[KeptChat]) {
+        for chat in chats.iter().filter(|chat| !chat.closed) {
+            if chat.uri != uri::default_chat(&entry.uri) {
+                self.claim_chat(&chat.uri, &entry.id);
+            }
+            if chat.default {
+                entry.default_chat.lock().clone_from(&chat.uri);
+            }
+        }
+    }
+
+    /// Whether a chat is a session's own.
+    fn holds(&self, entry: &Entry, chat: &str) -> bool {
+        chat == uri::default_chat(&entry.uri) || self.chats.read().get(chat) == Some(&entry.id)
+    }
+
+    /// Takes a chat's URI for a session; answers whether nothing had it.
+    fn claim_new_chat(&self, chat: &str, session: &str) -> bool {
+        if self.locate(&self.channel(chat)).is_some() {
+            return false;
+        }
+        match self.chats.write().entry(chat.to_owned()) {
+            std::collections::hash_map::Entry::Occupied(_) => false,
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(session.to_owned());
+                true
+            }
+        }
+    }
+
+    /// Lets a chat's URI go.
+    fn release_chat(&self, chat: &str) {
+        self.chats.write().remove(chat);
     }
 
     /// Says which session a chat with a URI of its own belongs to; answers whether the URI was free.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
-use ostler_contract::points::ToolSession;
-use ostler_protocol::wire::state::{ChatSummary, MessageKind, SessionSummary, Turn};
+use ostler_contract::points::{ToolChat, ToolSession};
+use ostler_protocol::wire::state::{
+    ChatOrigin, ChatSummary, MessageKind, ModelSelection, SessionSummary, Turn,
+};
 use ostler_protocol::{RpcError, uri};
 use tokio::sync::oneshot;
 
 use crate::automations::{Happened, Happening};
 use crate::host::{Host, file_path, file_uri, message};
-use crate::sessions::{Entry, NewSession, Place, ToSession, TurnRequest, TurnTaken};
+use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken, tidy_title};
 
 impl Host {
     /// What a listing shows, newest first.
@@ -111,6 +113,43 @@ impl Host {
             .map(|entry| entry.uri.clone())
     }
 
+    /// Opens a chat for a tool and says the first thing in it; answers its URI.
+    pub(crate) async fn chat_by_tool(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        origin: Option<ChatOrigin>,
+        request: ToolChat,
+    ) -> Result<String, Thrown> {
+        if request.prompt.trim().is_empty() {
+            return Err(Thrown::from(RpcError::invalid_params(
+                "prompt is blank; say what the chat is to begin with",
+            )));
+        }
+        let mut message = message(request.prompt, MessageKind::Agent);
+        message.model = request.model.map(|id| ModelSelection { id, config: None });
+        let uri = uri::chat(&self.new_id());
+        let new = NewChat {
+            uri: uri.clone(),
+            origin,
+            title: request.title.as_deref().and_then(tidy_title),
+            message: Some(message),
+            sender: entry.owner.clone(),
+            ..NewChat::default()
+        };
+        let opened = self.open_chat(entry, new)?.await;
+        opened.map_err(|_| Thrown::new("the session has ended"))??;
+        Ok(uri)
+    }
+
+    /// The turn that runs in a chat.
+    pub(crate) async fn running_turn(self: &Arc<Self>, session: &str, chat: &str) -> Option<String> {
+        let entry = self.sessions.by_uri(session)?;
+        let (_, place) = self.sessions.locate(&self.sessions.channel(chat))?;
+        let (answer, wait) = oneshot::channel();
+        self.tell(&entry, ToSession::Running { place, answer });
+        wait.await.ok().flatten()
+    }
+
     /// Makes a session and says the first thing in it.
     pub(crate) async fn session_with_prompt(
         self: &Arc<Self>,
@@ -130,7 +169,7 @@ impl Host {
             let request = TurnRequest {
                 place: Place::DefaultChat,
                 message: message(text, kind),
-                model: model.map(|id| ostler_protocol::wire::state::ModelSelection { id, config: None }),
+                model: model.map(|id| ModelSelection { id, config: None }),
                 sender: owner,
                 queue: false,
             };

@@ -4,13 +4,12 @@ use std::sync::{Arc, Weak};
 
 use ostler_contract::call::Signature;
 use ostler_contract::events::{Event, EventName};
-use ostler_contract::points::{BoundTool, Tool, ToolCallPlace, ToolContext, ToolSession};
+use ostler_contract::points::{BoundTool, Tool, ToolCallPlace, ToolChat, ToolContext, ToolSession};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Call, Frozen, Thrown, Value, json};
 use ostler_protocol::RpcError;
-use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::state::{
-    MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState, ToolDefinition,
+    ChatOrigin, MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState, ToolDefinition,
 };
 
 use super::actor::Actor;
@@ -175,7 +174,9 @@ pub(super) fn call_of(request: &SessionInputRequest) -> Option<&str> {
 struct At {
     host: Weak<Host>,
     session: String,
-    turn: Option<String>,
+    chat: String,
+    /// The turn and call, as far as the backend said.
+    place: ToolCallPlace,
 }
 
 impl At {
@@ -201,13 +202,22 @@ where
 /// What a host tool is handed.
 fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPlace>) -> ToolContext {
     let provider = host.sessions.by_uri(session).map(|entry| entry.provider.clone());
-    let turn = place.and_then(|place| place.turn_id);
-    let here = Arc::new(At { host: Arc::downgrade(host), session: session.to_owned(), turn });
+    let here = Arc::new(At {
+        host: Arc::downgrade(host),
+        session: session.to_owned(),
+        chat: chat.to_owned(),
+        place: place.unwrap_or_default(),
+    });
     ToolContext {
         session: session.to_owned(),
         chat: chat.to_owned(),
         provider,
-        turn: at(&here, |at, ()| async move { Ok(at.turn.clone()) }),
+        turn: at(&here, |at, ()| async move {
+            match &at.place.turn_id {
+                Some(turn) => Ok(Some(turn.clone())),
+                None => Ok(at.host()?.running_turn(&at.session, &at.chat).await),
+            }
+        }),
         sessions: at(&here, |at, ()| async move { Ok(at.host()?.session_rows()) }),
         chats: at(&here, |at, (session,): (String,)| async move {
             let host = at.host()?;
@@ -239,6 +249,16 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
         create: at(&here, |at, (request,): (ToolSession,)| async move {
             at.host()?.session_by_tool(&at.session, request).await
         }),
+        create_chat: at(&here, |at, (session, request): (String, ToolChat)| async move {
+            let host = at.host()?;
+            let entry = at.session(&host, &session)?;
+            let origin = at
+                .place
+                .tool_call_id
+                .clone()
+                .map(|tool_call_id| ChatOrigin::Tool { chat: at.chat.clone(), tool_call_id });
+            host.chat_by_tool(&entry, origin, request).await
+        }),
         rename: at(&here, |at, (session, title): (String, String)| async move {
             let host = at.host()?;
             let entry = at.session(&host, &session)?;
@@ -265,6 +285,6 @@ fn no_session(session: &str) -> Thrown {
 }
 
 fn place_of(host: &Host, chat: Option<String>) -> Place {
-    let named = chat.and_then(|uri| host.sessions.locate(&Channel::parse(&uri)));
+    let named = chat.and_then(|uri| host.sessions.locate(&host.sessions.channel(&uri)));
     named.map_or(Place::DefaultChat, |(_, place)| place)
 }

@@ -8,7 +8,8 @@ use ostler_protocol::wire::actions::{
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, ResponsePart, SessionInputRequest, TurnState,
+    ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, ResponsePart, SessionInputRequest,
+    SessionStatus, TurnState,
 };
 use ostler_protocol::{RpcError, names, uri};
 
@@ -52,11 +53,14 @@ impl Actor {
         let turn = action.turn_id.clone();
         self.chats[at].sender.clone_from(&sender);
         self.chats[at].transcript_id = None;
+        let marks = self.chats[at].state.status;
         // Reduced first, so that what is kept is what watchers will see; published once it is kept.
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
         self.keep_running_turn(at).await;
-        if self.chats[at].state.queued_messages.is_some() || self.was_queued(&action) {
+        let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
+            != marks & SessionStatus::IsRead.bits();
+        if self.chats[at].state.queued_messages.is_some() || self.was_queued(&action) || unread {
             self.keep_chats().await;
         }
         self.republish(at, &action, origin);
@@ -88,6 +92,9 @@ impl Actor {
             attachments: message.attachments,
         };
         self.tell_backend(at, tell);
+        if self.chats[at].context.take().is_some() {
+            self.keep_chats().await;
+        }
     }
 
     fn was_queued(&self, action: &StateAction) -> bool {
@@ -216,7 +223,7 @@ impl Actor {
     }
 
     /// Takes back what a chat asked people: nobody waits for an answer any more.
-    fn withdraw_questions(&mut self, at: usize) {
+    pub(super) fn withdraw_questions(&mut self, at: usize) {
         self.withdraw_where(at, |_| true);
     }
 

@@ -284,6 +284,7 @@ pub fn place() -> ToolContext {
         context: Call::missing(),
         send: Call::missing(),
         create: Call::missing(),
+        create_chat: Call::missing(),
         rename: Call::missing(),
         remove: Call::missing(),
         read: Call::missing(),

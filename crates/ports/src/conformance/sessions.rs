@@ -115,8 +115,11 @@ async fn keeps_sessions(store: &SessionStore) {
 
     if let Some(all) = &store.all {
         let mut all = all.call(()).await.unwrap();
+        for stored in &mut all {
+            assert!(stored.chats.take().unwrap_or_default().is_empty());
+        }
         all.sort_by(|one, other| one.id.cmp(&other.id));
-        let first = StoredSession { id: "s".into(), session: renamed, flags };
+        let first = StoredSession { id: "s".into(), session: renamed, flags, chats: None };
         let second = StoredSession { id: "s2".into(), ..StoredSession::default() };
         assert_eq!(all, [first, second]);
     }
@@ -161,11 +164,20 @@ async fn keeps_what_belongs_to_one(store: &SessionStore) {
             origin: Some(json!({ "kind": "fork", "chat": "ahp-chat:/1", "turnId": "t" })),
             closed: true,
             draft: Some(json!({ "text": "half" })),
+            derived: true,
+            working_directories: Some(vec!["file:///stable".into()]),
+            flags: SessionFlags { is_read: true, is_archived: false },
+            context: Some("hidden".into()),
             ..KeptChat::default()
         },
     ];
     store.set_chats.call((id(), chats.clone())).await.unwrap();
     assert_eq!(store.chats.call((id(),)).await, Ok(chats.clone()));
+    if let Some(all) = &store.all {
+        let all = all.call(()).await.unwrap();
+        let of = all.into_iter().find(|stored| stored.id == "s").unwrap().chats;
+        assert!(of.is_none_or(|of| of == chats), "chats said with their session are all of them");
+    }
     store.set_chats.call((id(), chats[..1].to_vec())).await.unwrap();
     assert_eq!(store.chats.call((id(),)).await, Ok(chats[..1].to_vec()));
 }

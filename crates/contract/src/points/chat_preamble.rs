@@ -1,0 +1,54 @@
+//! Text for chats people and tools open. Spec: *Plugin host calls*, chat preamble.
+
+use ostler_contract_derive::Cross;
+use ostler_protocol::wire::state::{ChatOrigin, ChatSummary};
+use serde::{Deserialize, Serialize};
+
+use super::{Checked, Contribution, Slot};
+use crate::call::Call;
+use crate::cross::{Cross, Frozen, Mismatch};
+
+/// Says what a chat begins with, as hidden context of its first turn; nothing where it has nothing to say. Asked for
+/// each chat a client or the `createChat` tool opens in a session, side chats included, forks not.
+///
+/// ```
+/// use ostler_contract::points::{Preamble, PreambleChat};
+/// use ostler_contract::{Call, Frozen};
+///
+/// let preamble: Preamble = Call::now(|(chat,): (Frozen<PreambleChat>,)| {
+///     Ok((chat.chats.len() > 1).then(|| format!("{} other chats are open here.", chat.chats.len())))
+/// });
+/// # assert!(ostler_contract::Cross::check(&preamble).is_ok());
+/// ```
+pub type Preamble = Call<fn(chat: Frozen<PreambleChat>) -> Option<String>>;
+
+/// The chat a preamble is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct PreambleChat {
+    /// The session's URI.
+    pub session: String,
+    /// The new chat's URI.
+    pub chat: String,
+    /// What the chat is made from.
+    pub origin: ChatOrigin,
+    /// The chats the session has already.
+    pub chats: Vec<ChatSummary>,
+}
+
+/// A [`Preamble`] registered.
+#[derive(Debug)]
+pub struct ChatPreamble {
+    /// What is asked.
+    pub preamble: Preamble,
+}
+
+impl Contribution for ChatPreamble {
+    const SLOT: Slot = Slot::Append;
+}
+
+impl Checked for ChatPreamble {
+    fn holds(&self) -> Result<(), Mismatch> {
+        self.preamble.check().map_err(|wrong| wrong.within("preamble"))
+    }
+}

@@ -1,0 +1,442 @@
+//! Chats beside a session's first one: opened in steps, each able to leave nothing behind, and closed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_contract::points::{Agent, AgentSession, PreambleChat, Start};
+use ostler_contract::registry::Owned;
+use ostler_contract::{Cross, Frozen, Thrown};
+use ostler_protocol::wire::actions::{
+    ChatTurnCancelledAction, ChatTurnStartedAction, SessionChatAddedAction, SessionChatRemovedAction,
+    SessionDefaultChatChangedAction, StateAction,
+};
+use ostler_protocol::wire::commands::{ChatSource, ForkChatSource, SideChatSource};
+use ostler_protocol::wire::state::{ChatOrigin, Message};
+use ostler_protocol::{RpcError, Value};
+use tokio::sync::oneshot;
+
+use super::Place;
+use super::actor::{Actor, not_found};
+use super::backend::{Backend, Tell};
+use super::beside::beside;
+use super::chat::Chat;
+use super::create::START_LIMIT;
+use super::mailbox::ToSession;
+use crate::clock::millis_between;
+use crate::host::{Host, file_path};
+
+/// A chat asked for.
+#[derive(Debug, Default)]
+pub struct NewChat {
+    /// The URI it is to have.
+    pub uri: String,
+    /// The chat and turn it is made from.
+    pub source: Option<ChatSource>,
+    /// Where it came from, where that is neither a person nor its source.
+    pub origin: Option<ChatOrigin>,
+    /// The part of the session's folders it is to work in.
+    pub working_directories: Option<Vec<String>>,
+    /// Its title, if it has one before anybody spoke.
+    pub title: Option<String>,
+    /// Its first message.
+    pub message: Option<Message>,
+    /// Who it counts as.
+    pub sender: Option<String>,
+    /// A token per protected resource, of the asking connection.
+    pub credentials: Option<BTreeMap<String, String>>,
+}
+
+/// A chat on its way: its URI is taken, and what is sent to it waits.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub uri: String,
+    pub number: u64,
+    pub waiting: Vec<ToSession>,
+}
+
+/// A chat whose backend is there, or could not be had.
+#[derive(Debug)]
+pub struct ChatReady {
+    number: u64,
+    chat: Box<Chat>,
+    outcome: Result<Backend, RpcError>,
+    message: Option<Message>,
+    sender: Option<String>,
+    answer: oneshot::Sender<Result<(), RpcError>>,
+}
+
+/// What a chat is made from, resolved.
+struct Source {
+    origin: ChatOrigin,
+    /// What a side chat is told.
+    context: Option<String>,
+    /// The chat and turn a fork begins at.
+    fork: Option<(usize, usize)>,
+}
+
+impl Actor {
+    /// Whether something waits for a chat that is on its way, which then holds it back.
+    pub(super) fn held_back(&mut self, message: ToSession) -> Option<ToSession> {
+        if self.opening.is_empty() {
+            return Some(message);
+        }
+        let to = |opening: &Opening| match (message.place(), message.chat_number()) {
+            (Some(Place::Chat(uri)), _) => *uri == opening.uri,
+            (_, Some(number)) => number == opening.number,
+            _ => false,
+        };
+        match self.opening.iter().position(to) {
+            Some(at) => {
+                self.opening[at].waiting.push(message);
+                None
+            }
+            None => Some(message),
+        }
+    }
+
+    /// Begins to open a chat: what can be refused is refused here, the rest is done outside the mailbox.
+    pub(super) async fn open_chat(&mut self, new: NewChat, answer: oneshot::Sender<Result<(), RpcError>>) {
+        let (source, agent) = match self.may_open(&new).await {
+            Ok(allowed) => allowed,
+            Err(refused) => {
+                self.host.sessions.release_chat(&new.uri);
+                let _ = answer.send(Err(refused));
+                return;
+            }
+        };
+        let number = self.next_chat;
+        self.next_chat += 1;
+        let audience = self.host.fanout.audience(&new.uri);
+        let title = new.title.as_deref().unwrap_or_default();
+        let mut chat = Chat::new(number, new.uri.clone(), title, self.host.clock.iso(), audience);
+        chat.state.origin = Some(source.origin.clone());
+        chat.state.working_directories = new.working_directories;
+        if let Some((at, place)) = source.fork {
+            let from = &self.chats[at].state;
+            chat.state.turns = from.turns[..=place].to_vec();
+            chat.state.working_directories.clone_from(&from.working_directories);
+            chat.state.title.clone_from(&from.title);
+        }
+        let mut start = self.start_of(&chat, new.credentials);
+        let fork_point = source.fork.map(|(at, place)| {
+            let turn = self.chats[at].state.turns[place].id.clone();
+            start.seed = Some(chat.state.turns.clone());
+            start.resume.clone_from(&self.chats[at].backend_id);
+            let (answered, wait) = oneshot::channel();
+            self.tell_backend(at, Tell::ForkPoint { turn: turn.clone(), answered });
+            (turn, wait)
+        });
+        let about = fork_point.is_none().then(|| PreambleChat {
+            session: self.entry.uri.clone(),
+            chat: new.uri.clone(),
+            origin: source.origin,
+            chats: self.chats.iter().map(Chat::summary).collect(),
+        });
+        self.opening.push(Opening { uri: new.uri, number, waiting: Vec::new() });
+        let (host, mailbox, provider) =
+            (self.host.clone(), self.mailbox.clone(), self.entry.provider.clone());
+        let (message, sender, beside) = (new.message, new.sender, source.context);
+        tokio::spawn(async move {
+            if let Some(about) = about {
+                let said = [host.chat_preamble(&about).await, beside].into_iter().flatten();
+                let said = said.collect::<Vec<_>>().join("\n\n");
+                chat.context = (!said.is_empty()).then_some(said);
+                start.context.clone_from(&chat.context);
+            }
+            let made = match fork_point {
+                Some((turn, wait)) => match forked_at(&provider, turn, wait).await {
+                    Ok(point) => {
+                        start.fork_at = Some(point);
+                        made(&agent, start).await
+                    }
+                    Err(refused) => Err(refused),
+                },
+                None => made(&agent, start).await,
+            };
+            let outcome = made.map(|session| Backend::running(session, number, mailbox.clone()));
+            let ready = ChatReady { number, chat: Box::new(chat), outcome, message, sender, answer };
+            let _ = mailbox.send(ToSession::ChatReady(Box::new(ready)));
+        });
+    }
+
+    /// Whether a chat may be opened as asked, and what it is made from.
+    async fn may_open(&mut self, new: &NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
+        let (session, provider) = (&self.entry.uri, &self.entry.provider);
+        if self.host.is_stopping() {
+            return Err(RpcError::internal("the host is stopping"));
+        }
+        let Some(agent) = self.agent.clone() else {
+            return Err(RpcError::provider_not_found(format!("{provider} is not loaded on this host")));
+        };
+        if agent.chats.is_none() {
+            return Err(RpcError::invalid_params(format!("{provider} keeps one chat per session")));
+        }
+        let source = self.source(&agent, new)?;
+        let folders = self.state.working_directories.iter().flatten();
+        if let (Some(wanted), None) = (&new.working_directories, source.fork)
+            && let Some(other) = wanted.iter().find(|wanted| !folders.clone().any(|folder| folder == *wanted))
+        {
+            let why = format!("{other} is not a working directory of {session}");
+            return Err(RpcError::invalid_params(why));
+        }
+        if let Some(message) = &new.message {
+            self.may_spend(message, new.sender.as_deref()).await.map_err(RpcError::permission_denied)?;
+        }
+        Ok((source, agent))
+    }
+
+    fn source(&self, agent: &Agent, new: &NewChat) -> Result<Source, RpcError> {
+        let invalid = |why: String| Err(RpcError::invalid_params(why));
+        let (session, provider) = (&self.entry.uri, &self.entry.provider);
+        let abilities = agent.chats.unwrap_or_default();
+        let (asked, turn) = match &new.source {
+            None => {
+                let origin = new.origin.clone().unwrap_or(ChatOrigin::User);
+                return Ok(Source { origin, context: None, fork: None });
+            }
+            Some(ChatSource::Fork(_)) if !abilities.fork => {
+                return invalid(format!("{provider} cannot fork a chat from a turn"));
+            }
+            Some(ChatSource::SideChat(_)) if !abilities.side_chat => {
+                return invalid(format!("{provider} cannot start a side chat from a turn"));
+            }
+            Some(ChatSource::Fork(ForkChatSource { chat, turn_id })) => (chat, turn_id),
+            Some(ChatSource::SideChat(SideChatSource { chat, turn_id, .. })) => (chat, turn_id),
+            Some(ChatSource::Unknown(source)) => {
+                let kind = source.get("kind").and_then(Value::as_str).unwrap_or("nothing");
+                return invalid(match kind {
+                    "fork" | "sideChat" => format!("a source of kind {kind} needs chat and turnId"),
+                    _ => format!("{kind} is not a chat source this host knows"),
+                });
+            }
+        };
+        let located = self.host.sessions.locate(&self.host.sessions.channel(asked));
+        let at = located
+            .filter(|(entry, _)| Arc::ptr_eq(entry, &self.entry))
+            .and_then(|(_, place)| self.chat_at(&place));
+        let Some(at) = at else { return invalid(format!("{asked} is not a chat in {session}")) };
+        let (chat, turn_id) = (self.chats[at].uri.clone(), turn.clone());
+        let unknown = || RpcError::invalid_params(format!("{turn} is not a turn in {asked}"));
+        match &new.source {
+            Some(ChatSource::SideChat(SideChatSource { selection, .. })) => {
+                let selection = selection.clone().filter(|selection| !selection.text.trim().is_empty());
+                let context = beside(&self.chats[at].state, turn, selection.as_ref()).ok_or_else(unknown)?;
+                let origin = ChatOrigin::SideChat { chat, turn_id, selection };
+                Ok(Source { origin, context: Some(context), fork: None })
+            }
+            _ => {
+                let turns = &self.chats[at].state.turns;
+                if self.chats[at].is_worker() || self.chats[at].running() == Some(turn.as_str()) {
+                    return Err(cannot_fork(turn));
+                }
+                let place = turns.iter().position(|held| held.id == *turn).ok_or_else(unknown)?;
+                let origin = ChatOrigin::Fork { chat, turn_id };
+                Ok(Source { origin, context: None, fork: Some((at, place)) })
+            }
+        }
+    }
+
+    /// Takes a chat whose backend is there into the session: kept, then announced, then its first message said. One
+    /// that could not be had leaves nothing behind.
+    pub(super) async fn chat_ready(&mut self, ready: ChatReady) {
+        let ChatReady { number, chat, outcome, message, sender, answer } = ready;
+        let waiting = match self.opening.iter().position(|opening| opening.number == number) {
+            Some(at) => self.opening.swap_remove(at).waiting,
+            None => Vec::new(),
+        };
+        let uri = chat.uri.clone();
+        let outcome = match outcome {
+            Ok(backend) => self.take_in(*chat, backend).await,
+            Err(refused) => Err(refused),
+        };
+        match outcome {
+            Ok(at) => {
+                if let Some(message) = message {
+                    self.say_first(at, message, sender).await;
+                }
+                self.settle();
+                let _ = answer.send(Ok(()));
+            }
+            Err(refused) => {
+                self.host.sessions.release_chat(&uri);
+                self.host.fanout.remove(&uri);
+                let _ = answer.send(Err(refused));
+            }
+        }
+        self.again.extend(waiting);
+    }
+
+    async fn take_in(&mut self, mut chat: Chat, backend: Backend) -> Result<usize, RpcError> {
+        chat.backend = Some(backend);
+        chat.published = chat.summary();
+        let at = self.chats.len();
+        self.chats.push(chat);
+        // Its turns first, so that a chat that is there is whole.
+        self.drop_turns(at, 0).await;
+        if !(self.keep_turns(at).await && self.keep_chats().await) {
+            let mut chat = self.chats.remove(at);
+            if let Some(backend) = chat.backend.take() {
+                tokio::spawn(backend.close(true));
+            }
+            return Err(RpcError::internal("the chat could not be kept, so it was not opened"));
+        }
+        let summary = self.chats[at].summary();
+        self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
+        Ok(at)
+    }
+
+    async fn say_first(&mut self, at: usize, mut message: Message, sender: Option<String>) {
+        self.sign(&mut message, sender.as_deref());
+        let started = ChatTurnStartedAction {
+            turn_id: self.host.new_id(),
+            started_at: self.host.clock.iso(),
+            message,
+            queued_message_id: None,
+            meta: None,
+        };
+        self.begin_turn(at, started, None, sender).await;
+    }
+
+    /// Closes a chat and forgets it; the default one's role passes to the first that is left.
+    pub(super) async fn close_chat(&mut self, place: &Place, spelled: &str) -> Result<(), RpcError> {
+        let Some(at) = self.chat_at(place) else {
+            return Err(RpcError::session_not_found(not_found(spelled)));
+        };
+        if self.chats[at].is_worker() {
+            let why = format!("{spelled} is a worker's chat; it goes with the chat that spawned it");
+            return Err(RpcError::invalid_params(why));
+        }
+        if self.chats.iter().filter(|chat| !chat.is_worker()).count() == 1 {
+            return Err(RpcError::invalid_params(format!(
+                "{spelled} is the only chat in {}; dispose the session instead",
+                self.entry.uri
+            )));
+        }
+        self.stop_for_good(at).await;
+        let number = self.chats[at].number;
+        let goes = |chat: &Chat| chat.number == number || chat.lead == Some(number);
+        (0..self.chats.len()).filter(|&at| goes(&self.chats[at])).collect::<Vec<_>>().into_iter().for_each(
+            |at| {
+                self.withdraw_questions(at);
+            },
+        );
+        let (gone, left): (Vec<Chat>, Vec<Chat>) =
+            std::mem::take(&mut self.chats).into_iter().partition(goes);
+        self.chats = left;
+        let default = gone.iter().any(|chat| Some(&chat.uri) == self.state.default_chat.as_ref());
+        let heir = self.chats.iter().find(|chat| !chat.is_worker());
+        if let (true, Some(heir)) = (default, heir) {
+            let (uri, backend_id) = (heir.uri.clone(), heir.backend_id.clone());
+            self.entry.default_chat.lock().clone_from(&uri);
+            self.entry.row.lock().kept.backend_id = backend_id;
+            let changed = SessionDefaultChatChangedAction { default_chat: Some(uri) };
+            self.apply_session(StateAction::SessionDefaultChatChanged(changed), None);
+            self.keep_session().await;
+        }
+        self.keep_chats().await;
+        for chat in gone {
+            self.forget_chat(chat).await;
+        }
+        Ok(())
+    }
+
+    /// Ends the running turn of a chat that is about to be closed, and lets nothing begin after it.
+    async fn stop_for_good(&mut self, at: usize) {
+        self.chats[at].state.queued_messages = None;
+        self.flush_gathered(at);
+        let Some(active) = &self.chats[at].state.active_turn else { return };
+        let cancelled = ChatTurnCancelledAction {
+            turn_id: active.id.clone(),
+            duration: millis_between(&active.started_at, self.host.clock.now()),
+            meta: None,
+        };
+        self.tell_if_awake(at, Tell::Cancel { turn: cancelled.turn_id.clone() });
+        self.end_turn(at, StateAction::ChatTurnCancelled(cancelled), None).await;
+    }
+
+    async fn forget_chat(&mut self, mut chat: Chat) {
+        let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
+        self.apply_session(StateAction::SessionChatRemoved(removed), None);
+        self.flush_out();
+        self.host.fanout.remove(&chat.uri);
+        self.host.sessions.release_chat(&chat.uri);
+        if !chat.is_worker() {
+            self.forget_turns(&chat.uri).await;
+        }
+        let (host, entry, id) = (self.host.clone(), self.entry.clone(), chat.backend_id.take());
+        let backend = chat.backend.take();
+        // A backend that takes its time to close holds nobody up.
+        tokio::spawn(async move {
+            if let Some(backend) = backend {
+                backend.close(true).await;
+            }
+            let delete = host.agent(&entry.provider).and_then(|agent| agent.delete.clone());
+            if let (Some(delete), Some(id)) = (delete, id) {
+                let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
+                if let Err(why) = delete.call((id, folder)).await {
+                    host.log.line(format_args!("{}: {} kept its own copy: {why}", chat.uri, entry.provider));
+                }
+            }
+        });
+    }
+}
+
+fn cannot_fork(turn: &str) -> RpcError {
+    RpcError::invalid_params(format!("{turn} is not a turn this host can fork from"))
+}
+
+/// Where a backend forks after a turn.
+async fn forked_at(
+    provider: &str,
+    turn: String,
+    wait: oneshot::Receiver<Result<Option<String>, Thrown>>,
+) -> Result<String, RpcError> {
+    match tokio::time::timeout(START_LIMIT, wait).await {
+        Ok(Ok(Ok(point))) => point.ok_or_else(|| cannot_fork(&turn)),
+        Ok(Ok(Err(why))) => {
+            Err(RpcError::internal(format!("{provider} could not fork after {turn}: {}", why.message)))
+        }
+        Ok(Err(_)) => Err(RpcError::internal(format!("{provider} is not there to fork after {turn}"))),
+        Err(_) => Err(too_slow(provider)),
+    }
+}
+
+fn too_slow(provider: &str) -> RpcError {
+    RpcError::internal(format!("{provider} did not answer within {} seconds", START_LIMIT.as_secs()))
+}
+
+/// The running half of a chat.
+async fn made(agent: &Agent, start: Start) -> Result<AgentSession, RpcError> {
+    let failed = |why: Thrown| match why.rpc {
+        Some(_) => why.into_rpc(),
+        None => RpcError::internal(format!("{} could not open a chat: {}", agent.provider, why.message)),
+    };
+    let created = tokio::time::timeout(START_LIMIT, agent.create.call((Frozen(start),)));
+    let session = match created.await {
+        Ok(outcome) => outcome.map_err(failed)?,
+        Err(_) => return Err(too_slow(&agent.provider)),
+    };
+    session.check().map_err(|wrong| failed(Thrown::new(format_args!("its session needs {wrong}"))))?;
+    Ok(session)
+}
+
+impl Host {
+    /// Takes a chat's URI and asks its session for it: what is sent to the chat from now on waits for it. The answer
+    /// comes when it is there, its first message said.
+    pub(crate) fn open_chat(
+        self: &Arc<Self>,
+        entry: &Arc<super::Entry>,
+        new: NewChat,
+    ) -> Result<oneshot::Receiver<Result<(), RpcError>>, RpcError> {
+        let uri = new.uri.clone();
+        if !self.sessions.claim_new_chat(&uri, &entry.id) {
+            return Err(RpcError::session_exists(format!("{uri} already exists")));
+        }
+        let (answer, wait) = oneshot::channel();
+        if !self.tell(entry, ToSession::OpenChat { chat: Box::new(new), answer }) {
+            self.sessions.release_chat(&uri);
+            return Err(RpcError::session_not_found(not_found(&entry.uri)));
+        }
+        Ok(wait)
+    }
+}

@@ -1,0 +1,38 @@
+//! What plugins put before the first turn of a chat. Spec: *Plugin host calls*, chat preamble.
+
+use std::time::Duration;
+
+use ostler_contract::points::{ChatPreamble, PreambleChat};
+use ostler_contract::{Frozen, Thrown};
+
+use crate::host::Host;
+
+/// How long each preamble may take before the chat opens without it.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Host {
+    /// Asks every preamble at once; their answers stand in plugin order, a blank line between two.
+    pub(super) async fn chat_preamble(&self, about: &PreambleChat) -> Option<String> {
+        let preambles = self.registry()?.all::<ChatPreamble>();
+        let asked = preambles.iter().map(|preamble| async move {
+            let answer = tokio::time::timeout(LIMIT, preamble.preamble.call((Frozen(about.clone()),)));
+            let outcome = answer.await.unwrap_or_else(|_| {
+                Err(Thrown::new(format_args!("it did not answer within {} seconds", LIMIT.as_secs())))
+            });
+            match outcome {
+                Ok(text) => text.filter(|text| !text.trim().is_empty()),
+                Err(why) => {
+                    let chat = &about.chat;
+                    self.log.line(format_args!(
+                        "{}: its preamble of {chat} failed: {}",
+                        preamble.owner,
+                        why.for_log()
+                    ));
+                    None
+                }
+            }
+        });
+        let texts: Vec<String> = futures::future::join_all(asked).await.into_iter().flatten().collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+}

@@ -1,0 +1,151 @@
+//! What a chat's backend is handed: at a chat's start, and when it is woken.
+
+use std::collections::BTreeMap;
+
+use ostler_contract::points::{Emit, Start, ToolsServerOptions, Worker, WorkerRequest};
+use ostler_contract::{Call, Func, Thrown, Value};
+use ostler_protocol::json;
+use ostler_protocol::wire::actions::StateAction;
+use tokio::sync::oneshot;
+
+use super::actor::Actor;
+use super::backend::Backend;
+use super::chat::Chat;
+use super::mailbox::{Mailbox, ToSession, WorkerOpened};
+
+impl Actor {
+    /// Starts the backend of a chat that sleeps.
+    pub(super) fn wake_backend(&mut self, at: usize) {
+        let Some(agent) = self.agent.clone() else { return };
+        let mut start = self.start_of(&self.chats[at], None);
+        start.resume.clone_from(&self.chats[at].backend_id);
+        let turns = self.chats[at].state.turns.clone();
+        if self.chats[at].rewind {
+            start.rewind_at = turns.last().map(|turn| turn.id.clone());
+            self.chats[at].rewind = false;
+        }
+        match turns.is_empty() {
+            true => start.context.clone_from(&self.chats[at].context),
+            false => start.seed = Some(turns),
+        }
+        let number = self.chats[at].number;
+        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
+    }
+
+    /// What a chat's backend is handed.
+    pub(super) fn start_of(&self, chat: &Chat, credentials: Option<BTreeMap<String, String>>) -> Start {
+        let first = chat.uri == ostler_protocol::uri::default_chat(&self.entry.uri);
+        let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
+        let paths: Vec<String> =
+            folders.into_iter().flatten().map(|directory| crate::host::file_path(directory)).collect();
+        let (number, emitted, recorded) = (chat.number, self.mailbox.clone(), self.mailbox.clone());
+        let tools = self.bound_tools(&chat.uri);
+        let instructions: Vec<String> =
+            self.host.offered_tools().iter().filter_map(|tool| tool.instruction.clone()).collect();
+        let tools_server = self.host.tools_server().map(|open| {
+            let session = self.entry.uri.clone();
+            Call::new(move |(options,): (Option<ToolsServerOptions>,)| open.open(session.clone(), options))
+        });
+        Start {
+            uri: self.entry.uri.clone(),
+            chat_uri: chat.uri.clone(),
+            chat_id: (!first).then(|| chat.backend_id.clone().unwrap_or_else(|| chat.uri.clone())),
+            settings: self.state.config.as_ref().map(|config| config.values.clone()).unwrap_or_default(),
+            working_directory: paths.first().cloned(),
+            additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
+            tools: (!tools.is_empty()).then_some(tools),
+            mcp_servers: self.host.mcp_servers(),
+            instructions: (!instructions.is_empty()).then_some(instructions),
+            client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
+            emit: Func::new(move |(channel, action): (Emit, StateAction)| {
+                known(&action)?;
+                let emitted =
+                    emitted.send(ToSession::Emit { chat: number, channel, action: Box::new(action) });
+                emitted.map_err(|_| Thrown::new("the session has ended"))
+            }),
+            subagent: Some(self.subagent(number)),
+            tools_server,
+            resume: None,
+            fork_at: None,
+            rewind_at: None,
+            context: None,
+            seed: None,
+            on_turn_recorded: Func::new(move |(turn, transcript): (String, String)| {
+                let _ = recorded.send(ToSession::TurnRecorded { chat: number, turn, transcript });
+                Ok(())
+            }),
+            credentials,
+        }
+    }
+
+    fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
+        let (mailbox, clock) = (self.mailbox.clone(), self.host.clock.clone());
+        Call::new(move |(call, request): (String, WorkerRequest)| {
+            let (mailbox, clock) = (mailbox.clone(), clock.clone());
+            async move {
+                let (answer, wait) = oneshot::channel();
+                let ended = || Thrown::new("the session has ended");
+                let opened = WorkerOpened { parent, call, request, answer };
+                mailbox.send(ToSession::Worker(Box::new(opened))).map_err(|_| ended())?;
+                let (chat, uri, turn_id) = wait.await.map_err(|_| ended())??;
+                Ok(worker(mailbox, clock, chat, uri, turn_id))
+            }
+        })
+    }
+}
+
+/// The handle a backend acts in a worker chat with.
+fn worker(mailbox: Mailbox, clock: crate::clock::Clock, chat: u64, uri: String, turn_id: String) -> Worker {
+    let (emitted, ended, turn) = (mailbox.clone(), mailbox, turn_id.clone());
+    let begun = clock.now();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    Worker {
+        uri,
+        turn_id,
+        emit: Func::new(move |(action,): (StateAction,)| {
+            known(&action)?;
+            let _ = emitted.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
+            Ok(())
+        }),
+        end: Func::new(move |(status, why)| {
+            if done.swap(true, std::sync::atomic::Ordering::AcqRel) {
+                return Ok(());
+            }
+            let duration = (clock.now().as_millisecond() - begun.as_millisecond()).max(0);
+            let action = ending(&turn, status, why, duration);
+            let action = serde_json::from_value(action).map_err(Thrown::new)?;
+            let _ = ended.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
+            Ok(())
+        }),
+    }
+}
+
+fn ending(
+    turn: &str,
+    status: ostler_contract::events::TurnStatus,
+    why: Option<String>,
+    duration: i64,
+) -> Value {
+    use ostler_contract::events::TurnStatus;
+    match status {
+        TurnStatus::Complete => json!({ "type": "chat/turnComplete", "turnId": turn, "duration": duration }),
+        TurnStatus::Cancelled => {
+            json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": duration })
+        }
+        TurnStatus::Error => json!({ "type": "chat/error", "turnId": turn, "duration": duration,
+            "part": { "kind": "error", "error": { "errorType": "worker", "message": why.unwrap_or_else(|| "the worker failed".to_owned()) } } }),
+    }
+}
+
+/// Refuses an action the protocol does not have, where the backend can still see it thrown.
+fn known(action: &StateAction) -> Result<(), Thrown> {
+    let StateAction::Unknown(value) = action else { return Ok(()) };
+    let sentence = match value.get("type").and_then(Value::as_str) {
+        None => "an action needs a type".to_owned(),
+        Some(name) if ostler_protocol::actions::action(name).is_some() => {
+            format!("{name} lacks a field the protocol gives it, or has one of another type")
+        }
+        Some(name) => format!("{name} is not an action of the protocol"),
+    };
+    Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })
+}

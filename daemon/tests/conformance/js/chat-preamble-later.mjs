@@ -1,0 +1,5 @@
+export const name = 'chat-preamble-later';
+
+export function apply(host) {
+  host.registerChatPreamble(() => 'of a later plugin');
+}
