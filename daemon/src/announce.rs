@@ -41,7 +41,8 @@ pub fn block(
     lines.push(format!("config {}", or_none(&files)));
     lines.push(composed.vault.clone());
     if let Some(people) = composed.host.gate.people() {
-        lines.push(format!("sign-in {}", people.sign_in().resource));
+        let issuer = people.issuer().map(|issuer| format!(" (issuer {issuer})")).unwrap_or_default();
+        lines.push(format!("sign-in {}{issuer}", people.resource()));
     }
     lines.push(settings.token.line());
     if let Some(address) = routes {

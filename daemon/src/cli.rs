@@ -103,6 +103,9 @@ pub struct RunFlags {
     /// The https URL people sign in against [default: of the address listened on]
     #[arg(long, value_name = "URL")]
     pub resource: Option<String>,
+    /// Who signs in people whose record names no issuer: github, or the URL of an OpenID Connect provider
+    #[arg(long, value_name = "ISSUER")]
+    pub issuer: Option<String>,
     /// Take a person's token at the door for the person's word
     #[arg(long)]
     pub trust_token: bool,
@@ -139,8 +142,7 @@ pub struct RunFlags {
 }
 
 /// Flags a fuller host has and this one does not: refused, not silently taken.
-const FLAGS_NOT_SERVED: &[&str] =
-    &["--worktrees-root", "--issuer", "--wire", "--update-check", "--no-update-check"];
+const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--wire", "--update-check", "--no-update-check"];
 
 /// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
 pub const DETACHED: &str = "--detached";

@@ -91,8 +91,10 @@ impl UsersOnDisk {
         let users = self.clone();
         let people = Arc::new_cyclic(|me: &Weak<People>| {
             let me = me.clone();
-            People::new(&resource, host_name).trusting(settings.trust_token).kept_by(Arc::new(
-                move |change: Change| {
+            People::new(&resource, host_name)
+                .trusting(settings.trust_token)
+                .issued_by(settings.issuer.clone())
+                .kept_by(Arc::new(move |change: Change| {
                     let (users, me) = (users.clone(), me.clone());
                     Box::pin(async move {
                         let changing = tokio::task::spawn_blocking(move || {
@@ -104,8 +106,7 @@ impl UsersOnDisk {
                         });
                         changing.await.map_err(Thrown::new)?.map_err(Thrown::from)
                     })
-                },
-            ))
+                }))
         });
         if !self.path().exists() {
             log.line(format_args!("{} is not there; nobody is known until it is", self.path().display()));

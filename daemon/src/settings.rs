@@ -15,6 +15,7 @@ use crate::config::{
 };
 use crate::exit::Exit;
 use crate::token::TokenSource;
+use ostler_engine::people::Issuer;
 
 const DEFAULT_PORT: u16 = 9187;
 
@@ -39,6 +40,8 @@ pub struct Settings {
     pub users: Option<PathBuf>,
     /// The URL people sign in against, where one was given.
     pub resource: Option<String>,
+    /// Who signs in people whose record names no issuer.
+    pub issuer: Option<Issuer>,
     /// Whether a person's token at the door says who comes in.
     pub trust_token: bool,
     /// Where the configuration and everything kept beside it lives.
@@ -150,6 +153,7 @@ impl Settings {
             token,
             users,
             resource: flags.resource.clone().or(config.resource).map(sign_in_resource).transpose()?,
+            issuer: flags.issuer.clone().or(config.issuer).map(issuer).transpose()?,
             trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
             dir,
             files,
@@ -172,6 +176,10 @@ impl Settings {
             warnings,
         })
     }
+}
+
+fn issuer(name: String) -> Result<Issuer, Exit> {
+    Issuer::parse(&name).map_err(|why| Exit::usage(format!("issuer {why}")))
 }
 
 fn sign_in_resource(resource: String) -> Result<String, Exit> {

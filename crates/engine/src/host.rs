@@ -281,7 +281,7 @@ impl Host {
         self.events.start(registry, Arc::new(move |line| log.line(line)));
         let agents = self.listed_agents().map(|agent| agent_info(agent)).collect();
         if let Some(people) = self.gate.people() {
-            self.root.ask_for(people.sign_in().clone());
+            self.root.ask_for(people.sign_in());
         }
         let meta = self.advertised().await;
         self.root.fill(agents, meta);

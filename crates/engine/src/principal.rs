@@ -161,7 +161,8 @@ impl Gate {
     /// Who a principal is now: a person's record may have changed, or be gone.
     pub fn now(&self, principal: Principal) -> Principal {
         let Principal::Person(person) = &principal else { return principal };
-        let known = self.people.as_ref().and_then(|people| people.now().person(&person.id));
+        let known =
+            self.people.as_ref().and_then(|people| people.now().person_claiming(&person.id, &person.claimed));
         known.map_or(Principal::Anyone, Principal::Person)
     }
 

@@ -473,3 +473,124 @@ mod any_file {
         }
     }
 }
+
+/// The web as two issuers have it, and what each was asked.
+fn issuers(host: &MemoryHost) -> Arc<std::sync::Mutex<Vec<String>>> {
+    use ostler_contract::http::{self, Request, Response, StatusCode, header};
+    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let heard = asked.clone();
+    host.host.set_outbound(ostler_engine::Outbound::new(move |request: Request| {
+        let bearer = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = bearer.and_then(|bearer| bearer.strip_prefix("Bearer ")).unwrap_or("none");
+        let url = request.uri().to_string();
+        heard.lock().unwrap().push(format!("{url} {token}"));
+        let answer: Response = match (url.as_str(), token) {
+            ("https://api.github.com/user", "gh-ada") => {
+                http::json(StatusCode::OK, &json!({ "login": "Ada" }))
+            }
+            ("https://api.github.com/user", "gh-ben") => {
+                http::json(StatusCode::OK, &json!({ "login": "ben" }))
+            }
+            ("https://id.example.org/.well-known/openid-configuration", "none") => {
+                http::json(StatusCode::OK, &json!({ "userinfo_endpoint": "https://id.example.org/me" }))
+            }
+            ("https://id.example.org/me", "oidc-ben") => {
+                http::json(StatusCode::OK, &json!({ "sub": "ben", "groups": ["keeper", "kings"] }))
+            }
+            ("https://id.example.org/me", "oidc-ada") => http::json(StatusCode::OK, &json!({ "sub": "ada" })),
+            _ => http::message(StatusCode::UNAUTHORIZED, "bad credentials"),
+        };
+        Box::pin(async move { Ok(answer) })
+    }));
+    asked
+}
+
+#[tokio::test]
+async fn people_sign_in_through_issuers() {
+    let people =
+        People::new(SIGN_IN, "inn").issued_by(Some(ostler_engine::people::Issuer::parse("github").unwrap()));
+    let host =
+        MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).people(people).start().await;
+    let asked = issuers(&host);
+    let file = json!({
+        "roles": { "keeper": ["session:list"], "none": [] },
+        "users": [
+            { "id": "ada", "roles": ["keeper"] },
+            { "id": "ben", "roles": ["none"], "issuer": "https://id.example.org", "rolesFrom": "groups" },
+            { "id": "cleo", "roles": ["keeper"], "token": hash_of("cleo's") },
+        ]
+    });
+    set(&host, &file);
+
+    // A token the host gave out is known without asking anybody.
+    let mut cleo = signed_in(&host, "cleo's").await;
+    assert_eq!(root_state(&mut cleo).await["_meta"]["ostler.principal"], "user:cleo");
+    assert!(asked.lock().unwrap().is_empty());
+
+    let mut client = nobody(&host).await;
+    let wrong = sign_in(&mut client, "nobody's").await.unwrap_err();
+    assert_eq!(wrong["code"].as_i64(), Some(NOBODY));
+    let record = &wrong["data"]["resources"][0];
+    assert_eq!(
+        (&record["authorization_servers"], &record["scopes_supported"]),
+        (
+            &json!(["https://github.com/login/oauth", "https://id.example.org"]),
+            &json!(["openid", "read:user"])
+        )
+    );
+    // A login is the same in any case.
+    assert_eq!(sign_in(&mut client, "gh-ada").await, Ok(json!({})));
+    assert_eq!(root_state(&mut client).await["_meta"]["ostler.principal"], "user:ada");
+    assert_eq!(list(&mut client).await, Ok(()));
+    assert_eq!(
+        asked.lock().unwrap().last().unwrap(),
+        "https://api.github.com/user gh-ada",
+        "and nobody else"
+    );
+
+    // A record with an issuer of its own is not signed in by the one for everybody, nor the other way round.
+    for token in ["gh-ben", "oidc-ada"] {
+        let mut client = nobody(&host).await;
+        assert_eq!(sign_in(&mut client, token).await.unwrap_err()["code"].as_i64(), Some(NOBODY), "{token}");
+    }
+    let mut ben = signed_in(&host, "oidc-ben").await;
+    assert_eq!(root_state(&mut ben).await["_meta"]["ostler.principal"], "user:ben");
+    assert_eq!(list(&mut ben).await, Ok(()), "by the role the issuer named");
+    host.log
+        .wait_for("https://id.example.org gives user ben the role \"kings\", which nobody has defined")
+        .await;
+    assert!(!host.log.has("oidc-ben") && !host.log.has("gh-ben"), "a token is logged");
+
+    // The file binds at the next command: what the role gives, and whether there is such a person.
+    let mut less = file.clone();
+    less["roles"]["keeper"] = json!([]);
+    set(&host, &less);
+    assert_eq!(list(&mut ben).await, Err(REFUSED));
+    less["users"].as_array_mut().unwrap().remove(1);
+    set(&host, &less);
+    assert_eq!(list(&mut ben).await, Err(NOBODY));
+}
+
+#[tokio::test]
+async fn an_issuer_nobody_reaches_signs_nobody_in() {
+    let people = People::new(SIGN_IN, "inn");
+    let host =
+        MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).people(people).start().await;
+    issuers(&host);
+    let file = json!({ "users": [
+        { "id": "ada", "roles": ["admin"], "issuer": "https://gone.example.org" },
+        { "id": "ben", "roles": ["admin"], "issuer": "http://id.example.org" },
+    ] });
+    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    assert_eq!(
+        lines,
+        [
+            "the issuer of user ben has to be github or the https URL of an OpenID Connect provider; it signs nobody in"
+        ]
+    );
+    let mut client = nobody(&host).await;
+    assert_eq!(sign_in(&mut client, "oidc-ben").await.unwrap_err()["code"].as_i64(), Some(NOBODY));
+    host.log
+        .wait_for("nobody signs in through https://gone.example.org: https://gone.example.org/.well-known/openid-configuration answered 401")
+        .await;
+}

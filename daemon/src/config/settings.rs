@@ -29,6 +29,8 @@ pub struct Config {
     pub users: Option<String>,
     /// The https URL people sign in against. Made of the address listened on when left out.
     pub resource: Option<String>,
+    /// Who signs in people whose record names no issuer: `github`, or the URL of an OpenID Connect provider.
+    pub issuer: Option<String>,
     /// Whether a person's token at the door says who comes in, and not only that somebody does.
     pub trust_token: Option<bool>,
     /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
@@ -211,5 +213,4 @@ integers! {
 }
 
 /// Keys a fuller host has and this one does not: refused, not silently taken.
-pub const KEYS_NOT_SERVED: &[&str] =
-    &["worktreesRoot", "issuer", "wire", "updateCheck", "closedChats", "proxy"];
+pub const KEYS_NOT_SERVED: &[&str] = &["worktreesRoot", "wire", "updateCheck", "closedChats", "proxy"];

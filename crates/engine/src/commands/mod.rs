@@ -23,7 +23,7 @@ impl Connection {
             Command::Ping(_) => responder.done(),
             Command::Initialize(params) => self.handle_initialize(params, responder),
             Command::Reconnect(params) => self.handle_reconnect(params, responder),
-            Command::Authenticate(params) => responder.settle(self.handle_authenticate(&params)),
+            Command::Authenticate(params) => self.handle_authenticate(params, responder),
             Command::Subscribe(params) => self.handle_subscribe(params, responder),
             Command::ListSessions(params) => responder.settle(sessions::handle_list_sessions(&host, &params)),
             Command::CreateSession(params) => self.handle_create_session(params, responder),

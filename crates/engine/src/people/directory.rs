@@ -9,6 +9,8 @@ use ostler_protocol::names;
 use ostler_protocol::{JsonObject, Value};
 use subtle::{Choice, ConstantTimeEq};
 
+use super::issuers::{Issuer, Verified};
+
 /// Roles a host has without a file saying so; one the file names alike takes its place.
 pub const BUILT_IN_ROLES: &[(&str, &[&str])] = &[
     ("admin", &["*:*"]),
@@ -51,12 +53,16 @@ pub struct Person {
     pub primary: Option<String>,
     /// Whether the person has ever signed in.
     pub has_signed_in: bool,
+    /// Roles an issuer named when the person signed in, beside those of the record.
+    pub claimed: Vec<String>,
 }
 
 /// What a users file says.
 #[derive(Debug, Default)]
 pub struct Directory {
     users: BTreeMap<String, User>,
+    /// Ids as they stand in the file.
+    order: Vec<String>,
     roles: BTreeMap<String, Vec<Grant>>,
     trust_token: Option<bool>,
 }
@@ -64,6 +70,9 @@ pub struct Directory {
 #[derive(Debug)]
 struct User {
     person: Arc<Person>,
+    /// Its own issuer; one that is none verifies nobody.
+    issuer: Option<Result<Issuer, ()>>,
+    roles_from: Option<String>,
     hash: Option<String>,
     trust_token: Option<bool>,
 }
@@ -100,7 +109,10 @@ impl Directory {
                 Ok(user) if directory.users.contains_key(&user.person.id) => {
                     lines.push(format!("users[{at}]: {} is there already; ignored", user.person.id));
                 }
-                Ok(user) => drop(directory.users.insert(user.person.id.clone(), user)),
+                Ok(user) => {
+                    directory.order.push(user.person.id.clone());
+                    directory.users.insert(user.person.id.clone(), user);
+                }
                 Err(why) => lines.push(format!("users[{at}]{why}; ignored")),
             }
         }
@@ -145,9 +157,85 @@ impl Directory {
             grants,
             primary: text(user, "primary")?,
             has_signed_in: text(user, "signedIn")?.is_some(),
+            claimed: Vec::new(),
             id,
         };
-        Ok(User { person: Arc::new(person), hash, trust_token: flag(user, "trustToken")? })
+        let issuer = text(user, "issuer")?.map(|name| {
+            Issuer::parse(&name).map_err(|why| {
+                let id = &person.id;
+                lines.push(format!("the issuer of user {id} {why}; it signs nobody in"));
+            })
+        });
+        Ok(User {
+            person: Arc::new(person),
+            issuer,
+            roles_from: text(user, "rolesFrom")?,
+            hash,
+            trust_token: flag(user, "trustToken")?,
+        })
+    }
+
+    /// Every issuer a person may sign in through: the one for everybody first, then those of the records.
+    pub(super) fn issuers(&self, default: Option<&Issuer>) -> Vec<Issuer> {
+        let mut all: Vec<Issuer> = default.into_iter().cloned().collect();
+        for issuer in self.order.iter().filter_map(|id| self.users.get(id)?.issuer.as_ref()?.as_ref().ok()) {
+            if !all.contains(issuer) {
+                all.push(issuer.clone());
+            }
+        }
+        all
+    }
+
+    /// The person an issuer's word is for, with the roles it names, and a line for each that is none.
+    pub(super) fn person_of_subject(
+        &self,
+        issuer: &Issuer,
+        default: Option<&Issuer>,
+        verified: &Verified,
+    ) -> Option<(Arc<Person>, Vec<String>)> {
+        let user = self.order.iter().filter_map(|id| self.users.get(id)).find(|user| {
+            let own = match &user.issuer {
+                Some(own) => own.as_ref().ok(),
+                None => default,
+            };
+            own == Some(issuer) && issuer.means(&verified.subject, &user.person.id)
+        })?;
+        let id = &user.person.id;
+        let claim = user.roles_from.as_ref().and_then(|claim| verified.claims.get(claim));
+        let named: Vec<&str> = match claim {
+            Some(Value::String(role)) => vec![role],
+            Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let (known, unknown): (Vec<&str>, Vec<&str>) =
+            named.into_iter().partition(|role| self.roles.contains_key(*role));
+        let lines = unknown
+            .into_iter()
+            .map(|role| {
+                format!("{issuer} gives user {id} the role {role:?}, which nobody has defined; ignored")
+            })
+            .collect();
+        let claimed: Vec<String> = known.into_iter().map(str::to_owned).collect();
+        Some((self.person_claiming(id, &claimed)?, lines))
+    }
+
+    /// The person of an id as the file says it now, with roles an issuer named.
+    pub fn person_claiming(&self, id: &str, claimed: &[String]) -> Option<Arc<Person>> {
+        let person = self.person(id)?;
+        if claimed.is_empty() {
+            return Some(person);
+        }
+        let mut person = (*person).clone();
+        for role in claimed {
+            person.grants.extend(self.roles.get(role).into_iter().flatten().cloned());
+            if !person.reader.roles.contains(role) {
+                person.reader.roles.push(role.clone());
+            }
+        }
+        person.grants.dedup();
+        person.reader.grants = person.grants.iter().map(ToString::to_string).collect();
+        person.claimed = claimed.to_vec();
+        Some(Arc::new(person))
     }
 
     /// The person of that id.

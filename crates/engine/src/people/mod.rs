@@ -3,6 +3,7 @@
 mod directory;
 mod edit;
 mod file;
+mod issuers;
 mod schemes;
 
 use std::fmt;
@@ -13,10 +14,14 @@ use ostler_contract::{Pending, Thrown};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
 use parking_lot::RwLock;
+use tokio::sync::Semaphore;
+
+use crate::host::Outbound;
 
 pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
 pub use edit::{Caller, Kind};
 pub use file::UsersFile;
+pub use issuers::{Issuer, Verified};
 pub(crate) use schemes::providers;
 
 /// A change to the users file; one that refuses leaves the file as it is.
@@ -30,6 +35,9 @@ pub struct People {
     held: RwLock<(Arc<UsersFile>, Arc<Directory>)>,
     sign_in: ProtectedResourceMetadata,
     trust_token: bool,
+    issuer: Option<Issuer>,
+    /// Strangers' tokens are asked about a few at a time.
+    asking: Semaphore,
     keeper: Option<Keeper>,
 }
 
@@ -38,6 +46,9 @@ impl fmt::Debug for People {
         formatter.write_str("People")
     }
 }
+
+/// Tokens issuers are asked about at once.
+const ASKED_AT_ONCE: usize = 8;
 
 /// The document a client is pointed to for how to sign in.
 const DOCUMENTATION: &str = "https://microsoft.github.io/agent-host-protocol/";
@@ -66,6 +77,8 @@ impl People {
             held: RwLock::default(),
             sign_in: sign_in_of(resource, host_name),
             trust_token: false,
+            issuer: None,
+            asking: Semaphore::new(ASKED_AT_ONCE),
             keeper: None,
         }
     }
@@ -74,6 +87,13 @@ impl People {
     #[must_use]
     pub fn trusting(mut self, trust_token: bool) -> Self {
         self.trust_token = trust_token;
+        self
+    }
+
+    /// Signs everybody in through an issuer whose record names none of its own.
+    #[must_use]
+    pub fn issued_by(mut self, issuer: Option<Issuer>) -> Self {
+        self.issuer = issuer;
         self
     }
 
@@ -105,9 +125,57 @@ impl People {
         self.held.read().0.clone()
     }
 
-    /// The record people sign in against.
-    pub fn sign_in(&self) -> &ProtectedResourceMetadata {
-        &self.sign_in
+    /// The record people sign in against, with everybody who may issue a token.
+    pub fn sign_in(&self) -> ProtectedResourceMetadata {
+        let issuers = self.now().issuers(self.issuer.as_ref());
+        let mut record = self.sign_in.clone();
+        if !issuers.is_empty() {
+            let mut scopes: Vec<String> = issuers.iter().map(|issuer| issuer.scope().to_owned()).collect();
+            scopes.sort_unstable();
+            scopes.dedup();
+            let servers = issuers.iter().map(|issuer| issuer.server().to_owned());
+            record.authorization_servers = Some(servers.collect());
+            record.scopes_supported = Some(scopes);
+        }
+        record
+    }
+
+    /// What people sign in against is called.
+    pub fn resource(&self) -> &str {
+        &self.sign_in.resource
+    }
+
+    /// The issuer of everybody whose record names none.
+    pub fn issuer(&self) -> Option<&Issuer> {
+        self.issuer.as_ref()
+    }
+
+    /// Whether anybody may sign in through an issuer.
+    pub(crate) fn has_issuers(&self) -> bool {
+        !self.now().issuers(self.issuer.as_ref()).is_empty()
+    }
+
+    /// Whose a token is by the word of the issuers, asked one after the other; and a line for everything amiss.
+    pub(crate) async fn person_by_issuer(
+        &self,
+        outbound: &Outbound,
+        token: &str,
+    ) -> (Option<Arc<Person>>, Vec<String>) {
+        let mut lines = Vec::new();
+        let Ok(_turn) = self.asking.acquire().await else { return (None, lines) };
+        for issuer in self.now().issuers(self.issuer.as_ref()) {
+            match issuer.verify(outbound, token).await {
+                Ok(verified) => {
+                    let known = self.now().person_of_subject(&issuer, self.issuer.as_ref(), &verified);
+                    if let Some((person, more)) = known {
+                        lines.extend(more);
+                        return (Some(person), lines);
+                    }
+                }
+                Err(why) => lines.push(format!("nobody signs in through {issuer}: {why}")),
+            }
+        }
+        (None, lines)
     }
 
     /// Whose a token is.
