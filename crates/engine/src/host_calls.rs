@@ -6,7 +6,7 @@ use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
 use ostler_contract::points::{
-    Collection, CollectionOptions, PublishOptions, Reader, RecordChange, StoredCollection, Subscriber,
+    Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber,
     UsageEntry,
 };
 use ostler_contract::problem::no_network;
@@ -222,10 +222,6 @@ impl HostCalls for HostDoor {
 
     fn subscribers(&self, _: &Caller, _: String, _: String) -> Result<Vec<Subscriber>, Thrown> {
         Ok(Vec::new())
-    }
-
-    fn reader(&self, _: &Caller, _: String) -> Result<Option<Reader>, Thrown> {
-        Ok(None)
     }
 }
 
