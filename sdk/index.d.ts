@@ -56,8 +56,17 @@ export interface PluginHost extends PluginContext {
     registerAgent(agent: Agent): void;
     /** A server tool offered to every session's model. */
     registerTool(tool: Tool): void;
+    /**
+     * A setting a client draws on every session, merged into the backend's own schema. With a third argument it
+     * becomes a picker.
+     */
+    registerSessionConfig(key: string, schema: JsonObject, completions?: ((query: SettingQuery) => Awaitable<SettingChoice[]>)): void;
     /** One host-owned URI scheme, routed beside the `file:` store. */
     registerResourceProvider(scheme: string, provider: ResourceProvider): void;
+    /** One channel a client subscribes to, under an `x-` scheme. Answers a handle to publish on. */
+    registerChannel(scheme: string, channel: Channel): ChannelHandle;
+    /** One command a client sends by name, under an `x-` name. */
+    registerMethod(name: string, method: Method): void;
     /** The automation store. */
     registerAutomations(store: AutomationStore, when?: When): void;
     /**
@@ -695,6 +704,28 @@ export interface ToolChat {
     model?: string;
 }
 
+/** What a picker is asked for. */
+export interface SettingQuery {
+    /** What the person typed; empty for what is shown first. */
+    query: string;
+    /** The backend. */
+    provider?: string;
+    /** A path. */
+    workingDirectory?: string;
+    /** The other settings as they are answered so far. */
+    [key: string]: unknown;
+}
+
+/** One row of a picker. */
+export interface SettingChoice {
+    /** What the setting becomes. */
+    value: string;
+    /** Shown to people. */
+    label: string;
+    /** More words. */
+    description?: string;
+}
+
 /**
  * Serves one URI scheme. Every member beyond `read` is optional; the ones there are advertise what the
  * scheme can do and become grants on it (`read` asks for `<scheme>:get`, `write` for `<scheme>:put`, every
@@ -823,6 +854,79 @@ export interface SchemeDescription {
     description?: string;
     /** JSON Schema of what is written. */
     manifest?: JsonObject;
+}
+
+/**
+ * A channel of a plugin's own: clients subscribe to URIs of its scheme and are sent what the plugin publishes.
+ * No client dispatches there.
+ */
+export interface Channel {
+    /** The grant a subscribe needs: `<subject>:<operation>`. */
+    grant: string;
+    /**
+     * The state a subscribe answers. It is asked once the client counts as a subscriber: what is published from
+     * then on follows the state, so an action may be in both.
+     */
+    snapshot(uri: string, reader: Reader | undefined, client: string): Awaitable<unknown>;
+    /** Asked only of a reader the grant refused; may let it in. */
+    authorize?(uri: string, reader: Reader): Awaitable<boolean>;
+    /** Called once a client watches no URI of the scheme on any connection. */
+    left?(client: string): void;
+    /** Names the channel to clients; the title is the scheme where it has none. */
+    describe?(): Awaitable<Description>;
+}
+
+/** What a client may be told about a channel or a command. */
+export interface Description {
+    /** What it is called. */
+    title?: string;
+    /** More words. */
+    description?: string;
+}
+
+/** What `registerChannel` answers. */
+export interface ChannelHandle {
+    /**
+     * Sends an action to whoever watches a URI, under the host's next number; its `type` starts with `<scheme>/`.
+     * Actions of one URI are sent in the order they were published. Throws before the host is built.
+     */
+    publish(uri: string, action: JsonObject, options?: PublishOptions): void;
+    /** Who watches a URI, once per client id and person. */
+    subscribers(uri: string): Subscriber[];
+}
+
+/** Who is sent an action. */
+export interface PublishOptions {
+    /**
+     * Asked for each subscriber at the send, and again when the action is replayed; one it refuses or throws
+     * for is not sent the action.
+     */
+    visible?(reader: Reader | undefined, client: string): Awaitable<boolean>;
+    /** The one client that gets it. */
+    to?: string;
+}
+
+/** Somebody who watches a URI of a channel. */
+export interface Subscriber {
+    /** The client's id. */
+    client: string;
+    /** Who it is; absent on a host with no users directory and on the root connection. */
+    reader?: Reader;
+}
+
+/** A command a client sends by name. A plugin names its own after itself: `x-<plugin>/<verb>`. */
+export interface Method {
+    /** The grant a call needs: `<subject>:<operation>`. */
+    grant: string;
+    /** Asked only of a caller the grant refused; may let it in. */
+    authorize?(params: JsonObject, reader: Reader): Awaitable<boolean>;
+    /**
+     * Answers one request with the result; a thrown `RpcError` is what the caller is told. `owner` is whose work
+     * the call is: `user:<id>`, `plugin:<id>` or `root:<host>`, absent on a host with no users directory.
+     */
+    handle(params: JsonObject, reader: Reader | undefined, client: string, owner?: string): Awaitable<unknown>;
+    /** Names the command to clients; the title is the name where it has none. */
+    describe?(): Awaitable<Description>;
 }
 
 /** Where automations and their runs are kept. */

@@ -14,9 +14,7 @@ use crate::cross::Cross;
 use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
 use crate::live::{Live, Pending};
-use crate::points::{
-    ChannelReader, Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry, Vault,
-};
+use crate::points::{Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry, Vault};
 use crate::recorder::Recorder;
 use crate::shape::Shape;
 use crate::thrown::Thrown;
@@ -183,7 +181,7 @@ pub trait HostCalls: Send + Sync {
         crate::live::ready(Err(crate::problem::no_network(&caller.plugin)))
     }
 
-    /// Publishes an action on a channel of this plugin's.
+    /// Publishes an action on a channel of this plugin's; see [`crate::points::ChannelHandle`].
     #[inner]
     fn publish(
         &self,
@@ -197,10 +195,6 @@ pub trait HostCalls: Send + Sync {
     /// Who watches a URI of a channel of this plugin's.
     #[inner]
     fn subscribers(&self, caller: &Caller, scheme: String, uri: String) -> Result<Vec<Subscriber>, Thrown>;
-
-    /// What a reader of a channel looks like to the plugin.
-    #[inner]
-    fn reader(&self, caller: &Caller, principal: String) -> Result<Option<ChannelReader>, Thrown>;
 }
 
 /// One call of [`HostCalls`], for the JavaScript surface and the docs.

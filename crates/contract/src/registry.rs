@@ -166,7 +166,9 @@ pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Owner, entry: Entry) {
     let Ok(value) = entry.value.downcast::<P>() else { return };
     match P::SLOT {
         Slot::Append | Slot::Keyed => {
-            if let Some(holder) = fold.claim(entry.key.as_ref(), &owner) {
+            let hosts = value.is_hosts() && owner != Owner::Host;
+            let holder = if hosts { Some(Owner::Host) } else { fold.claim(entry.key.as_ref(), &owner) };
+            if let Some(holder) = holder {
                 let line = value.clash(&owner, &holder);
                 fold.problems.push(Problem::Clash(line));
                 return;

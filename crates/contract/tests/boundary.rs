@@ -72,9 +72,6 @@ impl HostCalls for Nobody {
     fn subscribers(&self, _: &Caller, _: String, _: String) -> Result<Vec<Subscriber>, Thrown> {
         never()
     }
-    fn reader(&self, _: &Caller, _: String) -> Result<Option<Reader>, Thrown> {
-        never()
-    }
 }
 
 fn host(id: &str) -> PluginHost {

@@ -55,7 +55,8 @@ impl Host {
             match offered {
                 Ok(offered) => {
                     info.models = offered.models.iter().map(|model| model.listed(&provider)).collect();
-                    info.customizations = offered.customizations;
+                    info.customizations.clone_from(&offered.customizations);
+                    self.offered.write().insert(provider, offered);
                 }
                 Err(why) => {
                     self.log.line(format_args!("backend {provider} could not say what it offers: {why}"))

@@ -9,7 +9,7 @@ use ostler_contract::events::Event;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, encode};
 use ostler_protocol::uri::Channel;
-use ostler_protocol::{Id, Message, RpcError, Value, Version};
+use ostler_protocol::{Id, Message, RpcError, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -165,6 +165,10 @@ impl Connection {
         self.host.gate.now(principal)
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     pub(crate) fn host(&self) -> &Arc<Host> {
         &self.host
     }
@@ -202,8 +206,8 @@ impl Connection {
                 }
                 let command = match Command::decode(&method, &params) {
                     Ok(command) => command,
-                    Err(error) => match self.plugin_command(&method, &params) {
-                        Some(outcome) => return responder.settle(outcome),
+                    Err(error) => match self.host.plugin_command(&method) {
+                        Some(command) => return self.handle_plugin_command(command, &params, responder),
                         None => return responder.fail(error),
                     },
                 };
@@ -238,15 +242,6 @@ impl Connection {
     /// Answers a frame that is no message; the connection goes on.
     pub fn refuse(&self, bad: &BadFrame) {
         self.outbox.send(encode::error(bad.id.as_ref(), &bad.error));
-    }
-
-    /// Commands of plugins, by name.
-    fn plugin_command(
-        &self,
-        _method: &str,
-        _params: &ostler_protocol::message::Params,
-    ) -> Option<Result<Value, RpcError>> {
-        None
     }
 
     fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
@@ -289,11 +284,13 @@ impl Connection {
     }
 
     /// Ends the subscriptions the connection may not have any more.
-    pub(crate) fn drop_forbidden(&self) {
+    pub(crate) fn drop_forbidden(self: &Arc<Self>) {
         let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
         for spelled in held {
-            if self.may_subscribe(&self.host.sessions.channel(&spelled)).is_err() {
-                self.handle_unsubscribe(&spelled);
+            match self.host.sessions.channel(&spelled) {
+                Channel::Plugin { scheme } => self.recheck_plugin(&scheme, &spelled),
+                channel if self.may_subscribe(&channel).is_err() => self.handle_unsubscribe(&spelled),
+                _ => {}
             }
         }
     }
@@ -311,6 +308,7 @@ impl Connection {
             version: self.version(),
             alias: (spelled != channel).then(|| spelled.into()),
             latency,
+            hold: None,
         }
     }
 
@@ -319,17 +317,32 @@ impl Connection {
         self.state.lock().subscriptions.insert(spelled.to_owned(), channel.to_owned());
     }
 
-    fn handle_unsubscribe(&self, spelled: &str) {
+    /// Does something if the client still wants a subscription it was remembered for; answers whether it did.
+    pub(crate) fn while_wanted(&self, spelled: &str, then: impl FnOnce()) -> bool {
+        let state = self.state.lock();
+        let wanted = !state.closed && state.subscriptions.contains_key(spelled);
+        if wanted {
+            then();
+        }
+        wanted
+    }
+
+    /// Forgets a subscription that did not come about.
+    pub(crate) fn forget(&self, spelled: &str) {
+        self.state.lock().subscriptions.remove(spelled);
+    }
+
+    pub(crate) fn handle_unsubscribe(&self, spelled: &str) {
         let channel = self.state.lock().subscriptions.remove(spelled);
         let Some(channel) = channel else { return };
         self.host.fanout.unsubscribe(&channel, self.id);
         self.left(&channel);
     }
 
-    /// Tells a session, or a watch, that one of its watchers is gone.
+    /// Tells a session, a watch or a plugin's channel that one of its watchers is gone.
     fn left(&self, channel: &str) {
-        if matches!(Channel::parse(channel), Channel::ResourceWatch(_)) {
-            return self.host.release_watch(channel);
+        if self.left_at_once(channel) {
+            return;
         }
         let Some(client) = self.client_id() else { return };
         if let Some((entry, Place::Session)) = self.host.sessions.locate(&self.host.sessions.channel(channel))
@@ -337,6 +350,16 @@ impl Connection {
         {
             self.host.tell(&entry, ToSession::Left { client });
         }
+    }
+
+    /// What is told at once, however the connection ends; answers whether it was that.
+    fn left_at_once(&self, channel: &str) -> bool {
+        match self.host.sessions.channel(channel) {
+            Channel::ResourceWatch(_) => self.host.release_watch(channel),
+            Channel::Plugin { scheme } => self.host.left_plugin_channel(&scheme, channel, self, false),
+            _ => return false,
+        }
+        true
     }
 
     /// Ends the connection: its subscriptions go at once, its presence in sessions after a while, so that a
@@ -352,9 +375,7 @@ impl Connection {
         self.outbox.close(Closed::Done);
         for channel in subscriptions.values() {
             self.host.fanout.unsubscribe(channel, self.id);
-            if matches!(Channel::parse(channel), Channel::ResourceWatch(_)) {
-                self.host.release_watch(channel);
-            }
+            self.left_at_once(channel);
         }
         self.host.root.forget(self.id);
         self.host.remove_connection(self.id);

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use ostler_protocol::Version;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
+use crate::held::Hold;
 use crate::outbox::{Batch, Item, Outbox};
 
 /// Which connection.
@@ -43,16 +45,31 @@ pub struct Outgoing {
 
 /// What each connection sees of an action.
 #[derive(Clone)]
-pub struct Overlay(Arc<dyn Fn(ConnectionId) -> Overlaid + Send + Sync>);
+pub struct Overlay {
+    seen: Arc<dyn Fn(ConnectionId) -> Overlaid + Send + Sync>,
+    again: Option<Arc<Again>>,
+}
+
+type Again = dyn Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync;
 
 impl Overlay {
     /// An overlay from a function of the connection: asked at the send, and again when the action is replayed.
     pub fn new(seen: impl Fn(ConnectionId) -> Overlaid + Send + Sync + 'static) -> Self {
-        Self(Arc::new(seen))
+        Self { seen: Arc::new(seen), again: None }
+    }
+
+    /// The same, but whether a connection is replayed the action is asked of somebody who takes time to answer.
+    #[must_use]
+    pub fn asked_again(
+        mut self,
+        again: impl Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+    ) -> Self {
+        self.again = Some(Arc::new(again));
+        self
     }
 
     fn seen(&self, by: ConnectionId) -> Overlaid {
-        (self.0)(by)
+        (self.seen)(by)
     }
 }
 
@@ -119,6 +136,17 @@ pub struct Subscriber {
     pub alias: Option<Arc<str>>,
     /// How long streamed text may be gathered for it, in ms, where it said.
     pub latency: Option<u64>,
+    /// Keeps its frames back until its snapshot is answered, where that takes a while.
+    pub hold: Option<Arc<Hold>>,
+}
+
+impl Subscriber {
+    fn push(&self, item: Item) {
+        match &self.hold {
+            Some(hold) => hold.push(&self.outbox, item),
+            None => self.outbox.push(item),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +192,41 @@ struct Inner {
 #[derive(Debug)]
 pub struct Replay {
     /// The envelopes, in order: the `params` of each `action` it missed.
-    pub envelopes: Vec<String>,
+    pub envelopes: Vec<Missed>,
+}
+
+/// One action a reconnecting client missed.
+pub enum Missed {
+    /// Its envelope.
+    Known(String),
+    /// Its envelope, and whether it is to be sent.
+    Asked(String, BoxFuture<'static, bool>),
+}
+
+impl std::fmt::Debug for Missed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(envelope) | Self::Asked(envelope, _) => formatter.write_str(envelope),
+        }
+    }
+}
+
+impl Replay {
+    /// Whether somebody has to be asked first.
+    pub fn is_asked(&self) -> bool {
+        self.envelopes.iter().any(|missed| matches!(missed, Missed::Asked(..)))
+    }
+
+    /// The envelopes that are to be sent, in order.
+    pub async fn answered(self) -> Vec<String> {
+        let asked = self.envelopes.into_iter().map(|missed| async move {
+            match missed {
+                Missed::Known(envelope) => Some(envelope),
+                Missed::Asked(envelope, sent) => sent.await.then_some(envelope),
+            }
+        });
+        futures::future::join_all(asked).await.into_iter().flatten().collect()
+    }
 }
 
 impl Fanout {
@@ -226,13 +288,47 @@ impl Fanout {
             .unwrap_or_default()
     }
 
+    /// Ends a subscription if it is the one that was begun with this hold; answers whether it was.
+    pub fn withdraw(&self, channel: &str, connection: ConnectionId, hold: &Arc<Hold>) -> bool {
+        let mut inner = self.inner();
+        let Some(entry) = inner.channels.get_mut(channel) else { return false };
+        let before = entry.subscribers.len();
+        entry.subscribers.retain(|subscriber| {
+            subscriber.connection != connection
+                || !subscriber.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))
+        });
+        entry.count();
+        entry.subscribers.len() != before
+    }
+
     /// Sends actions of one channel to its subscribers, in order, each under the next number.
     pub fn publish(&self, channel: &str, actions: Vec<Outgoing>) {
-        if actions.is_empty() {
-            return;
+        if !actions.is_empty() {
+            self.send(&mut self.inner(), channel, actions);
         }
+    }
+
+    /// Sends one action if every subscriber is known to its overlay; else answers it with those who are not, and
+    /// nothing is sent.
+    pub fn publish_known(
+        &self,
+        channel: &str,
+        action: Outgoing,
+        known: impl Fn(ConnectionId) -> bool,
+    ) -> Result<(), (Outgoing, Vec<ConnectionId>)> {
         let mut inner = self.inner();
-        let inner = &mut *inner;
+        let subscribers =
+            inner.channels.get(channel).map(|entry| entry.subscribers.as_slice()).unwrap_or_default();
+        let connections = subscribers.iter().map(|subscriber| subscriber.connection);
+        let unknown: Vec<_> = connections.filter(|connection| !known(*connection)).collect();
+        if !unknown.is_empty() {
+            return Err((action, unknown));
+        }
+        self.send(&mut inner, channel, vec![action]);
+        Ok(())
+    }
+
+    fn send(&self, inner: &mut Inner, channel: &str, actions: Vec<Outgoing>) {
         let mut frames = Vec::with_capacity(actions.len());
         let mut plain = true;
         let key: Arc<str> = match inner.channels.get_key_value(channel) {
@@ -264,12 +360,12 @@ impl Fanout {
                 if subscriber.alias.is_none()
                     && (plain || subscriber.version > Version::V0_9 && !has_overlay(&inner.log, count))
                 {
-                    subscriber.outbox.push(Item::Batch(batch.clone()));
+                    subscriber.push(Item::Batch(batch.clone()));
                     continue;
                 }
                 for logged in inner.log.range(inner.log.len() - count..) {
                     if let Some(frame) = frame_for(logged, subscriber) {
-                        subscriber.outbox.push(Item::Frame(frame));
+                        subscriber.push(Item::Frame(frame));
                     }
                 }
             }
@@ -296,7 +392,7 @@ impl Fanout {
         let Some(entry) = inner.channels.get(channel) else { return };
         let batch = Batch::new(vec![frame.into()]);
         for subscriber in &entry.subscribers {
-            subscriber.outbox.push(Item::Batch(batch.clone()));
+            subscriber.push(Item::Batch(batch.clone()));
         }
     }
 
@@ -315,8 +411,16 @@ impl Fanout {
             .range(from..)
             .filter_map(|logged| {
                 let subscriber = by_channel.get(&*logged.channel)?;
-                let frame = frame_for(logged, subscriber)?;
-                Some(params_of(&frame).to_owned())
+                let again = logged.outgoing.overlay.as_ref().and_then(|overlay| overlay.again.as_ref());
+                match again {
+                    Some(again) => {
+                        let frame = frame_as(logged, subscriber, Overlaid::Same)?;
+                        Some(Missed::Asked(params_of(&frame).to_owned(), again(subscriber.connection)))
+                    }
+                    None => {
+                        frame_for(logged, subscriber).map(|frame| Missed::Known(params_of(&frame).to_owned()))
+                    }
+                }
             })
             .collect();
         for (channel, subscriber) in subscriptions {
@@ -407,13 +511,17 @@ fn params_of(frame: &[u8]) -> &str {
 
 /// What one subscriber is sent of a logged action.
 fn frame_for(logged: &Logged, subscriber: &Subscriber) -> Option<Bytes> {
-    if logged.outgoing.since > subscriber.version {
-        return None;
-    }
     let overlaid = match &logged.outgoing.overlay {
         Some(overlay) => overlay.seen(subscriber.connection),
         None => Overlaid::Same,
     };
+    frame_as(logged, subscriber, overlaid)
+}
+
+fn frame_as(logged: &Logged, subscriber: &Subscriber, overlaid: Overlaid) -> Option<Bytes> {
+    if logged.outgoing.since > subscriber.version {
+        return None;
+    }
     let other = match overlaid {
         Overlaid::Nothing => return None,
         Overlaid::Same if subscriber.alias.is_none() => return Some(logged.frame.clone()),
@@ -451,6 +559,7 @@ mod tests {
             version,
             alias: alias.map(Into::into),
             latency: None,
+            hold: None,
         }
     }
 
@@ -463,6 +572,10 @@ mod tests {
             Item::Batch(batch) => batch.frames().to_vec(),
         });
         frames.map(|frame| serde_json::from_slice::<Value>(&frame).expect("JSON")["params"].clone()).collect()
+    }
+
+    fn envelope(missed: &Missed) -> Value {
+        serde_json::from_str(&format!("{missed:?}")).expect("JSON")
     }
 
     fn action(name: &str) -> Outgoing {
@@ -506,11 +619,8 @@ mod tests {
         fanout.publish("d", vec![action("x")]);
         let again = subscriber(1, Version::V1, None);
         let replay = fanout.resume(1, &[("c".to_owned(), again.clone())]).expect("known");
-        let seqs: Vec<Value> = replay
-            .envelopes
-            .iter()
-            .map(|text| serde_json::from_str::<Value>(text).expect("JSON")["serverSeq"].clone())
-            .collect();
+        let seqs: Vec<Value> =
+            replay.envelopes.iter().map(|missed| envelope(missed)["serverSeq"].clone()).collect();
         assert_eq!(seqs, [2]);
         fanout.publish("c", vec![action("c")]);
         assert_eq!(received(&again).await.len(), 1);
@@ -537,6 +647,6 @@ mod tests {
         assert_eq!(received(&one).await.len(), 0);
         assert_eq!(received(&two).await.len(), 1);
         let replay = fanout.resume(0, &[("c".to_owned(), subscriber(3, Version::V1, None))]).expect("known");
-        assert!(replay.envelopes[0].contains(r#""type":"other""#));
+        assert_eq!(envelope(&replay.envelopes[0])["action"]["type"], "other");
     }
 }

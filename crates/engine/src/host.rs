@@ -1,14 +1,14 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{
-    AutomationStore, Policies, RecordStore, SchemeProvider, SessionStore, ToolsServer, ToolsServerOptions,
-    Vault,
+    AutomationStore, Offered, Policies, RecordStore, SchemeProvider, SessionStore, ToolsServer,
+    ToolsServerOptions, Vault,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
@@ -25,6 +25,7 @@ use crate::events::Events;
 use crate::fanout::{ConnectionId, DEFAULT_REPLAY, Fanout};
 use crate::log::Log;
 use crate::outbox::DEFAULT_LIMIT;
+use crate::plugin_channels::PluginChannels;
 use crate::principal::{Gate, Principal};
 use crate::resources::Watch;
 use crate::root::Root;
@@ -220,6 +221,11 @@ pub struct Host {
     pub(crate) yaml: Yaml,
     pub(crate) announcements: Mutex<Option<Vec<String>>>,
     pub(crate) collections: Mutex<HashMap<String, ostler_contract::PluginId>>,
+    pub(crate) plugin_channels: PluginChannels,
+    /// Which backends were said to declare a setting a plugin contributes.
+    pub(crate) settings_declared: Mutex<HashSet<(String, String)>>,
+    /// What each backend said it offers.
+    pub(crate) offered: RwLock<HashMap<String, Offered>>,
     me: Weak<Host>,
     registry: OnceLock<Registry>,
     stage: watch::Sender<Stage>,
@@ -255,6 +261,9 @@ impl Host {
             yaml,
             announcements: Mutex::new(Some(Vec::new())),
             collections: Mutex::default(),
+            plugin_channels: PluginChannels::default(),
+            settings_declared: Mutex::default(),
+            offered: RwLock::default(),
             me: me.clone(),
             registry: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),

@@ -6,8 +6,7 @@ use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
 use ostler_contract::points::{
-    Collection, CollectionOptions, PublishOptions, Reader, RecordChange, StoredCollection, Subscriber,
-    UsageEntry,
+    Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
 };
 use ostler_contract::problem::no_network;
 use ostler_contract::{
@@ -212,20 +211,16 @@ impl HostCalls for HostDoor {
     fn publish(
         &self,
         caller: &Caller,
-        _: String,
-        _: String,
-        _: JsonObject,
-        _: Option<PublishOptions>,
+        scheme: String,
+        uri: String,
+        action: JsonObject,
+        options: Option<PublishOptions>,
     ) -> Result<(), Thrown> {
-        Err(needs(caller, "publish: this host serves no plugin channels"))
+        self.host()?.publish_on_channel(caller, &scheme, &uri, action, options)
     }
 
-    fn subscribers(&self, _: &Caller, _: String, _: String) -> Result<Vec<Subscriber>, Thrown> {
-        Ok(Vec::new())
-    }
-
-    fn reader(&self, _: &Caller, _: String) -> Result<Option<Reader>, Thrown> {
-        Ok(None)
+    fn subscribers(&self, caller: &Caller, scheme: String, uri: String) -> Result<Vec<Subscriber>, Thrown> {
+        Ok(self.host()?.channel_subscribers(&caller.plugin, &scheme, &uri))
     }
 }
 

@@ -7,25 +7,33 @@
 //! The engine has no sockets, no files, no JavaScript and no clock of its own: time is tokio's, which tests
 //! pause, and a [`Clock`] that is handed in.
 
+mod advertised;
 mod agents;
 mod automations;
 pub mod clock;
 mod closing;
 mod commands;
+mod completions;
 pub mod connection;
 pub mod events;
 pub mod fanout;
+mod held;
 pub mod host;
 mod host_calls;
+mod in_time;
 pub mod log;
 pub mod outbox;
 mod peer;
 pub mod people;
+mod plugin_channels;
+mod plugin_commands;
+mod plugin_gate;
 mod policies;
 pub mod principal;
 mod refusals;
 mod resources;
 mod root;
+mod session_settings;
 mod session_tools;
 pub mod sessions;
 pub mod settings;

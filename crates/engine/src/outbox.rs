@@ -49,7 +49,7 @@ impl Item {
         }
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.len(),
             Self::Batch(batch) => batch.bytes,
@@ -109,10 +109,7 @@ impl Outbox {
         }
         state.bytes += item.bytes();
         if state.bytes > self.limit {
-            state.closed = Some(Closed::Behind);
-            state.queue.clear();
-            state.held = None;
-            self.behind.notify_one();
+            self.end_behind(&mut state);
         } else if let Some(held) = &mut state.held {
             held.push_back(item);
             return;
@@ -125,6 +122,28 @@ impl Outbox {
         }
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Whether so many bytes may wait.
+    pub(crate) fn takes(&self, bytes: usize) -> bool {
+        bytes <= self.limit
+    }
+
+    /// Ends the connection: more waits for its client than may.
+    pub(crate) fn fall_behind(&self) {
+        let mut state = self.state();
+        if state.closed.is_none() {
+            self.end_behind(&mut state);
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+
+    fn end_behind(&self, state: &mut State) {
+        state.closed = Some(Closed::Behind);
+        state.queue.clear();
+        state.held = None;
+        self.behind.notify_one();
     }
 
     /// Queues text of this client alone.

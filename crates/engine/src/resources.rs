@@ -1,19 +1,18 @@
 //! Resources: which provider a URI goes to, and what may be done there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::{
-    Encoding, Reader, ResourceChanged, ResourceProvider, ResourceTransfer, ResourceWrite, ResourceWriter,
-    SchemeDescription, SchemeProvider, WriteMode,
+    Encoding, Reader, ResourceChanged, ResourceTransfer, ResourceWrite, ResourceWriter, SchemeProvider,
+    WriteMode,
 };
 use ostler_contract::registry::{Owned, Owner};
-use ostler_contract::{Call, JsonObject, Pending, Thrown, Value, json};
+use ostler_contract::{Call, Pending, Thrown, Value, json};
 use ostler_protocol::commands::Command;
-use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS};
+use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands::{ContentEncoding, ResourceWriteMode};
 use ostler_protocol::wire::state::ResourceWatchState;
-use ostler_protocol::{RpcError, Version, names, uri};
+use ostler_protocol::{RpcError, Version, uri};
 
 use crate::connection::Connection;
 use crate::fanout::Outgoing;
@@ -21,9 +20,6 @@ use crate::host::Host;
 use crate::principal::Principal;
 use crate::refusals::nothing_serves;
 use crate::{people, policies, usage};
-
-/// How long a provider may take to describe its scheme before the host starts without that.
-const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A watch some connection opened.
 #[derive(Debug)]
@@ -182,7 +178,7 @@ fn scheme_of(uri: &str) -> String {
 
 impl Host {
     /// Schemes the host serves itself; no plugin can take their names.
-    fn own_providers(&self) -> &[Owned<SchemeProvider>] {
+    pub(crate) fn own_providers(&self) -> &[Owned<SchemeProvider>] {
         self.own_providers.get_or_init(|| {
             let mut own = self.gate.people().map(people::providers).unwrap_or_default();
             if self.policies().is_some() {
@@ -316,92 +312,4 @@ impl Host {
             tokio::spawn(stop.call(()));
         }
     }
-
-    /// What a provider says of its scheme. One that does not answer, or throws, is described by its scheme alone.
-    async fn described(&self, held: &Owned<SchemeProvider>) -> SchemeDescription {
-        let Some(describe) = &held.provider.describe else { return SchemeDescription::default() };
-        let described = match tokio::time::timeout(DESCRIBE_LIMIT, describe.call(())).await {
-            Ok(described) => described,
-            Err(_) => {
-                let seconds = DESCRIBE_LIMIT.as_secs();
-                Err(Thrown::new(format_args!("it did not answer within {seconds} seconds")))
-            }
-        };
-        described.unwrap_or_else(|why| {
-            let (owner, scheme) = (&held.owner, &held.scheme);
-            self.log
-                .line(format_args!("{owner}: the describe of its scheme {scheme} failed: {}", why.for_log()));
-            SchemeDescription::default()
-        })
-    }
-
-    /// What the host says of itself in `_meta`: the schemes plugins serve and the vocabulary of grants.
-    pub(crate) async fn advertised(&self) -> JsonObject {
-        if let Some(meta) = self.meta.get() {
-            return meta.clone();
-        }
-        let mut providers = JsonObject::new();
-        let mut grants = JsonObject::new();
-        for subject in SUBJECTS {
-            grants.insert(
-                subject.name.to_owned(),
-                grant_row(subject.title, subject.description, subject.read, subject.write),
-            );
-        }
-        let held = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
-        let held: Vec<_> = self.own_providers().iter().chain(held).collect();
-        let described = futures::future::join_all(held.iter().map(|held| self.described(held))).await;
-        for (held, described) in held.iter().zip(described) {
-            let scheme = held.scheme.to_ascii_lowercase();
-            let operations = operations(&held.provider);
-            let own: Vec<&str> = operations.iter().map(String::as_str).collect();
-            let read: Vec<&str> =
-                own.iter().copied().filter(|operation| SCHEME_READ.contains(operation)).collect();
-            let write: Vec<&str> =
-                own.iter().copied().filter(|operation| !SCHEME_READ.contains(operation)).collect();
-            let title = described.title.clone().unwrap_or_else(|| scheme.clone());
-            if !grants.contains_key(&scheme) {
-                let description = described.description.as_deref().unwrap_or_default();
-                grants.insert(scheme.clone(), grant_row(&title, description, &read, &write));
-            }
-            let mut row = match serde_json::to_value(described) {
-                Ok(Value::Object(row)) => row,
-                _ => JsonObject::new(),
-            };
-            row.insert("root".to_owned(), format!("{scheme}://").into());
-            row.insert("operations".to_owned(), json!(operations));
-            providers.insert(scheme, Value::Object(row));
-        }
-        let mut meta = JsonObject::new();
-        if !providers.is_empty() {
-            meta.insert(names::meta_key("resourceProviders"), Value::Object(providers));
-        }
-        meta.insert(names::meta_key("grants"), Value::Object(grants));
-        let _ = self.meta.set(meta.clone());
-        meta
-    }
-}
-
-fn grant_row(title: &str, description: &str, read: &[&str], write: &[&str]) -> Value {
-    let operations: Vec<&str> = read.iter().chain(write).copied().collect();
-    json!({ "title": title, "description": description, "operations": operations, "read": read, "write": write })
-}
-
-/// What a provider can do, in grant words: `read` is `get`, `write` is `put`, the rest keep their names.
-fn operations(provider: &ResourceProvider) -> Vec<String> {
-    let there = [
-        (true, "get"),
-        (provider.list.is_some(), "list"),
-        (provider.resolve.is_some(), "resolve"),
-        (provider.watch.is_some(), "watch"),
-        (provider.write.is_some(), "put"),
-        (provider.delete.is_some(), "delete"),
-        (provider.mkdir.is_some(), "mkdir"),
-        (provider.r#move.is_some(), "move"),
-        (provider.copy.is_some(), "copy"),
-        (provider.request.is_some(), "request"),
-    ];
-    debug_assert_eq!(there.len(), SCHEME_READ.len() + SCHEME_WRITE.len());
-    let own = there.iter().filter(|(there, _)| *there).map(|(_, name)| (*name).to_owned());
-    own.chain(provider.operations.iter().flatten().cloned()).collect()
 }

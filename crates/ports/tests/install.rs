@@ -77,9 +77,6 @@ impl HostCalls for Nobody {
     fn subscribers(&self, _: &Caller, _: String, _: String) -> Result<Vec<Subscriber>, Thrown> {
         never()
     }
-    fn reader(&self, _: &Caller, _: String) -> Result<Option<ChannelReader>, Thrown> {
-        never()
-    }
 }
 
 fn plugin_host(id: &str) -> PluginHost {

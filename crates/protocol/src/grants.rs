@@ -104,6 +104,14 @@ impl Grant {
         })
     }
 
+    /// Whether somebody may hold it: a subject the host decides knows its operations; any other word is a plugin's.
+    pub fn is_known(&self) -> bool {
+        matches!(self.operation.as_ref(), "*" | "read" | "write")
+            || subject(&self.subject).is_none_or(|known| {
+                known.read.iter().chain(known.write).any(|operation| *operation == self.operation)
+            })
+    }
+
     /// Whether holding `self` allows `asked`.
     pub fn covers(&self, asked: &Grant) -> bool {
         self.covers_subject(asked, &asked.subject)

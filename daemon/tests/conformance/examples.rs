@@ -11,9 +11,11 @@ use ostler_contract::points::{
 };
 use ostler_contract::registry::Owner;
 use ostler_contract::{Value, json};
+use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::{People, Principal};
 use ostler_loader::Entry;
 use ostler_ports::{FileVault, memory_records};
-use ostler_testkit::{Builder, MemoryHost};
+use ostler_testkit::{Builder, MemoryHost, SIGN_IN};
 
 use crate::side::{Talk, builder, object};
 
@@ -21,7 +23,10 @@ use crate::side::{Talk, builder, object};
 const EXAMPLES: &[(&str, &str)] = &[
     ("registerAgent", "agent.ts"),
     ("registerTool", "tool.ts"),
+    ("registerSessionConfig", "session-setting.ts"),
     ("registerResourceProvider", "resource-provider.ts"),
+    ("registerChannel", "channel.ts"),
+    ("registerMethod", "method.ts"),
     ("registerAutomations", "automations.ts"),
     ("registerSessions", "sessions.ts"),
     ("registerVault", "vault.ts"),
@@ -54,7 +59,10 @@ macro_rules! run {
 run! {
     "agent.ts" a_backend_says_what_it_hears,
     "tool.ts" notes_are_kept_and_found,
+    "session-setting.ts" a_ticket_is_picked,
     "resource-provider.ts" a_menu_is_read_and_written,
+    "channel.ts" turns_are_watched_by_whose_they_are,
+    "method.ts" feedback_is_kept,
     "automations.ts" a_store_takes_the_automations,
     "sessions.ts" a_store_takes_the_sessions,
     "vault.ts" a_vault_takes_the_secrets,
@@ -175,6 +183,80 @@ async fn a_menu_is_read_and_written(file: &str) {
     );
     let long = json!({ "uri": "menu://today", "data": "x".repeat(201), "encoding": "utf-8" });
     assert_eq!(client.request("resourceWrite", long).await.unwrap_err()["data"], json!({ "most": 200 }));
+}
+
+async fn a_ticket_is_picked(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    let tickets = host.plugin("session-setting").records("tickets".into(), None).unwrap();
+    for (id, title, state, risk) in [
+        ("t1", "Fix the gate", "open", "low"),
+        ("t2", "Move the stable", "open", "high"),
+        ("t3", "Old", "done", "low"),
+    ] {
+        let ticket = json!({ "id": id, "title": title, "state": state, "risk": risk });
+        tickets.put.call((object(ticket),)).await.unwrap();
+    }
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let resolved = client.request("resolveSessionConfig", json!({ "provider": "echo" })).await.unwrap();
+    let ticket = &resolved["schema"]["properties"]["ticket"];
+    assert_eq!((&ticket["enum"], &ticket["enumDynamic"]), (&json!(["t1", "t2"]), &json!(true)));
+    assert_eq!(resolved["values"]["care"], "careful");
+    let quick = json!({ "property": "ticket", "query": "the", "config": { "care": "quick" } });
+    let picked = client.request("sessionConfigCompletions", quick).await.unwrap();
+    assert_eq!(
+        picked["items"],
+        json!([{ "value": "t1", "label": "Fix the gate", "description": "low risk" }])
+    );
+}
+
+async fn turns_are_watched_by_whose_they_are(file: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(file, dir.path(), json!({})).people(People::new(SIGN_IN, "inn")).start().await;
+    let people = json!({
+        "roles": { "r": ["session:read", "session:write", "x-activity:get"] },
+        "users": [{ "id": "ada", "roles": ["r"], "token": hash_of("a") },
+            { "id": "bob", "roles": ["r"], "token": hash_of("b") }],
+    });
+    let known = host.host.gate.people().unwrap();
+    known.set(UsersFile::parse(&people.to_string()).unwrap()).unwrap();
+    let mut watchers = Vec::new();
+    for id in ["ada", "bob"] {
+        let mut client = host.raw_as(Principal::Person(known.now().person(id).unwrap()));
+        client.initialize(id).await;
+        let seen = client.request("subscribe", json!({ "channel": "x-activity://turns" })).await.unwrap();
+        assert_eq!(seen["snapshot"]["state"], json!({ "turns": [] }));
+        client.request("createSession", json!({ "channel": format!("echo:/{id}") })).await.unwrap();
+        watchers.push(client);
+    }
+    for (client, turn) in watchers.iter_mut().zip(["of-ada", "of-bob"]) {
+        let chat = ostler_protocol::uri::default_chat(&format!("echo:/{}", &turn[3..]));
+        let say = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "hello" } });
+        client.dispatch(&chat, 1, say).await;
+    }
+    for (client, turn) in watchers.iter_mut().zip(["of-ada", "of-bob"]) {
+        for what in ["started", "ended"] {
+            let action = client.next_action().await["action"].clone();
+            assert_eq!(
+                (&action["type"], &action["turn"]["turn"]),
+                (&json!(format!("x-activity/{what}")), &json!(turn))
+            );
+        }
+    }
+    watchers.pop();
+    host.log.wait_for("plugin channel: bob looks no longer").await;
+}
+
+async fn feedback_is_kept(file: &str) {
+    let (host, _dir) = start(file, json!({})).await;
+    let mut client = host.raw();
+    client.initialize("ada").await;
+    let refused = client.request("x-feedback/send", json!({ "text": " " })).await.unwrap_err();
+    assert_eq!((&refused["code"], &refused["data"]), (&json!(-32602), &json!({ "field": "text" })));
+    let sent = client.request("x-feedback/send", json!({ "text": "More hay." })).await.unwrap();
+    let feedback = host.plugin("method").records("feedback".into(), None).unwrap();
+    let kept = feedback.get.call((sent["id"].as_str().unwrap().to_owned(),)).await.unwrap().unwrap();
+    assert_eq!((&kept["from"], &kept["text"]), (&json!("ada"), &json!("More hay.")));
 }
 
 /// The suites of the stores themselves are beside, in `stores.rs`.

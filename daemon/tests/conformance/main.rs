@@ -8,15 +8,18 @@ mod side;
 
 mod agent;
 mod cases;
+mod channel;
 mod chat_preamble;
 mod examples;
 mod host;
 mod listener;
+mod method;
 mod module;
 mod ports;
 mod registration;
 mod resource_provider;
 mod route;
+mod session_setting;
 mod stores;
 mod tool;
 mod trigger_type;

@@ -10,11 +10,13 @@ mod channel;
 mod chat_preamble;
 mod close;
 mod listener;
+mod method;
 mod policies;
 mod port;
 mod records;
 mod resource_provider;
 mod route;
+mod session_setting;
 mod sessions;
 mod tool;
 mod trigger_type;
@@ -30,11 +32,13 @@ pub use channel::*;
 pub use chat_preamble::*;
 pub use close::*;
 pub use listener::*;
+pub use method::*;
 pub use policies::*;
 pub use port::*;
 pub use records::*;
 pub use resource_provider::*;
 pub use route::*;
+pub use session_setting::*;
 pub use sessions::*;
 pub use tool::*;
 pub use trigger_type::*;
@@ -90,6 +94,11 @@ pub trait Contribution: Any + Send + Sync {
 
     /// Whether it takes a held port over.
     fn replaces(&self) -> bool {
+        false
+    }
+
+    /// Whether the name is the host's, registered or not.
+    fn is_hosts(&self) -> bool {
         false
     }
 
@@ -247,10 +256,25 @@ points! {
     Agent: "registerAgent" register_agent(agent: "agent" Agent) = |agent| agent;
     /// A server tool offered to every session's model.
     Tool: "registerTool" register_tool(tool: "tool" Tool) = |tool| tool;
+    /// A setting a client draws on every session, merged into the backend's own schema. With a third argument it
+    /// becomes a picker.
+    SessionSetting: "registerSessionConfig"
+        register_session_config(
+            key: "key" crate::Text, schema: "schema" ostler_protocol::JsonObject,
+            completions: "completions" Option<SettingAnswerer>
+        )
+        = |key, schema, completions| SessionSetting { key, schema, completions };
     /// One host-owned URI scheme, routed beside the `file:` store.
     SchemeProvider: "registerResourceProvider"
         register_resource_provider(scheme: "scheme" crate::Text, provider: "provider" ResourceProvider)
         = |scheme, provider| SchemeProvider { scheme, provider };
+    /// One channel a client subscribes to, under an `x-` scheme. Answers a handle to publish on.
+    SchemeChannel: "registerChannel"
+        register_channel(scheme: "scheme" crate::Text, channel: "channel" Channel) -> ChannelHandle
+        = |scheme, channel| SchemeChannel { scheme, channel };
+    /// One command a client sends by name, under an `x-` name.
+    NamedMethod: "registerMethod" register_method(name: "name" crate::Text, method: "method" Method)
+        = |name, method| NamedMethod { name, method };
     /// The automation store.
     Port<AutomationStore>: "registerAutomations"
         register_automations(store: "store" AutomationStore, when: "when" Option<When>) = Port::new;

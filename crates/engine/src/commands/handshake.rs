@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
@@ -75,34 +77,77 @@ impl Connection {
             let spoken = host.spoken_by(&params.client_id).unwrap_or(Version::V1);
             self.introduce(&params.client_id, spoken);
         }
-        let seen = u64::try_from(params.last_seen_server_seq).unwrap_or_default();
         let mut known = Vec::new();
         let mut missing = Vec::new();
+        let mut asked = Vec::new();
         for spelled in &params.subscriptions {
+            let parsed = host.sessions.channel(spelled);
             match self.channel_of(spelled) {
-                Ok(channel) if self.may_subscribe(&host.sessions.channel(spelled)).is_ok() => {
+                Ok(channel) if self.may_subscribe(&parsed).is_ok() => {
+                    if let Channel::Plugin { scheme } = parsed {
+                        asked.push((known.len(), scheme, spelled.clone()));
+                    }
                     known.push((spelled.clone(), channel));
                 }
                 _ => missing.push(spelled.clone()),
             }
         }
+        let back = Back { client: params.client_id, seen: params.last_seen_server_seq, known, missing };
+        if asked.is_empty() {
+            return self.resume(back, responder);
+        }
+        let connection = self.clone();
+        tokio::spawn(async move {
+            let asked = asked.into_iter().map(|(at, scheme, spelled)| {
+                let connection = connection.clone();
+                async move { (at, connection.may_watch_plugin(&scheme, &spelled).await) }
+            });
+            let mut back = back;
+            let refused = futures::future::join_all(asked).await.into_iter().filter(|(_, may)| !may);
+            // From the end on, so that what is before keeps its place.
+            for (at, _) in refused.collect::<Vec<_>>().into_iter().rev() {
+                back.missing.push(back.known.remove(at).0);
+            }
+            connection.resume(back, responder);
+        });
+    }
+
+    /// Takes up what a client may still have: with what it missed, or with new snapshots.
+    fn resume(self: &Arc<Self>, back: Back, responder: Responder) {
+        let host = self.host().clone();
+        let Back { client, seen, known, missing } = back;
         let subscriptions: Vec<_> = known
             .iter()
             .map(|(spelled, channel)| (channel.clone(), self.subscriber(spelled, channel, None)))
             .collect();
-        match host.fanout.resume(seen, &subscriptions) {
+        // Whatever happens on these channels from now on waits behind the answer.
+        self.outbox.hold();
+        match host.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
             Some(replay) => {
                 for (spelled, channel) in &known {
-                    self.remember(spelled, channel);
+                    match host.sessions.channel(spelled) {
+                        Channel::Plugin { scheme } => self.resume_watch(&scheme, spelled),
+                        _ => self.remember(spelled, channel),
+                    }
+                }
+                if self.is_closed() {
+                    for (_, channel) in &known {
+                        host.fanout.unsubscribe(channel, self.id());
+                    }
                 }
                 let missing = json!(missing);
-                responder.raw(&format!(
-                    r#"{{"type":"replay","actions":[{}],"missing":{missing}}}"#,
-                    replay.envelopes.join(",")
-                ));
+                let replayed = move |envelopes: Vec<String>| {
+                    let actions = envelopes.join(",");
+                    responder.release(&format!(
+                        r#"{{"type":"replay","actions":[{actions}],"missing":{missing}}}"#
+                    ));
+                };
+                match replay.is_asked() {
+                    true => drop(tokio::spawn(async move { replayed(replay.answered().await) })),
+                    false => replayed(replay.answered().now_or_never().unwrap_or_default()),
+                }
             }
             None => {
-                self.outbox.hold();
                 let wanted: Vec<String> = known.into_iter().map(|(spelled, _)| spelled).collect();
                 let snapshots = self.collect(&wanted);
                 tokio::spawn(async move {
@@ -113,9 +158,17 @@ impl Connection {
             }
         }
         // A session the client no longer names has lost it.
-        let client = params.client_id;
         for entry in host.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
             host.tell(&entry, ToSession::Left { client: client.clone() });
         }
     }
+}
+
+/// A client that came back, and what it may take up.
+struct Back {
+    client: String,
+    seen: i64,
+    /// The URI as the client spelt it, and the channel's own name.
+    known: Vec<(String, String)>,
+    missing: Vec<String>,
 }

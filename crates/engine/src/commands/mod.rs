@@ -2,7 +2,6 @@
 
 mod authenticate;
 mod chats;
-mod config;
 mod dispatch;
 mod handshake;
 mod sessions;
@@ -30,10 +29,14 @@ impl Connection {
             Command::DisposeSession(params) => self.handle_dispose_session(&params.channel, responder),
             Command::FetchTurns(params) => self.handle_fetch_turns(params, responder),
             Command::ResolveSessionConfig(params) => {
-                tokio::spawn(async move { responder.settle(config::resolve_config(&host, params).await) });
+                tokio::spawn(async move { responder.settle(host.resolve_settings(params).await) });
             }
-            Command::SessionConfigCompletions(_) => responder.ok(&json!({ "items": [] })),
-            Command::Completions(_) => responder.ok(&json!({ "items": [] })),
+            Command::SessionConfigCompletions(params) => {
+                tokio::spawn(async move { responder.settle(host.complete_setting(params).await) });
+            }
+            Command::Completions(params) => {
+                tokio::spawn(async move { responder.ok(&host.complete(params).await) });
+            }
             Command::ListAutomationTriggerDefinitions(_) => {
                 responder.settle(host.trigger_definitions().await.map(|items| json!({ "items": items })));
             }

@@ -10,6 +10,7 @@ use ostler_protocol::{RpcError, names, uri};
 use tokio::sync::oneshot;
 
 use crate::connection::{Connection, Responder};
+use crate::plugin_channels::channel_name;
 use crate::refusals::{no_automations, no_channel, nothing_serves};
 use crate::sessions::{Place, Snapshots, Subscription, ToSession, not_found, snapshot};
 
@@ -88,6 +89,7 @@ impl Connection {
                 Err(RpcError::session_not_found(not_found(spelled)))
             }
             Channel::Automations => Err(no_automations()),
+            Channel::Plugin { scheme } if host.plugin_channel(&scheme).is_some() => Ok(channel_name(spelled)),
             Channel::Plugin { scheme } => Err(nothing_serves(&scheme)),
             _ => Err(no_channel(spelled)),
         }
@@ -103,6 +105,9 @@ impl Connection {
     ) {
         let host = self.host();
         let parsed = host.sessions.channel(spelled);
+        if let Channel::Plugin { scheme } = &parsed {
+            return self.subscribe_to_plugin(scheme, spelled, latency, answer);
+        }
         let channel = match self.channel_of(spelled) {
             Ok(channel) => channel,
             Err(error) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::points::Reader;
-use ostler_protocol::grants::{Grant, subject};
+use ostler_protocol::grants::Grant;
 use ostler_protocol::names;
 use ostler_protocol::{JsonObject, Value};
 use subtle::{Choice, ConstantTimeEq};
@@ -316,13 +316,8 @@ pub(super) fn checked_grant(word: &str) -> Result<(Grant, Option<String>), Strin
     };
     let grant = Grant::parse(old.unwrap_or(word))
         .ok_or_else(|| format!("{word} is no grant: one is <subject>:<operation>, as session:read"))?;
-    let operation = grant.operation.as_ref();
-    if let Some(known) = subject(&grant.subject)
-        && !matches!(operation, "*" | "read" | "write")
-        && !known.read.contains(&operation)
-        && !known.write.contains(&operation)
-    {
-        return Err(format!("{word} is no grant: {} knows no {operation}", grant.subject));
+    if !grant.is_known() {
+        return Err(format!("{word} is no grant: {} knows no {}", grant.subject, grant.operation));
     }
     let line = old.map(|new| format!("{word} is now called {new}"));
     Ok((grant, line))

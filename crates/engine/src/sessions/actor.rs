@@ -181,6 +181,9 @@ impl Actor {
                 let turns = self.chat_at(&place).map(|at| self.chats[at].state.turns.clone());
                 let _ = answer.send(turns);
             }
+            ToSession::Customizations { answer } => {
+                let _ = answer.send(self.state.customizations.clone());
+            }
             ToSession::Chats { answer } => {
                 let _ = answer.send(self.chats.iter().map(Chat::summary).collect());
             }

@@ -1,6 +1,7 @@
 //! What clients do to a session and its chats. An action that cannot be is refused to its sender with a
 //! reason; one that changes nothing is not echoed.
 
+use ostler_protocol::JsonObject;
 use ostler_protocol::actions::Scope;
 use ostler_protocol::wire::actions::{
     ChatWorkingDirectoryRemovedAction, SessionActiveClientSetAction, SessionConfigChangedAction, StateAction,
@@ -14,6 +15,7 @@ use super::backend::Tell;
 use super::mailbox::{Dispatch, ToSession};
 use super::turns::named;
 use crate::fanout::{Origin, rejection};
+use crate::session_settings::refuses;
 
 /// Why an action is refused.
 pub(super) type Refused = Result<(), String>;
@@ -34,7 +36,7 @@ impl Actor {
             && self.chats[at].backend.is_some()
         {
             match self.check_config(changed) {
-                Ok(()) => return self.ask_backend(at, changed.config.clone(), dispatch),
+                Ok(()) => return self.ask_backend(at, self.of_backend(&changed.config), dispatch),
                 Err(why) => return self.reject(&dispatch, &why),
             }
         }
@@ -166,20 +168,36 @@ impl Actor {
     /// Whether settings may be changed while the session runs.
     fn check_config(&self, changed: &SessionConfigChangedAction) -> Refused {
         let Some(config) = &self.state.config else { return refuse("this session has no settings") };
-        for key in changed.config.keys() {
+        for (key, value) in &changed.config {
             match config.schema.properties.get(key) {
                 None => return refuse(format!("{key} is not a setting of this session")),
                 Some(property) if property.session_mutable == Some(false) => {
                     return refuse(format!("{key} cannot be changed in a running session"));
                 }
-                Some(_) => {}
+                Some(property) => {
+                    let contributed = self.host.contributed_setting(key, property);
+                    if let Some(why) = contributed.and_then(|setting| refuses(setting, value)) {
+                        return refuse(why);
+                    }
+                }
             }
         }
         Ok(())
     }
 
+    /// What of a change is the backend's own to take: not what plugins contributed.
+    fn of_backend(&self, config: &JsonObject) -> JsonObject {
+        let properties = self.state.config.as_ref().map(|config| &config.schema.properties);
+        let contributed = |key: &str| {
+            let property = properties.and_then(|properties| properties.get(key));
+            property.is_some_and(|property| self.host.contributed_setting(key, property).is_some())
+        };
+        let own = config.iter().filter(|(key, _)| !contributed(key));
+        own.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
     /// Asks the backend whether it takes settings; its answer comes back into the mailbox.
-    fn ask_backend(&self, at: usize, values: ostler_protocol::JsonObject, dispatch: Dispatch) {
+    fn ask_backend(&self, at: usize, values: JsonObject, dispatch: Dispatch) {
         let (answered, wait) = oneshot::channel();
         self.tell_if_awake(at, Tell::SetConfig { values, answered });
         let mailbox = self.mailbox.clone();

@@ -240,7 +240,7 @@ async fn make(
         Some(_) => why.into_rpc(),
         None => RpcError::internal(format!("{} could not start a session: {}", entry.provider, why.message)),
     };
-    let config = settings(agent, &new.config).await.map_err(failed)?;
+    let config = host.chosen_settings(agent, &new.config).await.map_err(failed)?;
     let mut state = state_of(host, entry, Some(config));
     state.title = new.title.clone().unwrap_or_default();
     state.active_clients.extend(new.active_client.clone());
@@ -295,16 +295,6 @@ fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
     host.events.raise(Event::SessionStart { session, provider, client });
 }
 
-/// The schema of a session and the values it starts with: the backend's defaults under the ones chosen.
-pub(crate) async fn settings(agent: &Agent, chosen: &JsonObject) -> Result<SessionConfigState, Thrown> {
-    let (schema, defaults) = futures::join!(agent.schema.call(()), agent.defaults.call(()));
-    let schema = Agent::read_schema(schema?)
-        .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
-    let mut values = defaults?;
-    values.extend(chosen.iter().map(|(key, value)| (key.clone(), value.clone())));
-    Ok(SessionConfigState { schema, values })
-}
-
 fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
     let row = entry.row.lock();
     let mut meta = JsonObject::new();
@@ -344,7 +334,7 @@ async fn wake(
     let agent = host.agent(&entry.provider);
     let chosen = entry.row.lock().kept.values.clone();
     let (config, missing) = match &agent {
-        Some(agent) => match settings(agent, &chosen).await {
+        Some(agent) => match host.session_settings(agent, &chosen).await {
             Ok(config) => (Some(config), None),
             Err(why) => (None, Some(why.message)),
         },

@@ -5,7 +5,7 @@ use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::actions::Action;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{ChatSummary, Message, ModelSelection, Turn};
+use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSelection, Turn};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Place;
@@ -159,6 +159,11 @@ pub enum ToSession {
         place: Place,
         /// Gets them.
         answer: oneshot::Sender<Option<Vec<Turn>>>,
+    },
+    /// The customizations, as they are.
+    Customizations {
+        /// Gets them.
+        answer: oneshot::Sender<Option<Vec<Customization>>>,
     },
     /// The chats, as they are.
     Chats {

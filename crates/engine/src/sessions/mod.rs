@@ -32,7 +32,6 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) use actor::{not_found, snapshot};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
-pub(crate) use create::settings;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub(crate) use turns::tidy_title;
 

@@ -141,9 +141,6 @@ impl HostCalls for Host {
     fn subscribers(&self, _: &Caller, _: String, _: String) -> Result<Vec<Subscriber>, Thrown> {
         not_here()
     }
-    fn reader(&self, _: &Caller, _: String) -> Result<Option<ChannelReader>, Thrown> {
-        not_here()
-    }
 }
 
 /// A folder of its own, removed in the end.

@@ -1,0 +1,89 @@
+//! Plugin commands. Spec: *Command definition*.
+
+use ostler_contract_derive::Cross;
+use ostler_protocol::JsonObject;
+use ostler_protocol::names;
+use serde_json::Value;
+
+use super::channel::{is_own, refuse_grant};
+use super::{Checked, Contribution, Description, Reader, Slot};
+use crate::call::Call;
+use crate::cross::{Cross, Mismatch, Text};
+use crate::recorder::{Key, Space};
+use crate::registry::Owner;
+
+/// A command a client sends by name. A plugin names its own after itself: `x-<plugin>/<verb>`.
+///
+/// ```
+/// use ostler_contract::{Call, JsonObject, Value, json, points::Method};
+///
+/// let shout = Method {
+///     grant: "x-shout:call".into(),
+///     handle: Call::new(|(params, _reader, _client, _owner): (JsonObject, _, _, _)| async move {
+///         let text = params.get("text").and_then(Value::as_str).unwrap_or_default();
+///         Ok(json!({ "text": text.to_uppercase() }))
+///     }),
+///     ..Method::default()
+/// };
+/// # assert!(ostler_contract::Cross::check(&shout).is_ok());
+/// ```
+#[derive(Debug, Clone, Default, Cross)]
+pub struct Method {
+    /// The grant a call needs: `<subject>:<operation>`.
+    pub grant: Text,
+    /// Asked only of a caller the grant refused; may let it in.
+    pub authorize: Option<Call<fn(params: JsonObject, reader: Reader) -> bool>>,
+    /// Answers one request with the result; a thrown `RpcError` is what the caller is told. `owner` is whose work
+    /// the call is: `user:<id>`, `plugin:<id>` or `root:<host>`, absent on a host with no users directory.
+    pub handle:
+        Call<fn(params: JsonObject, reader: Option<Reader>, client: String, owner: Option<String>) -> Value>,
+    /// Names the command to clients; the title is the name where it has none.
+    pub describe: Option<Call<fn() -> Description>>,
+}
+
+/// A command and its name, registered.
+#[derive(Debug)]
+pub struct NamedMethod {
+    /// Starts with `x-`.
+    pub name: Text,
+    /// Answers it.
+    pub method: Method,
+}
+
+impl Checked for NamedMethod {
+    fn holds(&self) -> Result<(), Mismatch> {
+        self.name.check().map_err(|wrong| wrong.within("name"))?;
+        self.method.check().map_err(|wrong| wrong.within("method"))
+    }
+}
+
+impl Contribution for NamedMethod {
+    const SLOT: Slot = Slot::Keyed;
+
+    fn key(&self) -> Option<Key> {
+        Some(Key {
+            space: Space::Command,
+            name: self.name.to_string(),
+            member: "name",
+            unique: "a name no other command in this plugin uses",
+            across: true,
+        })
+    }
+
+    fn refuse(&self) -> Result<(), Mismatch> {
+        let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+        if !is_own(&self.name) || !self.name.chars().all(word) {
+            let wanted = "a command's name that starts with x-, as x-board/move";
+            return Err(Mismatch::expected(wanted).within("name"));
+        }
+        refuse_grant(&self.method.grant, "method.grant")
+    }
+
+    fn is_hosts(&self) -> bool {
+        names::is_own_command(&self.name)
+    }
+
+    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
+        format!("{owner} registers command {}, which {holder} already registered", self.name)
+    }
+}

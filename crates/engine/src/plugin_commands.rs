@@ -1,0 +1,80 @@
+//! Commands of plugins: found by name, let through by the grant they named, answered by the plugin.
+
+use std::sync::Arc;
+
+use ostler_contract::points::NamedMethod;
+use ostler_contract::registry::Owned;
+use ostler_contract::{JsonObject, Value};
+use ostler_protocol::RpcError;
+use ostler_protocol::message::Params;
+
+use crate::connection::{Connection, Responder};
+use crate::host::Host;
+use crate::principal::Principal;
+
+impl Host {
+    /// The plugin command of that name.
+    pub(crate) fn plugin_command(&self, name: &str) -> Option<Owned<NamedMethod>> {
+        let commands = self.registry()?.all::<NamedMethod>();
+        commands.iter().find(|command| *command.name == *name).cloned()
+    }
+}
+
+/// A call of a plugin's command.
+struct Call {
+    command: Owned<NamedMethod>,
+    params: JsonObject,
+    principal: Principal,
+    client: String,
+}
+
+impl Connection {
+    /// Answers a plugin's command. Calls the grant lets through reach the plugin in the order they came.
+    pub(crate) fn handle_plugin_command(
+        self: &Arc<Self>,
+        command: Owned<NamedMethod>,
+        params: &Params,
+        responder: Responder,
+    ) {
+        let Some(client) = self.client_id() else {
+            let error = RpcError::invalid_request(format!("{} came before initialize", command.name));
+            return responder.fail(error);
+        };
+        let params = match params.decode(&command.name) {
+            Ok(params) => params,
+            Err(error) => return responder.fail(error),
+        };
+        let (host, principal) = (self.host().clone(), self.principal());
+        let call = Call { command, params, principal, client };
+        match host.require_named(&call.principal, &call.command.method.grant) {
+            Ok(()) => answer(host, call, responder),
+            Err(refusal) => drop(tokio::spawn(async move {
+                let Call { command, params, principal, .. } = &call;
+                let authorize = command.method.authorize.clone();
+                let asked = params.clone();
+                let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
+                match host.authorized(&command.owner, &command.name, principal, ask).await {
+                    true => answer(host, call, responder),
+                    false => responder.fail(refusal),
+                }
+            })),
+        }
+    }
+}
+
+/// Begins the call now; answers it later.
+fn answer(host: Arc<Host>, call: Call, responder: Responder) {
+    let Call { command, params, principal, client } = call;
+    let reader = host.reader_known(&principal);
+    let owner = principal.owner(&host.options.host_name).filter(|_| host.gate.guarded);
+    let answered = command.method.handle.call((params, reader, client, owner));
+    tokio::spawn(async move {
+        let outcome: Result<Value, RpcError> = answered.await.map_err(|why| {
+            if why.rpc.is_none() {
+                host.report_failed(&command.owner, &format!("its command {}", command.name), &why);
+            }
+            why.into_rpc()
+        });
+        responder.settle(outcome);
+    });
+}

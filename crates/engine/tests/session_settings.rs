@@ -1,0 +1,174 @@
+//! Settings plugins contribute to sessions, where time, a backend's own schema and completions come in.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use ostler_contract::points::{Agent, AgentSession, Offered, OfferedCommand, SettingQuery};
+use ostler_contract::{Call, JsonObject, Plugin, Value, json};
+use ostler_testkit::{MemoryHost, RawClient};
+use tokio::time::Instant;
+
+fn object(value: Value) -> JsonObject {
+    value.as_object().cloned().unwrap()
+}
+
+/// A backend with a setting `branch` of its own and commands.
+fn backend() -> Plugin {
+    Plugin::new("@test/backend", |host, _| {
+        Box::pin(async move {
+            host.register_agent(Agent {
+                provider: "backend".into(),
+                display_name: "Backend".into(),
+                schema: Call::now(|()| Ok(json!({ "properties": { "branch": { "title": "The backend's" } } }))),
+                defaults: Call::now(|()| Ok(JsonObject::new())),
+                create: Call::now(|_| {
+                    Ok(AgentSession {
+                        begin: Call::now(|_| Ok(())),
+                        cancel: Call::now(|_| Ok(())),
+                        close: Call::now(|_| Ok(())),
+                        ..AgentSession::default()
+                    })
+                }),
+                probe: Some(Call::now(|()| {
+                    let command = |name: &str, description: Option<&str>| OfferedCommand {
+                        name: name.to_owned(),
+                        description: description.map(str::to_owned),
+                    };
+                    let skills = json!([
+                        { "type": "plugin", "id": "p", "uri": "https://inn.example/p", "name": "P", "children": [
+                            { "type": "skill", "id": "s", "uri": "file:///s", "name": "shoe", "description": "Shoes a horse." },
+                            { "type": "skill", "id": "h", "uri": "file:///h", "name": "hidden", "disableUserInvocation": true },
+                            { "type": "skill", "id": "o", "uri": "file:///o", "name": "off", "enabled": false },
+                            { "type": "prompt", "id": "q", "uri": "file:///q", "name": "water" },
+                            { "type": "rule", "id": "r", "uri": "file:///r", "name": "rule" },
+                        ] },
+                        { "type": "directory", "id": "d", "uri": "file:///d", "name": "D", "enabled": false, "contents": "skill",
+                          "writable": false, "children": [{ "type": "skill", "id": "t", "uri": "file:///t", "name": "there" }] },
+                    ]);
+                    Ok(Offered {
+                        commands: vec![
+                            command("wash", Some("Washes a horse.")),
+                            command("/shoe", Some("The backend's own.")),
+                            command("rewash", None),
+                        ],
+                        customizations: serde_json::from_value(skills).ok(),
+                        ..Offered::default()
+                    })
+                })),
+                ..Agent::default()
+            })
+        })
+    })
+}
+
+/// A plugin with a picker of this key that hangs while its query is `never`.
+fn pickers(keys: &'static [&'static str]) -> Plugin {
+    Plugin::new("@test/pickers", move |host, _| {
+        Box::pin(async move {
+            for key in keys {
+                let answerer = Call::new(move |(_,): (SettingQuery,)| async move {
+                    match *key {
+                        "never" => std::future::pending().await,
+                        _ => Ok(Vec::new()),
+                    }
+                });
+                host.register_session_config(
+                    (*key).into(),
+                    object(json!({ "type": "string" })),
+                    Some(answerer),
+                )?;
+            }
+            Ok(())
+        })
+    })
+}
+
+async fn client(host: &MemoryHost) -> RawClient {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picker_that_never_answers_is_not_waited_for() {
+    let host = MemoryHost::builder()
+        .plugin(backend(), json!({}))
+        .plugin(pickers(&["never", "quick"]), json!({}))
+        .start()
+        .await;
+    let mut client = client(&host).await;
+    let begun = Instant::now();
+    let resolved = client.request("resolveSessionConfig", json!({})).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::from_secs(5));
+    let properties = &resolved["schema"]["properties"];
+    assert!(properties["never"].get("enum").is_none(), "{properties}");
+    assert_eq!(properties["quick"]["enum"], json!([]));
+    let completed = client.request("sessionConfigCompletions", json!({ "property": "never" })).await.unwrap();
+    assert_eq!(completed, json!({ "items": [] }));
+}
+
+#[tokio::test]
+async fn a_setting_a_backend_declares_is_the_backends() {
+    let host = MemoryHost::builder()
+        .plugin(backend(), json!({}))
+        .plugin(pickers(&["branch", "else"]), json!({}))
+        .start()
+        .await;
+    let mut client = client(&host).await;
+    for _ in 0..2 {
+        let resolved = client.request("resolveSessionConfig", json!({})).await.unwrap();
+        let properties = &resolved["schema"]["properties"];
+        assert_eq!(properties["branch"], json!({ "type": "string", "title": "The backend's" }));
+        assert_eq!(properties["else"]["enumDynamic"], true);
+    }
+    let completed =
+        client.request("sessionConfigCompletions", json!({ "property": "branch" })).await.unwrap();
+    assert_eq!(completed, json!({ "items": [] }));
+    let line = "plugin pickers registers session setting branch, which a backend's own schema already declares: backend";
+    assert_eq!(host.log.all().iter().filter(|said| *said == line).count(), 1, "{:?}", host.log.all());
+}
+
+async fn names(client: &mut RawClient, channel: &str, text: &str) -> Vec<String> {
+    let params = json!({ "channel": channel, "kind": "userMessage", "text": text, "offset": text.encode_utf16().count() });
+    let completed = client.request("completions", params).await.unwrap();
+    let items = completed["items"].as_array().unwrap();
+    items.iter().map(|item| item["insertText"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_slash_is_completed_from_what_the_session_has_and_its_backend_offers() {
+    let host = MemoryHost::builder().plugin(backend(), json!({})).start().await;
+    let mut client = client(&host).await;
+    client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let session = "backend:/1";
+    client.request("createSession", json!({ "channel": session })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat(session);
+    // What is offered is asked for once the host is up.
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    while names(&mut client, session, "/").await.is_empty() {
+        assert!(std::time::Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(names(&mut client, session, "/").await, ["/shoe ", "/water ", "/wash ", "/rewash "]);
+    assert_eq!(names(&mut client, &chat, "/wa").await, ["/water ", "/wash ", "/rewash "]);
+    let params = json!({ "channel": chat, "kind": "userMessage", "text": "  /SHo and more", "offset": 6 });
+    let completed = client.request("completions", params).await.unwrap();
+    assert_eq!(
+        completed["items"],
+        json!([{ "insertText": "/shoe ", "rangeStart": 2, "rangeEnd": 6, "attachment": { "type": "simple",
+            "label": "/shoe", "displayKind": "command",
+            "_meta": { "command": "shoe", "description": "Shoes a horse.", "isSkill": true } } }])
+    );
+    for (channel, text) in [
+        (session, "/none"),
+        (session, "wash"),
+        (session, "to /wash"),
+        ("backend:/2", "/"),
+        ("ahp-root://", "/"),
+    ] {
+        assert!(names(&mut client, channel, text).await.is_empty(), "{channel} {text}");
+    }
+    let other = json!({ "channel": session, "kind": "mention", "text": "/", "offset": 1 });
+    assert_eq!(client.request("completions", other).await.unwrap(), json!({ "items": [] }));
+}
