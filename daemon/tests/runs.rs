@@ -21,6 +21,7 @@ const YARD: &str = r"
         host.registerVault({
             get: async () => undefined, set: async () => {}, delete: async () => false, list: async () => [],
         }, 'replace');
+        host.registerSessionConfig('stall', { type: 'integer', title: 'Stall', default: 7 });
         host.registerRoute(() => Response.json({ pid: process.pid, version: host.version, options }));
         return { registerTool: 'ignored' };
     }
@@ -65,6 +66,9 @@ async fn installing_a_plugin_and_naming_it_adds_what_it_registers() {
     let session = "echo:/7e0c6a1e-1111-4222-8333-444455556666";
     let seen = said(&mut client, session, "/tool stamp {}").await;
     assert!(seen.contains("stamped"), "{seen}");
+    let asked =
+        client.request("resolveSessionConfig", json!({ "channel": "ahp-root://", "provider": "echo" })).await;
+    assert_eq!(asked.unwrap()["values"]["stall"], 7);
     // It runs in this very process, once, and what its `apply` answers is nothing.
     let (status, body) = daemon.post("/plugins/yard/", None, "{}").await;
     let seen: Value = serde_json::from_str(&body).unwrap();
