@@ -316,6 +316,16 @@ async fn the_api_knows_people_by_their_tokens() {
     assert_eq!(names(&ben).await, ["host:k", "team:core/k", "user:ben/k"]);
     assert_eq!(names("the-hosts-own").await.len(), 3);
 
+    // Use: one's own, and what one's grants say.
+    let (status, row) = api(&daemon, &ben, "GET usage/user%3Aben", Value::Null).await;
+    assert_eq!((status, &row["pool"], &row["kind"]), (200, &json!("user:ben"), &json!("user")), "{row}");
+    assert_eq!(api(&daemon, &ben, "GET usage/team%3Acore", Value::Null).await.0, 200);
+    assert_eq!(
+        refused(&daemon, &ben, "GET usage/user%3Aada", Value::Null).await,
+        (403, "ben may not usage:get here".to_owned())
+    );
+    assert_eq!(api(&daemon, &ada, "GET usage/user%3Aben", Value::Null).await.0, 200);
+
     // People: nobody gives away what they do not hold, and what is added binds at once.
     let (status, made) =
         api(&daemon, &ben, "POST user/add", json!({ "id": "cleo", "roles": ["hands"] })).await;

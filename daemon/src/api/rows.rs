@@ -7,6 +7,7 @@ use ostler_engine::Principal;
 use ostler_engine::people::Kind;
 use ostler_loader::options::place;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::own::UsageTotalsParams;
 
 use super::people::{self, Verb};
 use super::{Refused, secrets};
@@ -59,6 +60,7 @@ enum What {
     VaultSet,
     VaultDelete,
     Manifest,
+    Usage,
     People(Kind, Verb),
 }
 
@@ -96,6 +98,7 @@ const ROWS: &[Row] = &[
     get("/api/vault/list", Needs::Nothing, What::VaultList),
     post("/api/vault/set/", Needs::Secret, What::VaultSet),
     post("/api/vault/delete/", Needs::Secret, What::VaultDelete),
+    get("/api/usage/", Needs::Nothing, What::Usage),
     people_get("/api/user/list", Kind::User),
     people_post("/api/user/add", Kind::User, "put", Verb::Add),
     people_post("/api/user/token", Kind::User, "put", Verb::Token),
@@ -203,9 +206,21 @@ impl Row {
             What::VaultSet => secrets::set(control, caller, &name, &text(&body, "value")?).await,
             What::VaultDelete => secrets::delete(control, caller, &name).await,
             What::Manifest => Ok(crate::cli_manifest::manifest()),
+            What::Usage => usage(control, caller, name).await,
             What::People(kind, verb) => people::run(control, caller, kind, verb, &body).await,
         }
     }
+}
+
+/// What a pool was charged. Whose it is says who may ask.
+async fn usage(control: &Control, caller: &Principal, pool: String) -> Result<Value, Refused> {
+    let asked = UsageTotalsParams { pools: Some(vec![pool]), ..UsageTotalsParams::default() };
+    let totals = control.host.usage_totals(asked, caller.reader().as_ref()).await;
+    let mut totals = totals.map_err(|why| match why.code {
+        ostler_protocol::error::code::PERMISSION_DENIED => Refused::from(why),
+        _ => Exit::machine(why.message).into(),
+    })?;
+    Ok(totals["totals"][0].take())
 }
 
 pub(super) fn missing(key: &str) -> Exit {

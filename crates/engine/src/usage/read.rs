@@ -150,7 +150,10 @@ impl Host {
     }
 
     /// `x-ostler/usage/totals`: each pool as the scheme shows it, and the range asked for beside.
-    pub(crate) async fn usage_totals(
+    ///
+    /// # Errors
+    /// A pool the reader may not read, a range that is none, a store that fails.
+    pub async fn usage_totals(
         self: &Arc<Self>,
         asked: UsageTotalsParams,
         reader: Option<&Reader>,
