@@ -61,6 +61,8 @@ export interface PluginHost extends PluginContext {
      * becomes a picker.
      */
     registerSessionConfig(key: string, schema: JsonObject, completions?: ((query: SettingQuery) => Awaitable<SettingChoice[]>)): void;
+    /** The store behind `file:`: what clients read, list and, where it has a write half, write. */
+    registerResources(store: ResourceStore, when?: When): void;
     /** One host-owned URI scheme, routed beside the `file:` store. */
     registerResourceProvider(scheme: string, provider: ResourceProvider): void;
     /** One channel a client subscribes to, under an `x-` scheme. Answers a handle to publish on. */
@@ -727,37 +729,35 @@ export interface SettingChoice {
 }
 
 /**
- * Serves one URI scheme. Every member beyond `read` is optional; the ones there are advertise what the
- * scheme can do and become grants on it (`read` asks for `<scheme>:get`, `write` for `<scheme>:put`, every
- * other one for its own name).
+ * Serves `file:` URIs, and paths that have no scheme. It decides which files those are: what a client names is taken
+ * nowhere else. Without any of the write half, what it serves is only read.
  */
-export interface ResourceProvider {
+export interface ResourceStore {
+    /** What is in a directory. */
+    list(uri: string, reader?: Reader): Awaitable<DirectoryEntry[]>;
     /** What a URI names. */
     read(uri: string, reader?: Reader): Awaitable<ResourceContent>;
-    /** What is under a URI; asked for the scheme's root too. */
-    list?(uri: string, reader?: Reader): Awaitable<DirectoryEntry[]>;
+    /** Facts about what a URI names, and its own name where that is another. */
+    resolve(uri: string, reader: Reader | undefined, options: ResourceResolving): Awaitable<ResourceFacts>;
+    /**
+     * What a person may mean who typed the beginning of a path after `@`, in a session of that directory; the best
+     * first.
+     */
+    complete(directory: string, typed: string): Awaitable<ResourceCompletion[]>;
     /** Writes what a URI names. */
     write?(uri: string, content: ResourceWrite, writer: ResourceWriter): void;
-    /** Facts about what a URI names. */
-    resolve?(uri: string, reader?: Reader): Awaitable<ResourceFacts>;
     /** Removes what a URI names. */
     delete?(uri: string, recursive: boolean, writer: ResourceWriter): void;
-    /** Makes a directory. */
+    /** Makes a directory and its parents. */
     mkdir?(uri: string, writer: ResourceWriter): void;
-    /** Moves within the scheme. */
+    /** Moves a file or a directory. */
     move?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
-    /** Copies within the scheme. */
+    /** Copies a file or a directory. */
     copy?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
-    /** Answers a request for access. */
-    request?(uri: string, writer: ResourceWriter): void;
+    /** Answers a request for access; a throw denies it. It gives nothing that a grant does not. */
+    request?(uri: string, writer: ResourceWriter, access: ResourceAccess): void;
     /** Watches under a URI; answers the function that stops it. */
     watch?(uri: string, recursive: boolean, onChange: (changes: ResourceChanged[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
-    /** What a client may be told about the scheme. */
-    describe?(): Awaitable<SchemeDescription>;
-    /** Asked before the grant is required; may let a reader read. */
-    authorize?(uri: string, reader: Reader): Awaitable<boolean>;
-    /** Operations beyond the ten, advertised and granted under these names. */
-    operations?: string[];
 }
 
 /** A person or plugin that reads, subscribes or calls. */
@@ -784,6 +784,38 @@ export interface ResourceContent {
 
 /** How bytes are written in JSON. */
 export type Encoding = 'utf-8' | 'base64';
+
+/** How a URI is resolved. */
+export interface ResourceResolving {
+    /** Whether a symbolic link stands for what it leads to; otherwise it is told of itself. */
+    followSymlinks: boolean;
+}
+
+/** Facts about what a URI names. */
+export interface ResourceFacts {
+    /** Its own name, where it was reached by another. */
+    uri?: string;
+    /** `file`, `directory` or `symlink`. */
+    type: string;
+    /** In bytes. */
+    size?: number;
+    /** When it was changed, ISO 8601. */
+    mtime?: string;
+    /** When it was made, ISO 8601. */
+    ctime?: string;
+    /** Its media type. */
+    contentType?: string;
+    /** Changes with the content. */
+    etag?: string;
+}
+
+/** One file or directory a person may mean. */
+export interface ResourceCompletion {
+    /** Its URI. */
+    uri: string;
+    /** As it is written after `@`: from the session's directory on. A directory's ends with a slash. */
+    path: string;
+}
 
 /** What is to be written. */
 export interface ResourceWrite {
@@ -816,26 +848,18 @@ export interface ResourceWriter {
     reader?: Reader;
 }
 
-/** Facts about what a URI names. */
-export interface ResourceFacts {
-    /** `file`, `directory` or `symlink`. */
-    type: string;
-    /** In bytes. */
-    size?: number;
-    /** When it was changed, ISO 8601. */
-    mtime?: string;
-    /** When it was made, ISO 8601. */
-    ctime?: string;
-    /** Its media type. */
-    contentType?: string;
-    /** Changes with the content. */
-    etag?: string;
-}
-
 /** How a move or copy treats what is in the way. */
 export interface ResourceTransfer {
     /** Refuse rather than overwrite. */
     failIfExists: boolean;
+}
+
+/** What access is asked for. */
+export interface ResourceAccess {
+    /** To read. */
+    read: boolean;
+    /** To write. */
+    write: boolean;
 }
 
 /** One change under a watched URI. */
@@ -844,6 +868,43 @@ export interface ResourceChanged {
     uri: string;
     /** How. */
     type: ChangeType;
+}
+
+/** Whether to take over a port that is held. */
+export type When = 'replace';
+
+/**
+ * Serves one URI scheme. Every member beyond `read` is optional; the ones there are advertise what the
+ * scheme can do and become grants on it (`read` asks for `<scheme>:get`, `write` for `<scheme>:put`, every
+ * other one for its own name).
+ */
+export interface ResourceProvider {
+    /** What a URI names. */
+    read(uri: string, reader?: Reader): Awaitable<ResourceContent>;
+    /** What is under a URI; asked for the scheme's root too. */
+    list?(uri: string, reader?: Reader): Awaitable<DirectoryEntry[]>;
+    /** Writes what a URI names. */
+    write?(uri: string, content: ResourceWrite, writer: ResourceWriter): void;
+    /** Facts about what a URI names. */
+    resolve?(uri: string, reader: Reader | undefined, options: ResourceResolving): Awaitable<ResourceFacts>;
+    /** Removes what a URI names. */
+    delete?(uri: string, recursive: boolean, writer: ResourceWriter): void;
+    /** Makes a directory. */
+    mkdir?(uri: string, writer: ResourceWriter): void;
+    /** Moves within the scheme. */
+    move?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
+    /** Copies within the scheme. */
+    copy?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
+    /** Answers a request for access. */
+    request?(uri: string, writer: ResourceWriter, access: ResourceAccess): void;
+    /** Watches under a URI; answers the function that stops it. */
+    watch?(uri: string, recursive: boolean, onChange: (changes: ResourceChanged[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
+    /** What a client may be told about the scheme. */
+    describe?(): Awaitable<SchemeDescription>;
+    /** Asked before the grant is required; may let a reader read. */
+    authorize?(uri: string, reader: Reader): Awaitable<boolean>;
+    /** Operations beyond the ten, advertised and granted under these names. */
+    operations?: string[];
 }
 
 /** What a client may be told about a scheme. */
@@ -1015,9 +1076,6 @@ export interface ScheduleProgress {
     /** The earliest occurrence that has not been dealt with, ISO 8601. */
     next: string;
 }
-
-/** Whether to take over a port that is held. */
-export type When = 'replace';
 
 /** Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it. */
 export interface SessionStore {

@@ -1,6 +1,6 @@
 //! Putting a host together: stores, plugins, engine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound
 use ostler_js::{JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
-    FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report, SqliteSessions,
-    SqliteUsage, StateDb, yaml,
+    DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report,
+    SqliteSessions, SqliteUsage, StateDb, yaml,
 };
 
 use crate::bundled;
@@ -225,6 +225,7 @@ async fn own(
         None => StateDb::memory().map_err(failed)?,
     };
     let usage = Arc::new(SqliteUsage::new(db, report.clone())).into_point();
+    let served: Vec<PathBuf> = settings.paths.iter().map(PathBuf::from).collect();
     let records = Arc::new(FileRecords::new(&settings.dir, report.clone())).into_point();
     let vault = Arc::new(FileVault::new(&settings.dir, report).map_err(failed)?).into_point();
     let vault = unsaid(vault, hidden.clone());
@@ -233,6 +234,7 @@ async fn own(
         .and_then(|()| host.register_records(records, None))
         .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
         .and_then(|()| host.register_usage(usage, None))
+        .and_then(|()| host.register_resources(Arc::new(DiskFiles::new(&served)).into_point(), None))
         .and_then(|()| host.register_vault(vault, None))
         .and_then(|()| session_tools().into_iter().try_for_each(|tool| host.register_tool(tool)))
         .map_err(failed)?;

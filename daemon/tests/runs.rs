@@ -151,3 +151,22 @@ async fn automations_nobody_owns_run_unless_a_flag_says_otherwise() {
     }
     assert_eq!(folder.run(&["--unowned-automations", "some"]).code, Some(2));
 }
+
+#[tokio::test]
+async fn files_of_the_directories_served_are_read_and_no_others() {
+    let served = tempfile::tempdir().unwrap();
+    let served = served.path().canonicalize().unwrap();
+    std::fs::write(served.join("menu"), "Stew").unwrap();
+    let folder = Folder::new(json!({ "paths": [served], "plugins": [{ "name": "@ostler/echo" }] }));
+    folder.write("vault.json", r#"{ "host:key": "s3cret" }"#);
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let mut read = async |path: &std::path::Path| {
+        let uri = format!("file://{}", path.display());
+        client.request("resourceRead", json!({ "uri": uri })).await
+    };
+    assert_eq!(read(&served.join("menu")).await.unwrap()["data"], "Stew");
+    let refused = read(&folder.path().join("vault.json")).await.unwrap_err();
+    assert_eq!(refused["code"], -32009, "{refused}");
+    assert!(refused["message"].as_str().unwrap().ends_with("is outside the directories this host serves"));
+}

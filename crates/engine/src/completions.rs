@@ -1,5 +1,5 @@
-//! What may follow what a person types: the `/` commands of a session's backend. A plugin registers none of them: they
-//! are what the session's customizations and the backend's own list come to.
+//! What may follow what a person types: the `/` commands of a session's backend, and files (`mentions.rs`). A plugin
+//! registers no command: they are what the session's customizations and the backend's own list come to.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,13 +32,15 @@ impl Host {
     /// Rows for what a person typed so far. What cannot be completed has none.
     pub(crate) async fn complete(self: &Arc<Self>, params: c::CompletionsParams) -> c::CompletionsResult {
         let none = c::CompletionsResult { items: Vec::new() };
-        let Some(typed) = typed(&params.text, params.offset) else { return none };
         let Some((entry, _)) = self.sessions.locate(&self.sessions.channel(&params.channel)) else {
             return none;
         };
         if params.kind != c::CompletionItemKind::UserMessage {
             return none;
         }
+        let Some(typed) = typed(&params.text, params.offset) else {
+            return c::CompletionsResult { items: self.mentions(&entry, &params.text, params.offset).await };
+        };
         let most = if typed.query.is_empty() { ALL_MOST } else { SOME_MOST };
         let slashes = matching(self.slashes(&entry).await, typed.query);
         let items = slashes.into_iter().take(most).map(|slash| item(slash, &typed, params.offset));
@@ -86,7 +88,7 @@ fn typed(text: &str, offset: i64) -> Option<Typed<'_>> {
 }
 
 /// Where an offset in UTF-16 is in a text; nothing where it is past the end or inside a character.
-fn byte_at(text: &str, offset: usize) -> Option<usize> {
+pub(crate) fn byte_at(text: &str, offset: usize) -> Option<usize> {
     let mut passed = 0;
     for (at, c) in text.char_indices() {
         if passed >= offset {

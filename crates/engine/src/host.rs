@@ -238,6 +238,7 @@ pub struct Host {
     outbound: OnceLock<Outbound>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
+    pub(crate) files: OnceLock<Option<Owned<SchemeProvider>>>,
     pub(crate) meta: OnceLock<JsonObject>,
     /// What clients spoke when they were last here, for one that comes back without saying.
     spoken: Mutex<HashMap<String, Version>>,
@@ -275,6 +276,7 @@ impl Host {
             outbound: OnceLock::new(),
             watches: Mutex::default(),
             own_providers: OnceLock::new(),
+            files: OnceLock::new(),
             meta: OnceLock::new(),
             spoken: Mutex::default(),
         })

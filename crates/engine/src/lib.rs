@@ -22,6 +22,7 @@ pub mod host;
 mod host_calls;
 mod in_time;
 pub mod log;
+mod mentions;
 pub mod outbox;
 mod peer;
 pub mod people;
@@ -38,6 +39,7 @@ mod session_tools;
 pub mod sessions;
 pub mod settings;
 pub mod usage;
+mod watched;
 
 pub use clock::Clock;
 pub use connection::Connection;

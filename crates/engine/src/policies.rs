@@ -163,7 +163,7 @@ pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
                 Ok(ids.map(|id| DirectoryEntry { name: id.to_owned(), r#type: "file".to_owned() }).collect())
             }
         })),
-        resolve: Some(Call::new(move |(uri, _): (String, Option<Reader>)| {
+        resolve: Some(Call::new(move |(uri, ..): (String, Option<Reader>, _)| {
             let store = resolve();
             async move {
                 if uri.trim_end_matches('/').ends_with(':') {

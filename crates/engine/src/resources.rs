@@ -1,10 +1,11 @@
 //! Resources: which provider a URI goes to, and what may be done there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{
-    Encoding, Reader, ResourceChanged, ResourceTransfer, ResourceWrite, ResourceWriter, SchemeProvider,
-    WriteMode,
+    Encoding, Reader, ResourceAccess, ResourceChanged, ResourceContent, ResourceResolving, ResourceStore,
+    ResourceTransfer, ResourceWrite, ResourceWriter, SchemeProvider, WriteMode,
 };
 use ostler_contract::registry::{Owned, Owner};
 use ostler_contract::{Call, Pending, Thrown, Value, json};
@@ -19,7 +20,11 @@ use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
 use crate::refusals::nothing_serves;
+use crate::watched::Wanted;
 use crate::{people, policies, usage};
+
+/// How long a watch may be open before anybody looks at it.
+const WATCH_UNSEEN: Duration = Duration::from_secs(60);
 
 /// A watch some connection opened.
 #[derive(Debug)]
@@ -60,7 +65,14 @@ impl Connection {
             Command::ResourceRead(params) => {
                 let provider = host.readable(&params.uri, "get", &principal).await?;
                 let reader = host.reader_of(&principal);
-                let content = told(provider.provider.read.call((params.uri, reader))).await?;
+                let mut content = told(provider.provider.read.call((params.uri, reader))).await?;
+                if params.encoding == Some(ContentEncoding::Base64)
+                    && content.encoding == ContentEncoding::Utf8
+                {
+                    let content_type = content.content_type.take();
+                    content =
+                        ResourceContent { content_type, ..ResourceContent::base64(content.data.as_bytes()) };
+                }
                 serde_json::to_value(ostler_protocol::wire::commands::ResourceReadResult {
                     data: content.data,
                     encoding: content.encoding,
@@ -78,10 +90,10 @@ impl Connection {
             Command::ResourceResolve(params) => {
                 let provider = host.readable(&params.uri, "resolve", &principal).await?;
                 let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
-                let facts = told(resolve.call((params.uri.clone(), writer.reader))).await?;
-                let mut result = serde_json::to_value(facts).unwrap_or_default();
-                result["uri"] = params.uri.into();
-                Ok(result)
+                let options = ResourceResolving { follow_symlinks: params.follow_symlinks.unwrap_or(true) };
+                let mut facts = told(resolve.call((params.uri.clone(), writer.reader, options))).await?;
+                facts.uri.get_or_insert(params.uri);
+                serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
             }
             Command::ResourceWrite(params) => {
                 let provider = host.writable(&params.uri, "put", &principal)?;
@@ -100,7 +112,8 @@ impl Connection {
                         ResourceWriteMode::Append => WriteMode::Append,
                         ResourceWriteMode::Insert => WriteMode::Insert,
                     }),
-                    position: params.position.and_then(|at| u64::try_from(at).ok()).unwrap_or_default(),
+                    position: u64::try_from(params.position.unwrap_or_default())
+                        .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
                 };
                 told(write.call((params.uri.clone(), content, writer))).await?;
                 host.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
@@ -142,7 +155,10 @@ impl Connection {
                         params.uri
                     )));
                 };
-                told(request.call((params.uri, writer))).await?;
+                let write = params.write.unwrap_or_default();
+                // Who says neither asks to read.
+                let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
+                told(request.call((params.uri, writer, access))).await?;
                 Ok(json!({}))
             }
             Command::CreateResourceWatch(params) => {
@@ -191,10 +207,21 @@ impl Host {
         })
     }
 
+    /// Who serves `file:`, where somebody does. It is no scheme of a provider and is not advertised as one.
+    fn files(&self) -> Option<&Owned<SchemeProvider>> {
+        let files = self.files.get_or_init(|| {
+            let registry = self.registry()?;
+            let owner = registry.holder::<ResourceStore>()?.clone();
+            let value = Arc::new(registry.port::<ResourceStore>()?.provider());
+            Some(Owned { owner, value })
+        });
+        files.as_ref()
+    }
+
     fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
         let scheme = scheme_of(uri);
         let of_plugins = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
-        let mut served = of_plugins.iter().chain(self.own_providers());
+        let mut served = of_plugins.iter().chain(self.own_providers()).chain(self.files());
         served
             .find(|held| held.scheme.eq_ignore_ascii_case(&scheme))
             .cloned()
@@ -269,9 +296,11 @@ impl Host {
         owner: Option<String>,
     ) -> Result<String, RpcError> {
         let watch = member(&provider.scheme, "watch", &provider.provider.watch)?;
+        let wanted = Wanted::read(&state)?;
         let channel = uri::resource_watch(&self.new_id());
         let (host, published) = (Arc::downgrade(self), channel.clone());
         let on_change = Call::now(move |(changes,): (Vec<ResourceChanged>,)| {
+            let changes: Vec<_> = changes.into_iter().filter(|change| wanted.holds(&change.uri)).collect();
             if let Some(host) = host.upgrade().filter(|_| !changes.is_empty()) {
                 let action = json!({ "type": "resourceWatch/changed", "changes": { "items": changes } });
                 host.fanout.publish(&published, vec![Outgoing::host(action.to_string(), Version::V0_9)]);
@@ -280,6 +309,14 @@ impl Host {
         });
         let stop = told(watch.call((state.root.clone(), state.recursive, on_change))).await?;
         self.watches.lock().insert(channel.clone(), Watch { state, owner, stop });
+        // One that nobody looks at in time is released as one that nobody looks at any more.
+        let (host, unwatched) = (Arc::downgrade(self), channel.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(WATCH_UNSEEN).await;
+            if let Some(host) = host.upgrade() {
+                host.release_watch(&unwatched);
+            }
+        });
         Ok(channel)
     }
 

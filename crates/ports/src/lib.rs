@@ -31,6 +31,7 @@ pub mod atomic;
 mod automations;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod files;
 mod folder;
 pub mod frontmatter;
 mod policies;
@@ -53,6 +54,7 @@ use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Usage,
 use ostler_contract::{PluginHost, Thrown};
 
 pub use automations::{FileAutomations, MemoryAutomations};
+pub use files::DiskFiles;
 pub use folder::Watching;
 pub use policies::FilePolicies;
 pub use records::{FileRecords, memory_records};

@@ -32,6 +32,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("registerVault", "vault.ts"),
     ("registerPolicies", "policies.ts"),
     ("registerUsage", "usage.ts"),
+    ("registerResources", "resources.ts"),
     ("registerRecords", "records.ts"),
     ("registerRoute", "route.ts"),
     ("registerTriggerType", "trigger-type.ts"),
@@ -68,6 +69,7 @@ run! {
     "vault.ts" a_vault_takes_the_secrets,
     "policies.ts" a_store_takes_the_policies,
     "usage.ts" a_store_takes_what_work_cost,
+    "resources.ts" one_folder_is_read_and_nothing_beside_it,
     "records.ts" a_store_takes_the_records,
     "route.ts" a_route_asks_for_its_token,
     "trigger-type.ts" a_file_that_changes_wakes,
@@ -290,6 +292,34 @@ async fn a_store_takes_the_policies(file: &str) {
             .unwrap();
     assert_eq!(kept, json!([row]));
     host.log.wait_for("plugin policies: policy a is kept").await;
+}
+
+async fn one_folder_is_read_and_nothing_beside_it(file: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let inn = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(inn.join("book/deep")).unwrap();
+    std::fs::write(inn.join("book/deep/welcome.md"), "# Welcome").unwrap();
+    std::fs::write(inn.join("key"), "K").unwrap();
+    std::os::unix::fs::symlink("../key", inn.join("book/link")).unwrap();
+    let host = with(file, &inn, json!({ "folder": "book" })).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let uri = |path: &str| format!("file://{}/{path}", inn.display());
+    let read = client.request("resourceRead", json!({ "uri": uri("book/deep/welcome.md") })).await.unwrap();
+    assert_eq!(read["data"], "# Welcome");
+    let listed = client.request("resourceList", json!({ "uri": uri("book") })).await.unwrap();
+    assert_eq!(listed["entries"][0], json!({ "name": "deep", "type": "directory" }));
+    for (path, code) in
+        [("key", -32009), ("book/../key", -32009), ("book/link", -32009), ("book/none", -32008)]
+    {
+        let refused = client.request("resourceRead", json!({ "uri": uri(path) })).await.unwrap_err();
+        assert_eq!(refused["code"], code, "{path}");
+    }
+    let session = json!({ "channel": "echo:/1", "workingDirectories": [uri("book")] });
+    client.request("createSession", session).await.unwrap();
+    let typed = json!({ "channel": "echo:/1", "kind": "userMessage", "text": "@WEL", "offset": 4 });
+    let told = client.request("completions", typed).await.unwrap();
+    assert_eq!(told["items"][0]["insertText"], "@deep/welcome.md");
 }
 
 async fn a_store_takes_what_work_cost(file: &str) {

@@ -18,6 +18,7 @@ mod module;
 mod ports;
 mod registration;
 mod resource_provider;
+mod resources;
 mod route;
 mod session_setting;
 mod stores;

@@ -1,6 +1,6 @@
 //! What each port requires: every required member is named when it is missing, and nothing else is asked for.
 
-use ostler_contract::points::{Usage, Vault};
+use ostler_contract::points::{ResourceFacts, ResourceStore, Usage, Vault};
 use ostler_contract::{Call, Options, PluginHost, Thrown, Value, json};
 
 use crate::side::{Both, Side, builder, lines_of};
@@ -15,6 +15,7 @@ both! { PLUGIN:
 const PORTS: &[(&str, &str, &[&str])] = &[
     ("registerVault", "vault", &["get", "set", "delete", "list"]),
     ("registerUsage", "usage", &["record", "total", "pools", "records"]),
+    ("registerResources", "store", &["list", "read", "resolve", "complete"]),
 ];
 
 /// Registers ports with just what they require: each without one of its members, and then whole.
@@ -45,9 +46,17 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         records: Call::now(|_| Ok(vec![])),
         ..Usage::default()
     };
+    let resources = || ResourceStore {
+        list: Call::now(|_| Ok(vec![])),
+        read: Call::now(|_| Err("nothing is here".into())),
+        resolve: Call::now(|_| Ok(ResourceFacts::default())),
+        complete: Call::now(|_| Ok(vec![])),
+        ..ResourceStore::default()
+    };
     let said = [
         tried!(register_vault(vault()): get, set, delete, list),
         tried!(register_usage(usage()): record, total, pools, records),
+        tried!(register_resources(resources()): list, read, resolve, complete),
     ];
     for outcome in said.into_iter().flatten() {
         host.log(outcome.map_or_else(|thrown| thrown.message, |()| "taken".to_owned()))?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::points::{
-    Encoding, Reader, ResourceContent, ResourceFacts, ResourceProvider, ResourceWrite, ResourceWriter,
-    SchemeDescription, WriteMode,
+    Encoding, Reader, ResourceContent, ResourceFacts, ResourceProvider, ResourceResolving, ResourceWrite,
+    ResourceWriter, SchemeDescription, WriteMode,
 };
 use ostler_contract::wire::commands::DirectoryEntry;
 use ostler_contract::{Call, RpcError, Thrown, Value, json};
@@ -36,7 +36,10 @@ pub(crate) fn provider(bots: Arc<Bots>) -> ResourceProvider {
         write: Some(member!(|bots, (uri, content, writer): (String, ResourceWrite, ResourceWriter)| {
             write(&bots, &uri, content, writer).await
         })),
-        resolve: Some(member!(|bots, (uri, _reader): (String, Option<Reader>)| resolve(&bots, &uri).await)),
+        resolve: Some(member!(|bots, (uri, ..): (String, Option<Reader>, ResourceResolving)| resolve(
+            &bots, &uri
+        )
+        .await)),
         delete: Some(member!(|bots, (uri, _recursive, writer): (String, bool, ResourceWriter)| {
             bots.delete(&Address::written(&uri)?, &uri, &writer).await
         })),
@@ -109,6 +112,7 @@ async fn resolve(bots: &Bots, uri: &str) -> Result<ResourceFacts, Thrown> {
     let (bot, _) = bot_at(bots, uri).await?;
     let content = ResourceContent::json(&Value::Object(bot.to_json()));
     Ok(ResourceFacts {
+        uri: None,
         r#type: "file".to_owned(),
         size: i64::try_from(content.data.len()).ok(),
         mtime: Some(bot.updated_at.clone()),

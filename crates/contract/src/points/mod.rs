@@ -15,6 +15,7 @@ mod policies;
 mod port;
 mod records;
 mod resource_provider;
+mod resources;
 mod route;
 mod session_setting;
 mod sessions;
@@ -37,6 +38,7 @@ pub use policies::*;
 pub use port::*;
 pub use records::*;
 pub use resource_provider::*;
+pub use resources::*;
 pub use route::*;
 pub use session_setting::*;
 pub use sessions::*;
@@ -264,6 +266,9 @@ points! {
             completions: "completions" Option<SettingAnswerer>
         )
         = |key, schema, completions| SessionSetting { key, schema, completions };
+    /// The store behind `file:`: what clients read, list and, where it has a write half, write.
+    Port<ResourceStore>: "registerResources"
+        register_resources(store: "store" ResourceStore, when: "when" Option<When>) = Port::new;
     /// One host-owned URI scheme, routed beside the `file:` store.
     SchemeProvider: "registerResourceProvider"
         register_resource_provider(scheme: "scheme" crate::Text, provider: "provider" ResourceProvider)

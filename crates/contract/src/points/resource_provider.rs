@@ -1,5 +1,7 @@
 //! Providers of URI schemes. Spec: *Resource provider*.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
 use ostler_protocol::uri;
@@ -43,7 +45,8 @@ pub struct ResourceProvider {
     /// Writes what a URI names.
     pub write: Option<Call<fn(uri: String, content: ResourceWrite, writer: ResourceWriter)>>,
     /// Facts about what a URI names.
-    pub resolve: Option<Call<fn(uri: String, reader: Option<Reader>) -> ResourceFacts>>,
+    pub resolve:
+        Option<Call<fn(uri: String, reader: Option<Reader>, options: ResourceResolving) -> ResourceFacts>>,
     /// Removes what a URI names.
     pub delete: Option<Call<fn(uri: String, recursive: bool, writer: ResourceWriter)>>,
     /// Makes a directory.
@@ -57,7 +60,7 @@ pub struct ResourceProvider {
         Call<fn(source: String, destination: String, options: ResourceTransfer, writer: ResourceWriter)>,
     >,
     /// Answers a request for access.
-    pub request: Option<Call<fn(uri: String, writer: ResourceWriter)>>,
+    pub request: Option<Call<fn(uri: String, writer: ResourceWriter, access: ResourceAccess)>>,
     /// Watches under a URI; answers the function that stops it.
     pub watch: Option<
         Call<
@@ -91,6 +94,11 @@ impl ResourceContent {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { data: text.into(), encoding: ContentEncoding::Utf8, content_type: None }
+    }
+
+    /// Bytes.
+    pub fn base64(bytes: &[u8]) -> Self {
+        Self { data: STANDARD.encode(bytes), encoding: ContentEncoding::Base64, content_type: None }
     }
 
     /// Pretty JSON.
@@ -230,11 +238,35 @@ pub struct Reader {
     pub grants: Vec<String>,
 }
 
+/// How a URI is resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct ResourceResolving {
+    /// Whether a symbolic link stands for what it leads to; otherwise it is told of itself.
+    pub follow_symlinks: bool,
+}
+
+/// What access is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct ResourceAccess {
+    /// To read.
+    #[serde(default)]
+    pub read: bool,
+    /// To write.
+    #[serde(default)]
+    pub write: bool,
+}
+
 /// Facts about what a URI names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ResourceFacts {
+    /// Its own name, where it was reached by another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
     /// `file`, `directory` or `symlink`.
     pub r#type: String,
     /// In bytes.

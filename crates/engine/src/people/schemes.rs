@@ -60,7 +60,7 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
             let entry = |name: String| DirectoryEntry { name, r#type: "file".to_owned() };
             Ok(list.file().ids(kind).into_iter().map(entry).collect())
         })),
-        resolve: Some(Call::now(move |(uri, _): (String, _)| {
+        resolve: Some(Call::now(move |(uri, ..): (String, _, _)| {
             let root = uri.trim_end_matches('/').ends_with(':');
             if root {
                 return Ok(ResourceFacts { r#type: "directory".to_owned(), ..ResourceFacts::default() });

@@ -124,7 +124,7 @@ pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
                 Ok(pools.iter().map(name).map(entry).collect())
             }
         })),
-        resolve: Some(Call::now(move |(uri, _): (String, _)| {
+        resolve: Some(Call::now(move |(uri, ..): (String, _, _)| {
             let directory = Asked::read(&uri)?.named == Named::Pools;
             let r#type = if directory { "directory" } else { "file" }.to_owned();
             let content_type = (!directory).then(|| "application/json".to_owned());

@@ -1,0 +1,181 @@
+//! The fence: which file a URI names, and the directory it is reached from. Nothing outside the directories served is
+//! opened, whatever links lead there: a path is walked below a directory that is open, never from the root.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ostler_contract::RpcError;
+use url::Url;
+
+/// The directories served.
+#[derive(Debug, Clone)]
+pub(super) struct Roots(Vec<PathBuf>);
+
+/// A place below a directory served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// As it was named, for sentences.
+    pub uri: String,
+    root: PathBuf,
+    /// Below the root; empty for the root itself.
+    path: PathBuf,
+}
+
+/// A file or directory by its name in a directory that is open.
+pub(super) struct Named {
+    pub folder: Dir,
+    pub name: OsString,
+}
+
+impl Roots {
+    pub fn new(roots: &[PathBuf]) -> Self {
+        let found = |root: &PathBuf| std::fs::canonicalize(root).unwrap_or_else(|_| root.clone());
+        Self(roots.iter().map(found).collect())
+    }
+
+    /// The place a URI names.
+    pub fn locate(&self, uri: &str) -> Result<Place, RpcError> {
+        let path = path_of(uri)?;
+        self.below(&path)
+            .or_else(|| self.below(&real(&path)?))
+            .map(|(root, path)| Place { uri: uri.to_owned(), root, path })
+            .ok_or_else(|| outside(uri))
+    }
+
+    /// The root a path is below, the nearest one, and the rest of it.
+    fn below(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let roots = self.0.iter().filter(|root| path.starts_with(root));
+        let root = roots.max_by_key(|root| root.components().count())?;
+        Some((root.clone(), path.strip_prefix(root).ok()?.to_owned()))
+    }
+
+    /// Does something with what a place names. A link that leads out of its root may still lead to a place that is
+    /// served; a link elsewhere is refused.
+    pub fn at<T>(&self, place: &Place, work: impl Fn(&Dir, &Path) -> io::Result<T>) -> Result<T, RpcError> {
+        let on = |place: &Place| {
+            let root = Dir::open_ambient_dir(&place.root, ambient_authority())?;
+            work(&root, place.below_root())
+        };
+        match on(place) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => match self.where_it_leads(place) {
+                Some(real) => on(&real).map_err(|error| refusal(&place.uri, &error)),
+                None => Err(refusal(&place.uri, &error)),
+            },
+            done => done.map_err(|error| refusal(&place.uri, &error)),
+        }
+    }
+
+    fn where_it_leads(&self, place: &Place) -> Option<Place> {
+        let real = std::fs::canonicalize(place.root.join(&place.path)).ok()?;
+        let (root, path) = self.below(&real)?;
+        let real = Place { uri: place.uri.clone(), root, path };
+        (real != *place).then_some(real)
+    }
+
+    /// The directory a place is in, open, and its name there: for what must not follow a link at the end.
+    pub fn named(&self, place: &Place) -> Result<Named, RpcError> {
+        let Some(name) = place.path.file_name().map(OsString::from) else {
+            let why = format!("{} is a directory this host serves; it stays where it is", place.uri);
+            return Err(RpcError::permission_denied(why));
+        };
+        let parent = Place { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
+        let folder = self.at(&parent, |root, path| root.open_dir(path))?;
+        Ok(Named { folder, name })
+    }
+
+    /// The path of what a place names, its links followed, where that is served.
+    pub fn real(&self, place: &Place) -> Result<PathBuf, RpcError> {
+        // Opened first, so that only what may be read is told of.
+        self.at(place, |root, path| root.metadata(path).map(drop))?;
+        let real = std::fs::canonicalize(place.root.join(&place.path))
+            .map_err(|error| refusal(&place.uri, &error))?;
+        self.below(&real).map(|_| real).ok_or_else(|| outside(&place.uri))
+    }
+}
+
+impl Place {
+    /// Below the root, as a path that can be opened.
+    fn below_root(&self) -> &Path {
+        if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path }
+    }
+
+    /// The path it was named by.
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.path)
+    }
+
+    /// What is under a name in the directory this is.
+    pub fn inside(mut self, name: &str) -> Self {
+        self.path.push(name);
+        self
+    }
+
+    /// Whether another place is this one, or below it.
+    pub fn holds(&self, other: &Self) -> bool {
+        other.root.join(&other.path).starts_with(self.root.join(&self.path))
+    }
+}
+
+/// A `file:` URI or an absolute path as a path without any way up.
+fn path_of(uri: &str) -> Result<PathBuf, RpcError> {
+    let wrong = |why: &str| RpcError::invalid_params(format!("{uri} {why}"));
+    let path = match uri.starts_with('/') {
+        true => PathBuf::from(uri),
+        false => {
+            let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file");
+            let url = url.ok_or_else(|| wrong("is no file: URI and no absolute path"))?;
+            if url.query().is_some() || url.fragment().is_some() {
+                return Err(wrong("has a ? or a # that is not encoded"));
+            }
+            url.to_file_path().map_err(|()| wrong("names no file of this machine"))?
+        }
+    };
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(wrong("holds a zero byte"));
+    }
+    if !path.is_absolute() || path.components().any(|part| matches!(part, Component::ParentDir)) {
+        return Err(wrong("goes up by ..; name the file itself"));
+    }
+    Ok(path.components().filter(|part| !matches!(part, Component::CurDir)).collect())
+}
+
+/// A path with the links of what is there of it followed.
+fn real(path: &Path) -> Option<PathBuf> {
+    let there = path.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)))?;
+    let rest = path.strip_prefix(there.0).ok()?;
+    Some(there.1.join(rest))
+}
+
+fn outside(uri: &str) -> RpcError {
+    RpcError::permission_denied(format!("{uri} is outside the directories this host serves"))
+}
+
+/// What the operating system says, as a client is told.
+pub(super) fn refusal(uri: &str, error: &io::Error) -> RpcError {
+    match error.kind() {
+        ErrorKind::NotFound => RpcError::not_found(format!("there is no {uri}")),
+        ErrorKind::AlreadyExists => RpcError::already_exists(format!("there is a {uri} already")),
+        // The library's own refusal comes without a number of the system's.
+        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => outside(uri),
+        ErrorKind::PermissionDenied => {
+            RpcError::permission_denied(format!("the operating system refuses {uri} to this host"))
+        }
+        ErrorKind::NotADirectory => RpcError::invalid_params(format!("{uri} is not a directory")),
+        ErrorKind::IsADirectory => RpcError::invalid_params(format!("{uri} is a directory")),
+        ErrorKind::DirectoryNotEmpty => {
+            RpcError::invalid_params(format!("{uri} is a directory that is not empty"))
+        }
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
+            RpcError::invalid_params(format!("{uri} cannot be the name of a file here"))
+        }
+        _ => RpcError::internal(format!("{uri}: {error}")),
+    }
+}
+
+/// A path as the URI it is told of by.
+pub(super) fn uri_of(path: &Path) -> String {
+    Url::from_file_path(path).map_or_else(|()| path.display().to_string(), String::from)
+}

@@ -1,0 +1,124 @@
+//! Changes under a file or directory, gathered for a moment and told together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
+use notify::{Event, EventKind, RecursiveMode, Watcher as _};
+use ostler_contract::points::{ChangeType, ResourceChanged};
+use ostler_contract::{Call, RpcError};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::place::{Roots, uri_of};
+
+/// How long changes are gathered.
+const GATHERED: Duration = Duration::from_millis(50);
+/// How many are told at once.
+const AT_ONCE: usize = 1000;
+
+type Told = Call<fn(Vec<ResourceChanged>)>;
+
+impl Roots {
+    /// Watches until the answer is called.
+    pub fn watch(
+        &self,
+        uri: &str,
+        recursive: bool,
+        told: Told,
+        runtime: &Handle,
+    ) -> Result<Call<fn()>, RpcError> {
+        let place = self.locate(uri)?;
+        let real = self.real(&place)?;
+        let (tell, changes) = mpsc::unbounded_channel();
+        let failed = |error: notify::Error| RpcError::internal(format!("{uri} cannot be watched: {error}"));
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if let Ok(event) = event {
+                for change in changes_of(&event) {
+                    // Nobody listens any more.
+                    let _ = tell.send(change);
+                }
+            }
+        })
+        .map_err(failed)?;
+        let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        watcher.watch(&real, mode).map_err(failed)?;
+        if self.real(&place)? != real {
+            return Err(RpcError::conflict(format!("{uri} was moved while it was looked at")));
+        }
+        // Told by the names they were asked for, whatever links are on the way.
+        let asked = place.path();
+        let named = move |path: &Path| {
+            uri_of(&path.strip_prefix(&real).map_or_else(
+                |_| path.to_owned(),
+                |rest| match rest.as_os_str().is_empty() {
+                    true => asked.clone(),
+                    false => asked.join(rest),
+                },
+            ))
+        };
+        runtime.spawn(tell_gathered(changes, named, told));
+        let watcher = Mutex::new(Some(watcher));
+        Ok(Call::now(move |()| {
+            if let Ok(mut watcher) = watcher.lock() {
+                watcher.take();
+            }
+            Ok(())
+        }))
+    }
+}
+
+type Change = (PathBuf, ChangeType);
+
+/// What an event says of which paths. Reading is no change.
+fn changes_of(event: &Event) -> Vec<Change> {
+    let of = |path: &Path, how: ChangeType| (path.to_owned(), how);
+    let each = |how: ChangeType| event.paths.iter().map(|path| of(path, how)).collect();
+    match event.kind {
+        EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => each(ChangeType::Added),
+        EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {
+            each(ChangeType::Deleted)
+        }
+        // What both sides say is said of each already.
+        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
+        EventKind::Modify(_) | EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+            each(ChangeType::Updated)
+        }
+        _ => Vec::new(),
+    }
+}
+
+async fn tell_gathered(
+    mut changes: mpsc::UnboundedReceiver<Change>,
+    named: impl Fn(&Path) -> String,
+    told: Told,
+) {
+    while let Some(first) = changes.recv().await {
+        tokio::time::sleep(GATHERED).await;
+        let mut batch: Vec<Change> = Vec::new();
+        let mut next = Some(first);
+        while let Some((path, how)) = next {
+            match batch.iter_mut().find(|(held, _)| *held == path) {
+                Some((_, held)) => *held = both(*held, how),
+                None => batch.push((path, how)),
+            }
+            next = if batch.len() < AT_ONCE { changes.try_recv().ok() } else { None };
+        }
+        let items =
+            batch.iter().map(|(path, how)| ResourceChanged { uri: named(path), r#type: *how }).collect();
+        // Whoever was told is gone.
+        if told.call((items,)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What two changes one after the other come to.
+fn both(first: ChangeType, then: ChangeType) -> ChangeType {
+    match (first, then) {
+        (ChangeType::Added, ChangeType::Updated) => ChangeType::Added,
+        (ChangeType::Deleted, ChangeType::Added) => ChangeType::Updated,
+        (_, then) => then,
+    }
+}

@@ -1,0 +1,209 @@
+//! Writing: a file is whole at any instant, and a link at the end of a path is never followed.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use cap_tempfile::TempFile;
+use ostler_contract::RpcError;
+use ostler_contract::points::{ResourceTransfer, ResourceWrite, WriteMode};
+
+use super::place::{Named, Roots, refusal};
+use super::read::{LARGEST, etag, read_whole};
+
+/// One change at a time, so that what one looks at is still so when it writes.
+#[derive(Debug, Default)]
+pub(super) struct Writing(Mutex<()>);
+
+impl Writing {
+    pub fn alone(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Named {
+    /// What the name is of now, if there is something.
+    fn found(&self) -> io::Result<Option<Metadata>> {
+        match self.folder.symlink_metadata(&self.name) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Roots {
+    pub fn write(&self, uri: &str, content: &ResourceWrite) -> Result<(), RpcError> {
+        let bytes = content.decoded()?;
+        let place = self.locate(uri)?;
+        let named = self.named(&place)?;
+        let failed = |error: io::Error| refusal(uri, &error);
+        let found = named.found().map_err(failed)?;
+        if let Some(found) = &found {
+            if content.create_only {
+                return Err(refusal(uri, &ErrorKind::AlreadyExists.into()));
+            }
+            if !found.is_file() {
+                return Err(RpcError::invalid_params(format!(
+                    "{uri} is {}, and only a file is written",
+                    if found.is_dir() { "a directory" } else { "a link or a device" }
+                )));
+            }
+        }
+        if let Some(wanted) = &content.if_match
+            && found.as_ref().map(etag).as_ref() != Some(wanted)
+        {
+            return Err(RpcError::conflict(format!("{uri} is not what it was when {wanted} was read")));
+        }
+        let before = match (&found, content.mode.unwrap_or(WriteMode::Truncate), content.position) {
+            // Nothing of it stays.
+            (None, ..) | (_, WriteMode::Truncate, 0) => Vec::new(),
+            _ => read_whole(&named.folder, named.name.as_ref())
+                .map_err(failed)?
+                .map_err(|why| RpcError::invalid_params(format!("{uri} {why}")))?,
+        };
+        let bytes = placed(before, bytes, content)
+            .map_err(|why| RpcError::invalid_params(format!("{uri}: {why}")))?;
+        if bytes.len() as u64 > LARGEST {
+            let why = format!("{uri} would be larger than the {} MB that are written", LARGEST >> 20);
+            return Err(RpcError::invalid_params(why));
+        }
+        if content.create_only {
+            // Taken first: whoever makes it meanwhile keeps it.
+            let new = named.folder.open_with(&named.name, OpenOptions::new().write(true).create_new(true));
+            new.map_err(failed)?;
+        }
+        put(&named, &bytes, found.as_ref()).map_err(failed)
+    }
+
+    pub fn delete(&self, uri: &str, recursive: bool) -> Result<(), RpcError> {
+        let named = self.named(&self.locate(uri)?)?;
+        let failed = |error: io::Error| refusal(uri, &error);
+        let found = named.found().map_err(failed)?;
+        let found = found.ok_or_else(|| refusal(uri, &ErrorKind::NotFound.into()))?;
+        remove(&named, &found, recursive).map_err(failed)
+    }
+
+    pub fn mkdir(&self, uri: &str) -> Result<(), RpcError> {
+        let place = self.locate(uri)?;
+        self.at(&place, |root, path| {
+            match root.create_dir_all(path) {
+                Err(error) if root.metadata(path).is_ok_and(|found| found.is_dir()) => drop(error),
+                Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                    return Err(ErrorKind::AlreadyExists.into());
+                }
+                made => made?,
+            }
+            Ok(())
+        })
+    }
+
+    pub fn transfer(
+        &self,
+        source: &str,
+        destination: &str,
+        options: ResourceTransfer,
+        keep: bool,
+    ) -> Result<(), RpcError> {
+        let (from, to) = (self.locate(source)?, self.locate(destination)?);
+        if from.holds(&to) || to.holds(&from) {
+            return Err(RpcError::invalid_params(format!("{source} and {destination} hold one another")));
+        }
+        let (from, to) = (self.named(&from)?, self.named(&to)?);
+        let (at_source, at_destination) =
+            (|error: io::Error| refusal(source, &error), |error: io::Error| refusal(destination, &error));
+        let found = from.found().map_err(at_source)?;
+        let found = found.ok_or_else(|| refusal(source, &ErrorKind::NotFound.into()))?;
+        if let Some(there) = to.found().map_err(at_destination)? {
+            if options.fail_if_exists {
+                return Err(refusal(destination, &ErrorKind::AlreadyExists.into()));
+            }
+            // A file makes way as it is replaced; a directory has to go first.
+            if there.is_dir() || found.is_dir() {
+                remove(&to, &there, true).map_err(at_destination)?;
+            }
+        }
+        if !keep {
+            match from.folder.rename(&from.name, &to.folder, &to.name) {
+                Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
+                done => return done.map_err(at_destination),
+            }
+        }
+        copy(&from.folder, &from.name, &to.folder, &to.name).map_err(at_destination)?;
+        match keep {
+            true => Ok(()),
+            false => remove(&from, &found, true).map_err(at_source),
+        }
+    }
+}
+
+/// The bytes of a file once some are written into it.
+fn placed(mut before: Vec<u8>, bytes: Vec<u8>, content: &ResourceWrite) -> Result<Vec<u8>, String> {
+    let length = before.len() as u64;
+    if content.position > length {
+        return Err(format!("position is {}, and the file has {length} bytes", content.position));
+    }
+    let position = usize::try_from(content.position).unwrap_or(usize::MAX);
+    match content.mode.unwrap_or(WriteMode::Truncate) {
+        WriteMode::Truncate => {
+            before.truncate(position);
+            before.extend(bytes);
+        }
+        WriteMode::Append => {
+            let at = before.len() - position;
+            before.splice(at..at, bytes);
+        }
+        WriteMode::Insert => {
+            before.splice(position..position, bytes);
+        }
+    }
+    Ok(before)
+}
+
+/// Puts bytes in place of what a name held. When this returns, a crash does not lose them.
+fn put(named: &Named, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()> {
+    let mut file = TempFile::new(&named.folder)?;
+    file.write_all(bytes)?;
+    if let Some(before) = before {
+        file.as_file().set_permissions(before.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    file.replace(&named.name)
+}
+
+fn remove(named: &Named, found: &Metadata, recursive: bool) -> io::Result<()> {
+    match (found.is_dir(), recursive) {
+        (false, _) => named.folder.remove_file(&named.name),
+        (true, false) => named.folder.remove_dir(&named.name),
+        (true, true) => named.folder.remove_dir_all(&named.name),
+    }
+}
+
+/// Copies a file, or a directory with everything below. Links are copied as links where they lead nowhere outside, and
+/// left out otherwise, as devices are.
+fn copy(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io::Result<()> {
+    let mut left: Vec<(Dir, OsString, Dir, OsString)> =
+        vec![(from.try_clone()?, name.to_owned(), to.try_clone()?, new.to_owned())];
+    while let Some((from, name, to, new)) = left.pop() {
+        let found = from.symlink_metadata(&name)?;
+        if found.is_dir() {
+            to.create_dir(&new)?;
+            let (inside, copied) = (from.open_dir(&name)?, to.open_dir(&new)?);
+            for entry in inside.entries()? {
+                let name = entry?.file_name();
+                left.push((inside.try_clone()?, name.clone(), copied.try_clone()?, name));
+            }
+        } else if found.is_file() {
+            from.copy(&name, &to, &new)?;
+        } else if found.is_symlink()
+            && let Ok(leads) = from.read_link(&name)
+        {
+            match to.symlink(leads, &new) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+                made => made?,
+            }
+        }
+    }
+    Ok(())
+}
