@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{AutomationStore, Port, SessionStore, Vault};
+use ostler_contract::points::{Agent, AutomationStore, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
@@ -63,6 +63,16 @@ pub async fn compose(
     log: &Log,
     hidden: &Hidden,
 ) -> Result<Composed, Exit> {
+    compose_with(bundled::agents(), settings, working_dir, log, hidden).await
+}
+
+async fn compose_with(
+    agents: Vec<Agent>,
+    settings: &Settings,
+    working_dir: &Path,
+    log: &Log,
+    hidden: &Hidden,
+) -> Result<Composed, Exit> {
     std::fs::create_dir_all(&settings.dir)
         .map_err(|error| Exit::machine(format!("{} could not be made: {error}", settings.dir.display())))?;
     let facts = Arc::new(HostFacts {
@@ -81,7 +91,7 @@ pub async fn compose(
         users.follow(&host);
     }
     let door = HostDoor::new(&host);
-    let (own, automations) = own(settings, log, &facts, door.clone(), hidden).await?;
+    let (own, automations) = own(agents, settings, log, &facts, door.clone(), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.set_own_sessions(port.value.clone());
     }
@@ -189,6 +199,7 @@ fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
 
 /// What the daemon is built with, registered as a plugin would.
 async fn own(
+    agents: Vec<Agent>,
     settings: &Settings,
     log: &Log,
     facts: &Arc<HostFacts>,
@@ -236,7 +247,51 @@ async fn own(
         .and_then(|()| host.register_usage(usage, None))
         .and_then(|()| host.register_resources(Arc::new(DiskFiles::new(&served)).into_point(), None))
         .and_then(|()| host.register_vault(vault, None))
+        .and_then(|()| agents.into_iter().try_for_each(|agent| host.register_agent(agent)))
         .and_then(|()| session_tools().into_iter().try_for_each(|tool| host.register_tool(tool)))
         .map_err(failed)?;
     Ok((host.seal(), kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::points::AgentSession;
+    use ostler_contract::{JsonObject, json};
+    use ostler_loader::Entry;
+
+    use super::*;
+    use crate::cli::RunFlags;
+    use crate::config::{ConfigFiles, Keep};
+
+    /// Composes a host built with one backend of this name.
+    async fn built_with(provider: &str) -> Result<Composed, Exit> {
+        let dir = tempfile::tempdir().unwrap();
+        let flags =
+            RunFlags { sessions: Some(Keep::Memory), automations: Some(Keep::Memory), ..RunFlags::default() };
+        let files = ConfigFiles { dir: dir.path().to_owned(), ..ConfigFiles::default() };
+        let mut settings = Settings::new(&flags, files, dir.path())?;
+        settings.plugins = vec![Entry::named("@ostler/echo")];
+        let agent = Agent {
+            provider: provider.into(),
+            display_name: "Built in".into(),
+            schema: Call::now(|()| Ok(json!({}))),
+            defaults: Call::now(|()| Ok(JsonObject::new())),
+            create: Call::now(|_| Ok(AgentSession::default())),
+            ..Agent::default()
+        };
+        compose_with(vec![agent], &settings, dir.path(), &Log::new(|_| {}), &Hidden::default()).await
+    }
+
+    #[tokio::test]
+    async fn a_backend_built_in_under_a_reserved_name_stops_the_start() {
+        for name in ["session", "x-mine", "ahp-mine", "FILE"] {
+            let Err(exit) = built_with(name).await else { panic!("it started with {name}") };
+            let wanted = format!("registerAgent needs provider to be a name of its own; {name} is reserved");
+            assert!(exit.to_string().contains(&wanted), "{exit}");
+        }
+        let composed = built_with("mine").await.ok().unwrap();
+        let names: Vec<String> =
+            composed.host.listed_agents().map(|agent| agent.provider.to_string()).collect();
+        assert_eq!(names, ["mine", "echo"]);
+    }
 }

@@ -111,7 +111,8 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Merges what the daemon is built with. A reserved name there stops the start, so it is an error.
+    /// Merges what the daemon is built with. A reserved name there was an error where it was registered, and stops
+    /// the start.
     pub fn host(&mut self, recorder: Recorder) {
         self.merge(Owner::Host, recorder);
     }

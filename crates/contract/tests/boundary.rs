@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures::executor::block_on;
 use ostler_contract::live::{LiveFields, Pending};
 use ostler_contract::points::*;
-use ostler_contract::registry::Fold;
+use ostler_contract::registry::{Fold, Owner};
 use ostler_contract::*;
 use serde_json::json;
 
@@ -157,6 +157,99 @@ fn reserved_and_repeated_names_are_thrown() {
     register(&host, "registerTriggerType", vec![trigger("build", json!([{ "id": "a", "title": "A" }]))])
         .unwrap();
     insta::assert_snapshot!(register(&host, "registerTriggerType", vec![trigger("build", json!([{ "id": "a", "title": "A" }]))]).unwrap_err(), @"plugin notes: registerTriggerType needs type to be a type name no other type in this plugin uses");
+}
+
+#[test]
+fn every_subject_a_grant_names_is_reserved() {
+    let host = host("notes");
+    let names = ostler_contract::protocol::grants::SUBJECTS.iter().map(|subject| subject.name);
+    // The daemon's own words beside.
+    let names: Vec<&str> =
+        names.chain(["terminal", "automation", "diagnostics", "container", "proxy", "trust"]).collect();
+    for name in names {
+        for method in ["registerAgent", "registerResourceProvider"] {
+            let arguments = match method {
+                "registerAgent" => vec![agent(name)],
+                _ => vec![Live::Data(name.into()), object(vec![("read", function())])],
+            };
+            let thrown = register(&host, method, arguments).unwrap_err();
+            assert!(thrown.ends_with(&format!("{name} is reserved")), "{thrown}");
+        }
+    }
+}
+
+/// What the specification's table of registration methods holds: the ports, and everything else.
+const PORTS: &[&str] = &[
+    "registerResources",
+    "registerTerminals",
+    "registerChanges",
+    "registerDirectories",
+    "registerWorktrees",
+    "registerGithub",
+    "registerAutomations",
+    "registerSessions",
+    "registerDiagnostics",
+    "registerComputers",
+    "registerContainers",
+    "registerUsage",
+    "registerPolicies",
+    "registerVault",
+    "registerRecords",
+];
+const OTHERS: &[&str] = &[
+    "registerAgent",
+    "registerTool",
+    "registerSessionConfig",
+    "registerResourceProvider",
+    "registerChannel",
+    "registerMethod",
+    "registerRoute",
+    "registerTriggerType",
+    "registerChatPreamble",
+    "registerClose",
+];
+
+#[test]
+fn nothing_is_registered_but_what_the_table_says() {
+    for point in POINTS.iter().filter(|point| point.method.starts_with("register")) {
+        let known = if point.slot == Slot::Port { PORTS } else { OTHERS };
+        assert!(known.contains(&point.method), "{} is no {}", point.method, point.slot.word());
+    }
+    let others: Vec<&str> =
+        POINTS.iter().map(|point| point.method).filter(|method| !method.starts_with("register")).collect();
+    assert_eq!(others, ["on", "problem"]);
+}
+
+#[test]
+fn agents_and_tools_are_appended_and_never_taken_over() {
+    let tool = || object(vec![("definition", Live::Data(json!({ "name": "shout" }))), ("run", function())]);
+    let mut fold = Fold::default();
+    for id in ["first", "second"] {
+        let host = host(id);
+        register(&host, "registerAgent", vec![agent("echo"), Live::Data("replace".into())]).unwrap();
+        register(&host, "registerTool", vec![tool(), Live::Data("replace".into())]).unwrap();
+        register(&host, "registerAgent", vec![agent(id)]).unwrap();
+        let sealed = host.seal();
+        fold.plugin(host, sealed);
+    }
+    let (registry, problems) = fold.finish();
+    let of = |id: &str| Owner::Plugin(Slug::parse(id).unwrap());
+    let agents: Vec<_> = registry
+        .all::<Agent>()
+        .iter()
+        .map(|agent| (agent.provider.to_string(), agent.owner.clone()))
+        .collect();
+    assert_eq!(
+        agents,
+        [
+            ("echo".to_owned(), of("first")),
+            ("first".to_owned(), of("first")),
+            ("second".to_owned(), of("second"))
+        ]
+    );
+    assert_eq!(registry.all::<Tool>().len(), 1);
+    assert_eq!(registry.all::<Tool>()[0].owner, of("first"));
+    assert_eq!(problems.len(), 2, "{problems:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod agent;
 mod cases;
 mod channel;
 mod chat_preamble;
+mod copies;
 mod examples;
 mod host;
 mod listener;

@@ -3,8 +3,8 @@
 
 use ostler_contract::events::EventName;
 use ostler_contract::points::{
-    Agent, AgentSession, RecordStore, ResourceContent, ResourceProvider, Tool, ToolSpec, TriggerEvent,
-    TriggerType, Vault, When,
+    Agent, AgentSession, Channel, Method, RecordStore, ResourceContent, ResourceProvider, Tool, ToolSpec,
+    TriggerEvent, TriggerType, Vault, When,
 };
 use ostler_contract::{Call, JsonObject, Options, PluginHost, Thrown, Value, json};
 use ostler_loader::State;
@@ -79,6 +79,17 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
         return Ok(());
     }
     let route = || host.register_route(Call::now(|_| Ok(ostler_contract::http::Response::default())));
+    let channel = |scheme: &str, channel: Channel| host.register_channel(scheme.into(), channel).map(drop);
+    let board = || Channel {
+        grant: "x-board:get".into(),
+        snapshot: Call::now(|_| Ok(Value::Null)),
+        ..Channel::default()
+    };
+    let moves = || Method {
+        grant: "x-board:move".into(),
+        handle: Call::now(|_| Ok(Value::Null)),
+        ..Method::default()
+    };
     let attempts = [
         host.register_agent(agent("")),
         host.register_agent(Agent { display_name: "".into(), ..agent("a") }),
@@ -109,6 +120,24 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
         host.register_trigger_type(trigger("build", &["e"])),
         host.register_close(Call::missing()),
         host.on(EventName::Listening, Call::missing()),
+        channel("", board()),
+        channel("board", board()),
+        channel("x-", board()),
+        channel("x-a board", board()),
+        channel("x-board", Channel { snapshot: Call::missing(), ..board() }),
+        channel("x-board", Channel { grant: "".into(), ..board() }),
+        channel("x-board", Channel { grant: "everybody".into(), ..board() }),
+        channel("x-board", Channel { grant: "session:shoe".into(), ..board() }),
+        channel("x-board", board()),
+        channel("X-Board", board()),
+        host.register_method("board/move".into(), moves()),
+        host.register_method("x-".into(), moves()),
+        host.register_method("x-board/ move".into(), moves()),
+        host.register_method("x-board/move".into(), Method { handle: Call::missing(), ..moves() }),
+        host.register_method("x-board/move".into(), Method { grant: "".into(), ..moves() }),
+        host.register_method("x-board/move".into(), moves()),
+        host.register_method("x-board/move".into(), moves()),
+        host.register_resource_provider("x-notes".into(), reads()),
     ];
     for (at, attempt) in attempts.into_iter().enumerate() {
         host.log(
@@ -150,7 +179,25 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 25 taken
 26 registerTriggerType needs type to be a type name no other type in this plugin uses
 27 registerClose needs close to be a function
-28 on needs handler to be a function";
+28 on needs handler to be a function
+29 registerChannel needs scheme to be a non-empty string
+30 registerChannel needs scheme to be a URI scheme that starts with x-, as x-board
+31 registerChannel needs scheme to be a URI scheme that starts with x-, as x-board
+32 registerChannel needs scheme to be a URI scheme that starts with x-, as x-board
+33 registerChannel needs channel.snapshot to be a function
+34 registerChannel needs channel.grant to be a non-empty string
+35 registerChannel needs channel.grant to be a grant, <subject>:<operation>, as x-board:get
+36 registerChannel needs channel.grant to be a grant somebody may hold; session knows no shoe
+37 taken
+38 registerChannel needs scheme to be a scheme no other channel in this plugin uses
+39 registerMethod needs name to be a command's name that starts with x-, as x-board/move
+40 registerMethod needs name to be a command's name that starts with x-, as x-board/move
+41 registerMethod needs name to be a command's name that starts with x-, as x-board/move
+42 registerMethod needs method.handle to be a function
+43 registerMethod needs method.grant to be a non-empty string
+44 taken
+45 registerMethod needs name to be a name no other command in this plugin uses
+46 registerResourceProvider needs scheme to be a name of its own; x-notes is reserved";
     assert_eq!(said, expected);
     // A name a harness and a scheme share costs the later one, where plugins come together.
     let clash = "plugin registration registers scheme a, which plugin registration already registered";

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::side::{Both, Side};
+use crate::side::{Both, Side, object};
 
 const PLUGIN: Both = Both { spec: "@conformance/route", native, javascript: "route.mjs", dress: None };
 
@@ -21,39 +21,52 @@ both! { PLUGIN:
     a_route_refuses_before_it_reads_the_body,
     a_route_that_throws_costs_one_answer,
     a_route_is_reached_under_its_own_prefix_alone,
+    what_a_route_does_is_gated_by_its_plugins_grants,
 }
 
 fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
-    host.register_route(Call::new(|(request,): (Request,)| async move {
-        let uri = request.uri().clone();
-        match uri.path().rsplit('/').next().unwrap() {
-            "throw" => Err(Thrown::new("the reason")),
-            "unread" => Ok(http::message(StatusCode::UNAUTHORIZED, "who are you?")),
-            "made" => {
-                let mut response = Response::new("made".into());
-                *response.status_mut() = StatusCode::CREATED;
-                response.headers_mut().insert("x-made", HeaderValue::from_static("yes"));
-                response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/there"));
-                Ok(response)
-            }
-            _ => {
-                let header = |name| {
-                    request
-                        .headers()
-                        .get(name)
-                        .and_then(|value: &HeaderValue| value.to_str().ok().map(str::to_owned))
-                };
-                let (host, asked, method) = (header("host"), header("x-asked"), request.method().to_string());
-                let query = uri.query().and_then(|query| query.strip_prefix("q=")).map(str::to_owned);
-                let body = request.into_body().read(1024).await.map_err(Thrown::new)?;
-                let body = String::from_utf8_lossy(&body);
-                Ok(http::json(
-                    StatusCode::OK,
-                    &json!([method, "http:", host, uri.path(), query, asked, body]),
-                ))
+    let own = host.clone();
+    host.register_route(Call::new(move |(request,): (Request,)| respond(own.clone(), request)))
+}
+
+async fn respond(own: PluginHost, request: Request) -> Result<Response, Thrown> {
+    let uri = request.uri().clone();
+    match uri.path().rsplit('/').next().unwrap() {
+        "open" => {
+            let peer = own.connect()?;
+            let ask =
+                |method: &str, params: Value| peer.request.call((method.to_owned(), Some(object(params))));
+            let hello =
+                json!({ "channel": "ahp-root://", "clientId": "route", "protocolVersions": ["1.0.0"] });
+            ask("initialize", hello).await?;
+            match ask("createSession", json!({ "channel": "echo:/by-route" })).await {
+                Ok(_) => Ok(Response::new("made".into())),
+                Err(thrown) => Ok(http::message(StatusCode::FORBIDDEN, &thrown.message)),
             }
         }
-    }))
+        "throw" => Err(Thrown::new("the reason")),
+        "unread" => Ok(http::message(StatusCode::UNAUTHORIZED, "who are you?")),
+        "made" => {
+            let mut response = Response::new("made".into());
+            *response.status_mut() = StatusCode::CREATED;
+            response.headers_mut().insert("x-made", HeaderValue::from_static("yes"));
+            response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/there"));
+            Ok(response)
+        }
+        _ => {
+            let header = |name| {
+                request
+                    .headers()
+                    .get(name)
+                    .and_then(|value: &HeaderValue| value.to_str().ok().map(str::to_owned))
+            };
+            let (host, asked, method) = (header("host"), header("x-asked"), request.method().to_string());
+            let query = uri.query().and_then(|query| query.strip_prefix("q=")).map(str::to_owned);
+            let body = request.into_body().read(1024).await.map_err(Thrown::new)?;
+            let body = String::from_utf8_lossy(&body);
+            Ok(http::json(StatusCode::OK, &json!([method, "http:", host, uri.path(), query, asked, body])))
+        }
+    }
 }
 
 struct Served {
@@ -63,7 +76,10 @@ struct Served {
 }
 
 async fn serve(side: Side) -> Served {
-    let host = side.host_with_echo().start().await;
+    serve_on(side.host_with_echo().start().await).await
+}
+
+async fn serve_on(host: MemoryHost) -> Served {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.address();
     let mount = plugin_routes(host.registry(), HostNames::of(address), host.host.log.clone());
@@ -140,4 +156,24 @@ async fn a_route_is_reached_under_its_own_prefix_alone(side: Side) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(!answer.contains("made"), "{answer}");
+}
+
+async fn what_a_route_does_is_gated_by_its_plugins_grants(side: Side) {
+    for (grants, guarded, made) in
+        [(&["session:create"][..], true, true), (&["session:read"][..], true, false), (&[][..], false, true)]
+    {
+        let builder = side.host_with_echo().grants(grants);
+        let builder = if guarded { builder.guarded() } else { builder };
+        let served = serve_on(builder.start().await).await;
+        let (head, body) = served.ask("POST /plugins/route/open", "Content-Length: 0\r\n", "").await;
+        match made {
+            true => assert!(head.starts_with("http/1.1 200") && body == "made", "{head} {body}"),
+            false => {
+                assert!(head.starts_with("http/1.1 403"), "{head}");
+                assert_eq!(body, r#"{"message":"plugin:route may not session:create here"}"#);
+            }
+        }
+        let owner = served.host.plugin("route").session_owner("echo:/by-route".to_owned()).await.unwrap();
+        assert_eq!(owner.as_deref(), made.then_some("plugin:route"));
+    }
 }

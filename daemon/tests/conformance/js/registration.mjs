@@ -5,6 +5,8 @@ export function apply(host, options) {
   const vault = { get: () => null, set() {}, delete: () => false, list: () => [] };
   const trigger = (type, ...ids) => ({ type, title: 'T', events: ids.map((id) => ({ id, title: id })) });
   const tool = (name) => ({ definition: { name }, run: () => name });
+  const channel = { grant: 'x-board:get', snapshot: () => null };
+  const method = { grant: 'x-board:move', handle: () => null };
   const reads = { read: () => ({ data: '' }) };
   const fatal = {
     agent: () => { host.registerAgent(agent); host.registerAgent(agent); },
@@ -46,6 +48,24 @@ export function apply(host, options) {
     () => host.registerTriggerType(trigger('build', 'e')),
     () => host.registerClose(undefined),
     () => host.on('listening', undefined),
+    () => host.registerChannel('', channel),
+    () => host.registerChannel('board', channel),
+    () => host.registerChannel('x-', channel),
+    () => host.registerChannel('x-a board', channel),
+    () => host.registerChannel('x-board', { grant: 'x-board:get' }),
+    () => host.registerChannel('x-board', { ...channel, grant: '' }),
+    () => host.registerChannel('x-board', { ...channel, grant: 'everybody' }),
+    () => host.registerChannel('x-board', { ...channel, grant: 'session:shoe' }),
+    () => host.registerChannel('x-board', channel),
+    () => host.registerChannel('X-Board', channel),
+    () => host.registerMethod('board/move', method),
+    () => host.registerMethod('x-', method),
+    () => host.registerMethod('x-board/ move', method),
+    () => host.registerMethod('x-board/move', { ...method, handle: undefined }),
+    () => host.registerMethod('x-board/move', { handle() {} }),
+    () => host.registerMethod('x-board/move', method),
+    () => host.registerMethod('x-board/move', method),
+    () => host.registerResourceProvider('x-notes', reads),
   ];
   for (const [at, attempt] of attempts.entries()) {
     try {
