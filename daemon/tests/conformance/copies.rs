@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler_contract::points::{
     Channel, Description, Method, Tool, ToolEffects, ToolSpec, TriggerEvent, TriggerType,
 };
-use ostler_contract::{Call, JsonObject, Options, PluginHost, Thrown, Value, json};
+use ostler_contract::{Call, JsonObject, Options, PluginHost, Thrown, json};
 
 use crate::side::{Both, Side, Talk, object};
 
