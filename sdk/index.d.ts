@@ -367,7 +367,10 @@ export interface Start {
     instructions?: string[];
     /** How long a client's tool may take, in milliseconds; 0 = forever. */
     clientToolTimeoutMs: number;
-    /** Says what happened. Throws on an action the protocol does not have. */
+    /**
+     * Says what happened. Throws on an action the protocol does not have, and a `QuotaExceededError` where 50,000
+     * emitted ones wait already: a backend that is so far ahead pauses and emits again.
+     */
     emit(channel: Emit, action: StateAction): void;
     /** Opens a read-only chat for a worker, once per call id. */
     subagent?(toolCallId: string, request: WorkerRequest): Promise<Worker>;

@@ -262,3 +262,27 @@ async fn the_tools_endpoint_is_there_only_where_the_host_has_tool_servers() {
     assert_eq!((opened.url.as_str(), opened.token.as_str()), ("http://127.0.0.1/ahp-mcp/stage:/1", "k"));
     assert!(open(1).await.is_none(), "nothing where none can be opened");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_never_pauses_is_told_to() {
+    let stage = Stage::default();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).start().await;
+    let mut client = running(&host, &stage).await;
+    let part = json!({ "kind": "markdown", "id": "p", "content": "" });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
+    let emit = stage.start(0).emit;
+    let word = || action(json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "neigh " }));
+    // Nothing is taken while this task does not pause.
+    let refused = (0..100_000).find_map(|_| emit.call((Emit::Chat, word())).err()).unwrap();
+    assert_eq!(
+        (refused.name.as_str(), refused.message.as_str()),
+        ("QuotaExceededError", "50000 emitted actions wait already; pause before there are more")
+    );
+    let end = action(json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    while emit.call((Emit::Chat, end.clone())).is_err() {
+        tokio::task::yield_now().await;
+    }
+    client.actions_until("chat/turnComplete").await;
+    let said = state(&mut client, &chat()).await["turns"][0]["responseParts"][0]["content"].to_string();
+    assert!(said.matches("neigh").count() >= 49_000, "what was taken is not lost");
+}

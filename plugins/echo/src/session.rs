@@ -223,7 +223,7 @@ impl Turn {
             Script::Words(count) => {
                 self.open("answer")?;
                 for at in 0..count {
-                    self.add("answer", &format!("word {at} "))?;
+                    self.add_in_time("answer", &format!("word {at} ")).await?;
                     if at % 64 == 63 {
                         self.pause().await?;
                     }
@@ -259,6 +259,18 @@ impl Turn {
             meta: None,
         };
         self.conversation.start.emit.call((Emit::Chat, StateAction::ChatDelta(delta)))
+    }
+
+    /// Adds to a part, as soon as the host has taken enough of what was added before.
+    async fn add_in_time(&mut self, part: &str, content: &str) -> Result<(), Stopped> {
+        loop {
+            match self.add(part, content) {
+                Err(thrown) if thrown.name == "QuotaExceededError" => {
+                    self.wait(tokio::time::sleep(Duration::from_millis(1))).await?;
+                }
+                added => return Ok(added?),
+            }
+        }
     }
 
     pub(crate) async fn say(&mut self, part: &str, text: &str) -> Result<(), Stopped> {

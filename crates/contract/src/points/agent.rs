@@ -274,7 +274,8 @@ pub struct Start {
     pub instructions: Option<Vec<String>>,
     /// How long a client's tool may take, in milliseconds; 0 = forever.
     pub client_tool_timeout_ms: u64,
-    /// Says what happened. Throws on an action the protocol does not have.
+    /// Says what happened. Throws on an action the protocol does not have, and a `QuotaExceededError` where 50,000
+    /// emitted ones wait already: a backend that is so far ahead pauses and emits again.
     pub emit: Func<fn(channel: Emit, action: StateAction)>,
     /// Opens a read-only chat for a worker, once per call id.
     pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,

@@ -15,6 +15,7 @@ use ostler_protocol::{RpcError, Version, uri};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::ahead::Ahead;
 use super::chat::Chat;
 use super::chats::Opening;
 use super::mailbox::{Mailbox, Subscription, ToSession};
@@ -43,6 +44,7 @@ pub(super) struct Actor {
     /// What was held back for one that is there now.
     pub again: VecDeque<ToSession>,
     pub mailbox: Mailbox,
+    pub ahead: Ahead,
     pub audience: Arc<Audience>,
     /// Whether listings know of the session.
     pub announced: bool,
@@ -81,6 +83,7 @@ impl Actor {
             opening: Vec::new(),
             again: VecDeque::new(),
             mailbox,
+            ahead: Ahead::default(),
             audience,
             announced: false,
             dirty: false,
@@ -107,6 +110,7 @@ impl Actor {
             if taken == 0 {
                 return;
             }
+            self.ahead.taken(&batch);
             let mut end = None;
             let mut batched = batch.drain(..);
             while let Some(message) = self.again.pop_front().or_else(|| batched.next()) {

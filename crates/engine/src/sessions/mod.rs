@@ -1,6 +1,7 @@
 //! Sessions: the ones that run, each with a mailbox of its own, and the ones that rest in the store.
 
 mod actor;
+mod ahead;
 mod asked;
 mod backend;
 mod backend_actions;

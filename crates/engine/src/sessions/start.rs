@@ -9,6 +9,7 @@ use ostler_protocol::wire::actions::StateAction;
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
+use super::ahead::Ahead;
 use super::backend::Backend;
 use super::chat::Chat;
 use super::mailbox::{Mailbox, ToSession, WorkerOpened};
@@ -39,6 +40,7 @@ impl Actor {
         let paths: Vec<String> =
             folders.into_iter().flatten().map(|directory| crate::host::file_path(directory)).collect();
         let (number, emitted, recorded) = (chat.number, self.mailbox.clone(), self.mailbox.clone());
+        let ahead = self.ahead.clone();
         let tools = self.bound_tools(&chat.uri);
         let instructions: Vec<String> =
             self.host.offered_tools().iter().filter_map(|tool| tool.instruction.clone()).collect();
@@ -59,6 +61,7 @@ impl Actor {
             client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
                 known(&action)?;
+                ahead.wait_one_more()?;
                 let emitted =
                     emitted.send(ToSession::Emit { chat: number, channel, action: Box::new(action) });
                 emitted.map_err(|_| Thrown::new("the session has ended"))
@@ -79,24 +82,32 @@ impl Actor {
     }
 
     fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
-        let (mailbox, clock) = (self.mailbox.clone(), self.host.clock.clone());
+        let (mailbox, ahead, clock) = (self.mailbox.clone(), self.ahead.clone(), self.host.clock.clone());
         Call::new(move |(call, request): (String, WorkerRequest)| {
-            let (mailbox, clock) = (mailbox.clone(), clock.clone());
+            let (mailbox, ahead, clock) = (mailbox.clone(), ahead.clone(), clock.clone());
             async move {
                 let (answer, wait) = oneshot::channel();
                 let ended = || Thrown::new("the session has ended");
                 let opened = WorkerOpened { parent, call, request, answer };
                 mailbox.send(ToSession::Worker(Box::new(opened))).map_err(|_| ended())?;
                 let (chat, uri, turn_id) = wait.await.map_err(|_| ended())??;
-                Ok(worker(mailbox, clock, chat, uri, turn_id))
+                Ok(worker(mailbox, ahead, clock, chat, uri, turn_id))
             }
         })
     }
 }
 
 /// The handle a backend acts in a worker chat with.
-fn worker(mailbox: Mailbox, clock: crate::clock::Clock, chat: u64, uri: String, turn_id: String) -> Worker {
+fn worker(
+    mailbox: Mailbox,
+    ahead: Ahead,
+    clock: crate::clock::Clock,
+    chat: u64,
+    uri: String,
+    turn_id: String,
+) -> Worker {
     let (emitted, ended, turn) = (mailbox.clone(), mailbox, turn_id.clone());
+    let (emits, ends) = (ahead.clone(), ahead);
     let begun = clock.now();
     let done = std::sync::atomic::AtomicBool::new(false);
     Worker {
@@ -104,6 +115,7 @@ fn worker(mailbox: Mailbox, clock: crate::clock::Clock, chat: u64, uri: String, 
         turn_id,
         emit: Func::new(move |(action,): (StateAction,)| {
             known(&action)?;
+            emits.wait_one_more()?;
             let _ = emitted.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
             Ok(())
         }),
@@ -114,6 +126,7 @@ fn worker(mailbox: Mailbox, clock: crate::clock::Clock, chat: u64, uri: String, 
             let duration = (clock.now().as_millisecond() - begun.as_millisecond()).max(0);
             let action = ending(&turn, status, why, duration);
             let action = serde_json::from_value(action).map_err(Thrown::new)?;
+            ends.wait_last();
             let _ = ended.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
             Ok(())
         }),
