@@ -246,7 +246,8 @@ async fn the_tools_endpoint_is_there_only_where_the_host_has_tool_servers() {
 
     let stage = Stage::default();
     let host = builder(&stage).start().await;
-    host.host.set_tools_server(OpenToolsServer::new(|session, _| {
+    host.host.set_tools_server(OpenToolsServer::new(|tools, _| {
+        let session = tools.session().to_owned();
         let close = Func::new(|()| Ok(()));
         let open =
             ToolsServer { url: format!("http://127.0.0.1/ahp-mcp/{session}"), token: "k".into(), close };
