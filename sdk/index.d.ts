@@ -374,7 +374,7 @@ export interface Start {
     emit(channel: Emit, action: StateAction): void;
     /** Opens a read-only chat for a worker, once per call id. */
     subagent?(toolCallId: string, request: WorkerRequest): Promise<Worker>;
-    /** Opens the session's tools endpoint; absent on a host built without tool servers. */
+    /** Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers. */
     toolsServer?(options?: ToolsServerOptions): Promise<ToolsServer | undefined>;
     /** The backend's own id to continue. */
     resume?: string;
@@ -460,7 +460,10 @@ export type TurnStatus = 'complete' | 'cancelled' | 'error';
 
 /** How a backend wants its tools endpoint. */
 export interface ToolsServerOptions {
-    /** Runs a tool a client contributed. */
+    /**
+     * Has a client run a tool it contributed. Where the answer is the result the client reported, that says whether
+     * the call failed.
+     */
     runClient?(name: string, input: unknown): Awaitable<unknown>;
     /** `notify` to hear of changes on the stream, `list` (where left out) to ask again. */
     toolsChanged?: ToolsChanged;
@@ -475,7 +478,7 @@ export interface ToolsServer {
     url: string;
     /** The bearer token of this path. */
     token: string;
-    /** Closes it. */
+    /** Closes it for this backend; once no other backend of the session holds it, its path is gone. */
     close(): void;
 }
 

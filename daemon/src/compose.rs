@@ -1,5 +1,6 @@
 //! Putting a host together: stores, plugins, engine.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report,
     SqliteSessions, SqliteUsage, StateDb, yaml,
 };
+use ostler_protocol::names;
+use ostler_server::ToolServers;
 
 use crate::bundled;
 use crate::config::{JavaScriptLimits, Keep, Unowned};
@@ -38,6 +41,8 @@ pub struct Composed {
     pub vault: String,
     /// The plugin that keeps the secrets, where one does.
     pub vault_plugin: Option<String>,
+    /// The tools endpoints of its sessions.
+    pub tools: ToolServers,
     /// Keeps what runs the plugins.
     pub modules: Vec<Module>,
 }
@@ -90,6 +95,8 @@ async fn compose_with(
     if let Some(users) = users {
         users.follow(&host);
     }
+    let tools = tool_servers(settings);
+    host.set_tools_server(tools.opener());
     let door = HostDoor::new(&host);
     let (own, automations) = own(agents, settings, log, &facts, door.clone(), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
@@ -131,8 +138,24 @@ async fn compose_with(
         automations,
         vault,
         vault_plugin,
+        tools,
         modules: loaded.modules,
     })
+}
+
+/// The tools endpoints of a daemon: on its own port, which one over stdio has none of.
+fn tool_servers(settings: &Settings) -> ToolServers {
+    let address = (!settings.stdio).then_some(settings.address).map(|mut address| {
+        // What listens everywhere is reached from here.
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        address
+    });
+    let origin = move || address.map(|address| format!("http://{address}"));
+    ToolServers::new(origin, names::HOST, env!("CARGO_PKG_VERSION"))
 }
 
 /// How plugins in JavaScript run, and where their lines go.

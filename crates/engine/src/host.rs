@@ -29,7 +29,7 @@ use crate::plugin_channels::PluginChannels;
 use crate::principal::{Gate, Principal};
 use crate::resources::Watch;
 use crate::root::Root;
-use crate::sessions::Sessions;
+use crate::sessions::{SessionTools, Sessions};
 use crate::settings::OwnSettings;
 use crate::usage::UsageOptions;
 
@@ -129,22 +129,22 @@ impl std::fmt::Debug for Yaml {
 #[derive(Clone)]
 pub struct OpenToolsServer(Arc<OpenTools>);
 
-type OpenTools = dyn Fn(String, Option<ToolsServerOptions>) -> Pending<Option<ToolsServer>> + Send + Sync;
+type OpenTools = dyn Fn(SessionTools, ToolsServerOptions) -> Pending<Option<ToolsServer>> + Send + Sync;
 
 impl OpenToolsServer {
-    /// From a function of the session's URI.
+    /// From a function of the session's tools and what the backend wants of its endpoint.
     pub fn new(
-        open: impl Fn(String, Option<ToolsServerOptions>) -> Pending<Option<ToolsServer>> + Send + Sync + 'static,
+        open: impl Fn(SessionTools, ToolsServerOptions) -> Pending<Option<ToolsServer>> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(open))
     }
 
     pub(crate) fn open(
         &self,
-        session: String,
-        options: Option<ToolsServerOptions>,
+        tools: SessionTools,
+        options: ToolsServerOptions,
     ) -> Pending<Option<ToolsServer>> {
-        (self.0)(session, options)
+        (self.0)(tools, options)
     }
 }
 
@@ -231,6 +231,7 @@ pub struct Host {
     stage: watch::Sender<Stage>,
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
+    next_opener: AtomicU64,
     tools_server: OnceLock<OpenToolsServer>,
     pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
     pub(crate) advanced_tools: AtomicBool,
@@ -270,6 +271,7 @@ impl Host {
             stage: watch::Sender::new(Stage::Loading),
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
+            next_opener: AtomicU64::new(1),
             tools_server: OnceLock::new(),
             own_settings: OnceLock::new(),
             own_sessions: OnceLock::new(),
@@ -421,6 +423,10 @@ impl Host {
 
     pub(crate) fn next_connection(&self) -> ConnectionId {
         ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn next_opener(&self) -> u64 {
+        self.next_opener.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn add_connection(&self, connection: &Arc<Connection>) {

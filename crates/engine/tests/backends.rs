@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ostler_contract::points::{Emit, ToolsServer, Worker, WorkerRequest};
-use ostler_contract::{Func, JsonObject, Value, json};
+use ostler_contract::points::{Emit, Tool, ToolSpec, ToolsServer, Worker, WorkerRequest};
+use ostler_contract::{Call, Func, JsonObject, Plugin, Value, json};
 use ostler_engine::McpServers;
 use ostler_engine::host::OpenToolsServer;
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage, action};
@@ -246,7 +246,8 @@ async fn the_tools_endpoint_is_there_only_where_the_host_has_tool_servers() {
 
     let stage = Stage::default();
     let host = builder(&stage).start().await;
-    host.host.set_tools_server(OpenToolsServer::new(|session, _| {
+    host.host.set_tools_server(OpenToolsServer::new(|tools, _| {
+        let session = tools.session().to_owned();
         let close = Func::new(|()| Ok(()));
         let open =
             ToolsServer { url: format!("http://127.0.0.1/ahp-mcp/{session}"), token: "k".into(), close };
@@ -285,4 +286,107 @@ async fn a_backend_that_never_pauses_is_told_to() {
     client.actions_until("chat/turnComplete").await;
     let said = state(&mut client, &chat()).await["turns"][0]["responseParts"][0]["content"].to_string();
     assert!(said.matches("neigh").count() >= 49_000, "what was taken is not lost");
+}
+
+/// A host with the echo backend, and a client in a session of it.
+async fn echo(options: Value) -> (MemoryHost, RawClient, String) {
+    let shout = Plugin::new("@test/shout", |host, _| {
+        Box::pin(async move {
+            for name in ["shout", "whisper"] {
+                host.register_tool(Tool {
+                    definition: ToolSpec { name: name.into(), ..ToolSpec::default() },
+                    run: Call::now(move |_| Ok(name.into())),
+                    ..Tool::default()
+                })?;
+            }
+            Ok(())
+        })
+    });
+    let builder =
+        MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), options).plugin(shout, json!({}));
+    let host = builder.options(|options| options.delta_window_ms = 0).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat("echo:/1");
+    for channel in ["echo:/1", chat.as_str()] {
+        client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    }
+    (host, client, chat)
+}
+
+fn begin(turn: &str, text: &str) -> Value {
+    json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": text } })
+}
+
+/// Reads a turn to its end; answers the type it ended with and what was said in it.
+async fn ended(client: &mut RawClient, chat: &str) -> (String, String) {
+    let mut said = String::new();
+    loop {
+        let seen = client.next_action().await;
+        let action = &seen["action"];
+        if seen["channel"] == *chat {
+            said.push_str(action["content"].as_str().unwrap_or_default());
+            let kind = action["type"].as_str().unwrap();
+            if ["chat/turnComplete", "chat/turnCancelled"].contains(&kind) {
+                return (kind.to_owned(), said);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_backends_option_says_what_stopping_a_worker_stops() {
+    for (options, end, said) in [
+        (json!({}), "chat/turnComplete", "The worker was stopped."),
+        (json!({ "workerStop": "worker" }), "chat/turnComplete", "The worker was stopped."),
+        (json!({ "workerStop": "session" }), "chat/turnCancelled", ""),
+    ] {
+        let (_host, mut client, chat) = echo(options.clone()).await;
+        client.dispatch(&chat, 1, begin("t", "/worker /hang")).await;
+        let added = client.actions_until("session/chatAdded").await.pop().unwrap();
+        let worker = added["action"]["summary"]["resource"].as_str().unwrap().to_owned();
+        let turn = state(&mut client, &worker).await["activeTurn"]["id"].clone();
+        let stop = json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 });
+        client.dispatch(&worker, 2, stop).await;
+        assert_eq!(ended(&mut client, &chat).await, (end.to_owned(), said.to_owned()), "{options}");
+        assert_eq!(state(&mut client, &worker).await["turns"][0]["state"], "cancelled");
+    }
+}
+
+#[tokio::test]
+async fn a_backend_keeps_an_approval_for_its_session_and_tool() {
+    let (_host, mut client, chat) = echo(json!({})).await;
+    let asked = async |client: &mut RawClient, channel: &str, turn: &str, tool: &str| {
+        client.dispatch(channel, 1, begin(turn, &format!("/confirm {tool}"))).await;
+        client.actions_until("chat/toolCallReady").await.pop().unwrap()["action"].clone()
+    };
+    let ready = asked(&mut client, &chat, "t1", "shout").await;
+    let ids: Vec<&str> =
+        ready["options"].as_array().unwrap().iter().map(|option| option["id"].as_str().unwrap()).collect();
+    assert_eq!((ids, &ready["confirmed"]), (vec!["approve", "alwaysApprove", "deny"], &Value::Null));
+    let answer = |turn: &str, option: &str| {
+        json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": format!("{turn}-call"),
+            "approved": true, "selectedOptionId": option })
+    };
+    client.dispatch(&chat, 2, answer("t1", "approve")).await;
+    assert_eq!(ended(&mut client, &chat).await.1, "shout");
+    assert!(asked(&mut client, &chat, "t2", "shout").await["options"].is_array(), "once is once");
+    client.dispatch(&chat, 2, answer("t2", "alwaysApprove")).await;
+    assert_eq!(ended(&mut client, &chat).await.1, "shout");
+    assert_eq!(
+        asked(&mut client, &chat, "t3", "shout").await["confirmed"],
+        "setting",
+        "it is not asked again"
+    );
+    assert_eq!(ended(&mut client, &chat).await.1, "shout");
+    // In another chat of the session neither; for another tool and in another session it is.
+    client.request("createChat", json!({ "channel": "echo:/1", "chat": "ahp-chat:/2" })).await.unwrap();
+    client.request("subscribe", json!({ "channel": "ahp-chat:/2" })).await.unwrap();
+    assert_eq!(asked(&mut client, "ahp-chat:/2", "t1", "shout").await["confirmed"], "setting");
+    assert!(asked(&mut client, &chat, "t4", "whisper").await["options"].is_array());
+    client.request("createSession", json!({ "channel": "echo:/2" })).await.unwrap();
+    let other = ostler_protocol::uri::default_chat("echo:/2");
+    client.request("subscribe", json!({ "channel": other })).await.unwrap();
+    assert!(asked(&mut client, &other, "t1", "shout").await["options"].is_array());
 }

@@ -107,9 +107,15 @@ async fn tools_are_served_to_whoever_has_the_token() {
          for (const body of ['{', '[]', '[{}]', '5', { jsonrpc: '1.0', id: 1, method: 'initialize' }]) said.push((await ask(body)).status);\n\
          said.push((await ask('{', { token: 'wrong' })).status, (await ask('', { method: 'DELETE' })).status);\n\
          said.push((await ask('{', { url: 'http://127.0.0.1:9187/ahp-mcp/none' })).status, await servers.request(new Request('http://127.0.0.1/ahp-mcpx')) ?? null);\n\
+         const results = { told: { success: true, pastTenseMessage: 'Did', content: [{ type: 'text', text: 'fed' }] }, shut: { success: false, pastTenseMessage: 'Tried', error: { message: 'shut' } } };\n\
+         const asking = servers.open({ tools: () => [{ definition: { name: 'told' } }, { definition: { name: 'shut' } }], runClient: (name) => results[name] });\n\
+         for (const name of ['told', 'shut']) said.push(await (await ask({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name } }, asking)).json());\n\
+         said.push((await ask({ jsonrpc: '2.0', id: 3, result: {} })).status);\n\
          const listing = servers.open({ tools: () => [] });\n\
          said.push((await ask('', { method: 'GET', url: listing.url, token: endpoint.token })).status, (await ask('', { method: 'GET', url: listing.url, token: listing.token })).status);\n\
+         const before = await ask('', { method: 'GET' });\n\
          const stream = await ask('', { method: 'GET' });\n\
+         said.push(await before.text());\n\
          endpoint.changed();\n\
          endpoint.close();\n\
          said.push(stream.headers.get('content-type'), await stream.text(), (await ask('{')).status);\n\
@@ -141,8 +147,12 @@ async fn tools_are_served_to_whoever_has_the_token() {
         json!(405),
         json!(404),
         json!(null),
+        text("fed", false),
+        text("shut", true),
+        json!(202),
         json!(401),
         json!(405),
+        json!(""),
         json!("text/event-stream"),
         json!(
             "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"

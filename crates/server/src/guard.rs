@@ -84,7 +84,7 @@ impl Token {
     }
 
     /// Compared in constant time.
-    fn is(&self, given: &str) -> bool {
+    pub(crate) fn is(&self, given: &str) -> bool {
         given.as_bytes().ct_eq(self.0.reveal().as_bytes()).into()
     }
 }
@@ -143,7 +143,8 @@ pub fn caller<B>(request: &http::Request<B>, token: Option<&Token>, gate: &Gate)
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// The bearer token a request carries.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

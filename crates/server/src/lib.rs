@@ -10,6 +10,7 @@ mod mount;
 mod reply;
 mod routes;
 mod stdio;
+mod tools;
 mod websocket;
 
 pub use guard::{HostNames, Token};
@@ -18,3 +19,4 @@ pub use mount::{Guard, Handler, Mount};
 pub use reply::{Reply, refuse};
 pub use routes::{no_plugin_routes, plugin_routes};
 pub use stdio::serve_stdio;
+pub use tools::ToolServers;

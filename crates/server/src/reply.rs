@@ -1,6 +1,6 @@
 //! How a request is refused: one shape, `{ "message": … }`.
 
-use ostler_contract::http::{self, Response, StatusCode};
+use ostler_contract::http::{self, HeaderValue, Response, StatusCode, header};
 
 /// A refusal, with the status it is answered under.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +33,24 @@ pub enum Reply {
     /// No connection token, or a wrong one.
     #[error("A connection token is required")]
     NoToken,
+    /// No tools endpoint is open there.
+    #[error("No tools at {0}")]
+    NoTools(String),
+    /// A tools endpoint was asked without its token.
+    #[error("This endpoint needs its own token as bearer")]
+    NotItsToken,
+    /// A tools endpoint has no such method.
+    #[error("{0} is not served here")]
+    NoMethod(String),
+    /// A backend that lists its tools anew has no stream of changes.
+    #[error("This endpoint has no stream; list its tools again instead")]
+    NoStream,
+    /// What was posted to a tools endpoint is no message.
+    #[error("The body must be exactly one JSON-RPC message{0}")]
+    NotOneMessage(String),
+    /// What was posted is too much.
+    #[error("{0}")]
+    TooMuch(String),
     /// Nothing of the API is there.
     #[error("No API at {0}")]
     NoApi(String),
@@ -41,10 +59,12 @@ pub enum Reply {
 impl Reply {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::Malformed | Self::NotOneMessage(_) => StatusCode::BAD_REQUEST,
             Self::ForeignHost { .. } | Self::ForeignOrigin | Self::ForeignPage(_) => StatusCode::FORBIDDEN,
-            Self::NoToken => StatusCode::UNAUTHORIZED,
-            Self::NoRoute(_) | Self::NoApi(_) => StatusCode::NOT_FOUND,
+            Self::NoToken | Self::NotItsToken => StatusCode::UNAUTHORIZED,
+            Self::NoRoute(_) | Self::NoApi(_) | Self::NoTools(_) => StatusCode::NOT_FOUND,
+            Self::NoMethod(_) | Self::NoStream => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooMuch(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RouteFailed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -52,5 +72,12 @@ impl Reply {
 
 /// The answer to a request that is refused.
 pub fn refuse(reply: &Reply) -> Response {
-    http::message(reply.status(), reply)
+    let mut response = http::message(reply.status(), reply);
+    let allowed = match reply {
+        Reply::NoMethod(_) => "GET, POST",
+        Reply::NoStream => "POST",
+        _ => return response,
+    };
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response
 }

@@ -24,4 +24,5 @@ mod route;
 mod session_setting;
 mod stores;
 mod tool;
+mod tools_server;
 mod trigger_type;

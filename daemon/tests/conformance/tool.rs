@@ -153,3 +153,15 @@ async fn a_tool_acts_on_its_host(side: Side) {
         listed["items"].as_array().unwrap().iter().map(|row| row["title"].as_str().unwrap()).collect();
     assert_eq!(titles, ["Renamed"]);
 }
+
+#[tokio::test]
+async fn nothing_that_comes_with_the_host_asks_for_the_operators_leave() {
+    let plugins = ostler::bundled::plugins().into_iter();
+    let builder = plugins
+        .fold(crate::side::builder().session_tools(), |builder, plugin| builder.plugin(plugin, json!({})));
+    let host = builder.records(ostler_ports::memory_records()).start().await;
+    let advanced: Vec<_> =
+        host.registry().all::<Tool>().iter().filter(|tool| tool.advanced_permission == Some(true)).collect();
+    assert!(advanced.is_empty(), "{advanced:?}");
+    assert!(!host.registry().all::<Tool>().is_empty());
+}

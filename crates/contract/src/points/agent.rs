@@ -279,7 +279,7 @@ pub struct Start {
     pub emit: Func<fn(channel: Emit, action: StateAction)>,
     /// Opens a read-only chat for a worker, once per call id.
     pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
-    /// Opens the session's tools endpoint; absent on a host built without tool servers.
+    /// Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers.
     pub tools_server: Option<Call<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
     /// The backend's own id to continue.
     pub resume: Option<String>,
@@ -362,7 +362,8 @@ pub struct Worker {
 /// How a backend wants its tools endpoint.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct ToolsServerOptions {
-    /// Runs a tool a client contributed.
+    /// Has a client run a tool it contributed. Where the answer is the result the client reported, that says whether
+    /// the call failed.
     pub run_client: Option<Call<fn(name: String, input: Value) -> Value>>,
     /// `notify` to hear of changes on the stream, `list` (where left out) to ask again.
     pub tools_changed: Option<ToolsChanged>,
@@ -385,7 +386,7 @@ pub struct ToolsServer {
     pub url: String,
     /// The bearer token of this path.
     pub token: String,
-    /// Closes it.
+    /// Closes it for this backend; once no other backend of the session holds it, its path is gone.
     pub close: Func<fn()>,
 }
 

@@ -487,7 +487,7 @@ impl Actor {
             }
         }
         self.settle();
-        *self.entry.mailbox.lock() = Resting::Gone;
+        self.entry.end();
         let removing = reason == "disposed";
         let closing: Vec<_> = self
             .chats

@@ -14,7 +14,7 @@ use ostler_protocol::wire::state::{
     ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, Turn,
 };
 use ostler_protocol::{RpcError, json, names, uri};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::actor::Actor;
 use super::backend::Backend;
@@ -167,6 +167,7 @@ fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) 
         provider: kept.provider.clone(),
         owner: kept.owner.clone(),
         default_chat: parking_lot::Mutex::new(uri::default_chat(&kept.uri)),
+        brought: watch::Sender::default(),
         row: parking_lot::Mutex::new(Row { summary, kept, flags }),
         mailbox: parking_lot::Mutex::new(resting),
     }
@@ -195,7 +196,7 @@ impl Claimed {
                 Ok(entry)
             }
             Err(error) => {
-                *entry.mailbox.lock() = Resting::Gone;
+                entry.end();
                 host.sessions.remove(&entry);
                 host.fanout.remove(&entry.uri);
                 inbox.close();
@@ -244,6 +245,7 @@ async fn make(
     let mut state = state_of(host, entry, Some(config));
     state.title = new.title.clone().unwrap_or_default();
     state.active_clients.extend(new.active_client.clone());
+    entry.bring(&state.active_clients);
     let chat = Chat::new(
         0,
         entry.default_chat(),
@@ -341,6 +343,7 @@ async fn wake(
         None => (None, Some(not_loaded(&entry.provider))),
     };
     let mut state = state_of(&host, &entry, config);
+    entry.bring(&state.active_clients);
     if let Some(message) = missing {
         state.lifecycle = SessionLifecycle::Failed;
         state.creation_error =

@@ -6,6 +6,7 @@ mod asked;
 mod backend;
 mod backend_actions;
 mod beside;
+mod bound;
 mod charge;
 mod chat;
 mod chat_actions;
@@ -29,8 +30,10 @@ use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::wire::state::SessionSummary;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 pub(crate) use actor::{not_found, snapshot};
+pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
@@ -59,6 +62,8 @@ pub struct Entry {
     pub row: Mutex<Row>,
     /// The chat that has the role.
     default_chat: Mutex<String>,
+    /// What its clients brought, for its tools endpoint.
+    brought: watch::Sender<Brought>,
     mailbox: Mutex<Resting>,
 }
 
@@ -88,6 +93,12 @@ impl Entry {
     /// Whether the session is being ended or is gone.
     pub fn is_gone(&self) -> bool {
         matches!(*self.mailbox.lock(), Resting::Gone)
+    }
+
+    /// Ends the session for good: nobody takes a message for it any more.
+    fn end(&self) {
+        *self.mailbox.lock() = Resting::Gone;
+        self.end_tools();
     }
 
     /// Whether its state is in memory.

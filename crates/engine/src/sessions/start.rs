@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use super::ahead::Ahead;
 use super::backend::Backend;
+use super::bound::SessionTools;
 use super::chat::Chat;
 use super::mailbox::{Mailbox, ToSession, WorkerOpened};
 
@@ -45,8 +46,10 @@ impl Actor {
         let instructions: Vec<String> =
             self.host.offered_tools().iter().filter_map(|tool| tool.instruction.clone()).collect();
         let tools_server = self.host.tools_server().map(|open| {
-            let session = self.entry.uri.clone();
-            Call::new(move |(options,): (Option<ToolsServerOptions>,)| open.open(session.clone(), options))
+            let tools = SessionTools::new(&self.host, &self.entry);
+            Call::new(move |(options,): (Option<ToolsServerOptions>,)| {
+                open.open(tools.clone(), options.unwrap_or_default())
+            })
         });
         Start {
             uri: self.entry.uri.clone(),

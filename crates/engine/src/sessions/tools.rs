@@ -14,6 +14,7 @@ use ostler_protocol::wire::state::{
 
 use super::actor::Actor;
 use super::backend::Tell;
+use super::bound::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::turns::named;
 use super::{Entry, Place};
@@ -22,48 +23,14 @@ use crate::host::{Host, message};
 impl Actor {
     /// Every tool a backend may offer its model in this chat.
     pub(super) fn bound_tools(&self, chat: &str) -> Vec<BoundTool> {
-        let own = self.host.offered_tools().into_iter().map(|tool| self.bind(tool, chat));
-        let clients = self.state.active_clients.iter().flat_map(|client| {
-            client.tools.iter().filter(|tool| is_word(&client.client_id) && is_word(&tool.name)).map(|tool| {
-                let definition =
-                    ToolDefinition { name: format!("{}__{}", client.client_id, tool.name), ..tool.clone() };
-                BoundTool {
-                    definition,
-                    run: None,
-                    effects: None,
-                    owner: Some(client.client_id.clone()),
-                    defer_loading: None,
-                }
-            })
-        });
-        own.chain(clients).collect()
-    }
-
-    fn bind(&self, tool: Owned<Tool>, chat: &str) -> BoundTool {
-        let host = Arc::downgrade(&self.host);
-        let (session, chat) = (self.entry.uri.clone(), chat.to_owned());
-        let definition = ToolDefinition::from(&tool.definition);
-        let (effects, defer_loading) = (tool.effects, tool.defer_loading);
-        let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
-            let (host, tool, session, chat) = (host.upgrade(), tool.clone(), session.clone(), chat.clone());
-            async move {
-                let Some(host) = host else { return Err(Thrown::new("the host is closing")) };
-                let at = context(&host, &session, &chat, place);
-                let name = tool.definition.name.to_string();
-                let outcome = tool.run.call((input, at)).await;
-                if host.events.listened(EventName::ToolCall) {
-                    let error = outcome.as_ref().err().map(|thrown| thrown.message.clone());
-                    let ok = outcome.is_ok();
-                    host.events.raise(Event::ToolCall { session, chat, tool: name, ok, error });
-                }
-                outcome
-            }
-        });
-        BoundTool { definition, run: Some(run), effects, owner: None, defer_loading }
+        let own = self.host.offered_tools().into_iter();
+        let own = own.map(|tool| bind(&self.host, &self.entry.uri, tool, chat));
+        own.chain(brought_by(&self.state.active_clients)).collect()
     }
 
     /// Tells every backend that runs which tools there are now.
     pub(super) fn tools_changed(&self) {
+        self.entry.bring(&self.state.active_clients);
         for (at, chat) in self.chats.iter().enumerate() {
             if chat.backend.is_some() {
                 self.tell_if_awake(at, Tell::SetTools(self.bound_tools(&chat.uri)));
@@ -136,9 +103,28 @@ fn failed(why: &str) -> Value {
     json!({ "success": false, "pastTenseMessage": why, "error": { "message": why } })
 }
 
-/// Names a model may call: letters, digits, `_` and `-`.
-fn is_word(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+/// A tool of the host's, to be run where it is bound.
+pub(super) fn bind(host: &Arc<Host>, session: &str, tool: Owned<Tool>, chat: &str) -> BoundTool {
+    let host = Arc::downgrade(host);
+    let (session, chat) = (session.to_owned(), chat.to_owned());
+    let definition = ToolDefinition::from(&tool.definition);
+    let (effects, defer_loading) = (tool.effects, tool.defer_loading);
+    let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
+        let (host, tool, session, chat) = (host.upgrade(), tool.clone(), session.clone(), chat.clone());
+        async move {
+            let Some(host) = host else { return Err(Thrown::new("the host is closing")) };
+            let at = context(&host, &session, &chat, place);
+            let name = tool.definition.name.to_string();
+            let outcome = tool.run.call((input, at)).await;
+            if host.events.listened(EventName::ToolCall) {
+                let error = outcome.as_ref().err().map(|thrown| thrown.message.clone());
+                let ok = outcome.is_ok();
+                host.events.raise(Event::ToolCall { session, chat, tool: name, ok, error });
+            }
+            outcome
+        }
+    });
+    BoundTool { definition, run: Some(run), effects, owner: None, defer_loading }
 }
 
 /// The id of a tool call in any state.

@@ -20,8 +20,18 @@ function content(answer) {
   return [{ type: 'text', text }];
 }
 
+/** What a client's tool came to: a result of the protocol says itself whether it succeeded. */
+function ofClient(answer) {
+  const isResult = typeof answer?.success === 'boolean' && answer.pastTenseMessage !== undefined;
+  if (!isResult) return { content: content(answer), isError: false };
+  if (!answer.success) return { content: content(answer.error?.message ?? answer.pastTenseMessage), isError: true };
+  const texts = (answer.content ?? []).filter(({ type }) => type === 'text');
+  return { content: texts.length > 0 ? texts : content(answer.pastTenseMessage), isError: false };
+}
+
 class Endpoint {
-  streams = new Set();
+  /** The one stream; the next one takes its place. */
+  streaming = undefined;
   token = randomBytes(32).toString('base64url');
 
   constructor(about, options) {
@@ -41,8 +51,8 @@ class Endpoint {
     const { runClient } = this.options;
     try {
       if (!tool.run && !runClient) throw new Error(`${name} is run by a client, and nobody asks one`);
-      const answer = await (tool.run ? tool.run(input) : runClient(name, input));
-      return { result: { content: content(answer), isError: false } };
+      if (!tool.run) return { result: ofClient(await runClient(name, input)) };
+      return { result: { content: content(await tool.run(input)), isError: false } };
     } catch (error) {
       return { result: { content: content(error?.message ?? String(error)), isError: true } };
     }
@@ -75,14 +85,15 @@ class Endpoint {
 
   stream() {
     if (this.options.toolsChanged !== 'notify') return refuse(405, 'this endpoint has no stream', { allow: 'POST' });
+    this.end();
     let mine;
     const body = new ReadableStream({
       start: (controller) => {
         mine = controller;
-        this.streams.add(controller);
+        this.streaming = controller;
       },
       cancel: () => {
-        this.streams.delete(mine);
+        if (this.streaming === mine) this.streaming = undefined;
       },
     });
     return new Response(body, { headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store' } });
@@ -96,6 +107,8 @@ class Endpoint {
       message = undefined;
     }
     const isOne = typeof message === 'object' && message !== null && !Array.isArray(message);
+    const answers = isOne && message.id !== undefined && message.method === undefined && ('result' in message || 'error' in message);
+    if (answers && message.jsonrpc === '2.0') return new Response(null, { status: 202 });
     if (!isOne || message.jsonrpc !== '2.0' || typeof message.method !== 'string') {
       return refuse(400, 'the body must be one JSON-RPC message');
     }
@@ -106,12 +119,12 @@ class Endpoint {
 
   changed() {
     const event = new TextEncoder().encode(`event: message\ndata: ${JSON.stringify(CHANGED)}\n\n`);
-    for (const stream of this.streams) stream.enqueue(event);
+    this.streaming?.enqueue(event);
   }
 
   end() {
-    for (const stream of this.streams) stream.close();
-    this.streams.clear();
+    this.streaming?.close();
+    this.streaming = undefined;
   }
 }
 

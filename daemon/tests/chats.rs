@@ -1,0 +1,101 @@
+//! Chats of a real daemon: opened, killed, found again, over the official client and over frames.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Client, Folder};
+
+const FIRST: &str = "ahp-chat://default/ZWNobzovMQ";
+const SECOND: &str = "ahp-chat:/second";
+
+const PREAMBLE: &str = "
+export const name = 'preamble';
+export function apply(host) {
+  host.registerChatPreamble(({ chat, chats }) => `${chat} beside ${chats.length}`);
+}
+";
+
+fn folder() -> Folder {
+    let folder =
+        Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./preamble.mjs" }] }));
+    folder.write("preamble.mjs", PREAMBLE);
+    folder
+}
+
+async fn say(client: &mut Client, chat: &str, turn: &str, text: &str) -> String {
+    let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": text } });
+    client.dispatch(chat, 1, started).await;
+    let mut said = String::new();
+    for seen in client.actions_until("chat/turnComplete").await {
+        if seen["channel"] == chat {
+            said.push_str(seen["action"]["content"].as_str().unwrap_or_default());
+        }
+    }
+    said
+}
+
+#[tokio::test]
+async fn chats_outlive_a_daemon_that_is_killed() {
+    let folder = folder();
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    client.request("createSession", json!({ "channel": "echo:/1", "provider": "echo" })).await.unwrap();
+    client.subscribe(FIRST).await;
+    assert_eq!(say(&mut client, FIRST, "t1", "Hay?").await, "Hay?");
+    for params in [
+        json!({ "chat": SECOND }),
+        json!({ "chat": "ahp-chat:/fork", "source": { "kind": "fork", "chat": FIRST, "turnId": "t1" } }),
+        json!({ "chat": "ahp-chat:/gone" }),
+    ] {
+        let mut whole = json!({ "channel": "echo:/1" });
+        whole.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
+        client.request("createChat", whole).await.unwrap();
+    }
+    client.request("disposeChat", json!({ "channel": "ahp-chat:/gone" })).await.unwrap();
+    daemon.kill();
+
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let session = client.subscribe("echo:/1").await;
+    let chats: Vec<&str> =
+        session["chats"].as_array().unwrap().iter().map(|chat| chat["resource"].as_str().unwrap()).collect();
+    assert_eq!(chats, [FIRST, SECOND, "ahp-chat:/fork"]);
+    assert_eq!(session["chats"][2]["origin"], json!({ "kind": "fork", "chat": FIRST, "turnId": "t1" }));
+    let forked = client.subscribe("ahp-chat:/fork").await;
+    assert_eq!(forked["turns"][0]["message"]["text"], "Hay?");
+    assert_eq!(say(&mut client, "ahp-chat:/fork", "t2", "Oats?").await, "Oats?");
+    // What a plugin had put before its first turn is still put before it.
+    client.subscribe(SECOND).await;
+    let heard = say(&mut client, SECOND, "t1", "/heard Straw?").await;
+    assert_eq!(heard, format!("{SECOND} beside 1\n\nStraw?"));
+    daemon.kill();
+
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    assert_eq!(client.subscribe(SECOND).await["turns"][0]["message"]["text"], "/heard Straw?");
+    assert_eq!(say(&mut client, SECOND, "t2", "/heard again").await, "again", "and before no other");
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn the_official_client_opens_and_closes_a_chat() {
+    use ostler_protocol::wire::commands::{CreateChatParams, CreateSessionParams, DisposeChatParams};
+    let daemon = folder().start();
+    let transport = ahp_ws::WebSocketTransport::connect(&daemon.url).await.unwrap();
+    let client = ahp::Client::connect(transport, ahp::ClientConfig::default()).await.unwrap();
+    client.initialize("c".to_owned(), vec!["0.9.0".to_owned()], vec![]).await.unwrap();
+    let session: CreateSessionParams =
+        serde_json::from_value(json!({ "channel": "echo:/1", "provider": "echo" })).unwrap();
+    let _: Value = client.request("createSession", session).await.unwrap();
+    let chat: CreateChatParams = serde_json::from_value(json!({ "channel": "echo:/1", "chat": SECOND,
+        "initialMessage": { "text": "hello", "origin": { "kind": "user" } } }))
+    .unwrap();
+    let _: Value = client.request("createChat", chat).await.unwrap();
+    let gone = DisposeChatParams { channel: FIRST.to_owned(), meta: None };
+    let _: Value = client.request("disposeChat", gone).await.unwrap();
+    let last = DisposeChatParams { channel: SECOND.to_owned(), meta: None };
+    let refused: Result<Value, _> = client.request("disposeChat", last).await;
+    assert!(refused.unwrap_err().to_string().contains("dispose the session instead"));
+}
