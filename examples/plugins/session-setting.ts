@@ -19,10 +19,10 @@ export function apply(host: PluginHost): void {
         const words = query.toLowerCase();
         const open = await tickets.find({ state: 'open' });
         return open
-            .map(({ id, title, risk }) => ({ id, title: String(title ?? id), risk }))
+            .map(({ id, title, risk }) => ({ value: String(id), label: String(title ?? id), risk: String(risk ?? 'unknown') }))
             .filter(({ risk }) => care !== 'quick' || risk !== 'high')
-            .filter(({ id, title }) => id.includes(words) || title.toLowerCase().includes(words))
+            .filter(({ value, label }) => value.includes(words) || label.toLowerCase().includes(words))
             .slice(0, 20)
-            .map(({ id, title, risk }) => ({ value: id, label: title, description: risk ? `${risk} risk` : undefined }));
+            .map(({ value, label, risk }) => ({ value, label, description: `${risk} risk` }));
     });
 }

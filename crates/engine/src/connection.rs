@@ -317,6 +317,11 @@ impl Connection {
         self.state.lock().subscriptions.insert(spelled.to_owned(), channel.to_owned());
     }
 
+    /// How many channels it watches.
+    pub(crate) fn watches(&self) -> usize {
+        self.state.lock().subscriptions.len()
+    }
+
     /// Does something if the client still wants a subscription it was remembered for; answers whether it did.
     pub(crate) fn while_wanted(&self, spelled: &str, then: impl FnOnce()) -> bool {
         let state = self.state.lock();

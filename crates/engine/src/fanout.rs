@@ -18,6 +18,9 @@ use crate::outbox::{Batch, Item, Outbox};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
+/// How many actions of a replay somebody is asked about; where there are more, a client begins anew.
+const MOST_ASKED: usize = 1000;
+
 /// How much of the past is kept, in bytes of frames.
 pub const DEFAULT_REPLAY: usize = 16 * 1024 * 1024;
 
@@ -266,11 +269,7 @@ impl Fanout {
     /// Ends a subscription; answers whether there was one.
     pub fn unsubscribe(&self, channel: &str, connection: ConnectionId) -> bool {
         let mut inner = self.inner();
-        let Some(entry) = inner.channels.get_mut(channel) else { return false };
-        let before = entry.subscribers.len();
-        entry.subscribers.retain(|subscriber| subscriber.connection != connection);
-        entry.count();
-        entry.subscribers.len() != before
+        inner.take(channel, |subscriber| subscriber.connection == connection)
     }
 
     /// Forgets a channel that is gone, with its subscriptions.
@@ -291,14 +290,10 @@ impl Fanout {
     /// Ends a subscription if it is the one that was begun with this hold; answers whether it was.
     pub fn withdraw(&self, channel: &str, connection: ConnectionId, hold: &Arc<Hold>) -> bool {
         let mut inner = self.inner();
-        let Some(entry) = inner.channels.get_mut(channel) else { return false };
-        let before = entry.subscribers.len();
-        entry.subscribers.retain(|subscriber| {
-            subscriber.connection != connection
-                || !subscriber.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))
-        });
-        entry.count();
-        entry.subscribers.len() != before
+        inner.take(channel, |subscriber| {
+            subscriber.connection == connection
+                && subscriber.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))
+        })
     }
 
     /// Sends actions of one channel to its subscribers, in order, each under the next number.
@@ -364,8 +359,13 @@ impl Fanout {
                     continue;
                 }
                 for logged in inner.log.range(inner.log.len() - count..) {
-                    if let Some(frame) = frame_for(logged, subscriber) {
-                        subscriber.push(Item::Frame(frame));
+                    let overlaid = overlaid(logged, subscriber);
+                    // One alone that is sent as it is shares its transport's encoding too.
+                    let shared = count == 1 && subscriber.alias.is_none() && overlaid == Overlaid::Same;
+                    match frame_as(logged, subscriber, overlaid) {
+                        Some(_) if shared => subscriber.push(Item::Batch(batch.clone())),
+                        Some(frame) => subscriber.push(Item::Frame(frame)),
+                        None => {}
                     }
                 }
             }
@@ -397,7 +397,7 @@ impl Fanout {
     }
 
     /// Takes up a lost connection's subscriptions at once with what they missed since `seen`; `None` where
-    /// that is no longer known.
+    /// that is no longer known, or more than can be asked about.
     pub fn resume(&self, seen: u64, subscriptions: &[(String, Subscriber)]) -> Option<Replay> {
         let mut inner = self.inner();
         if seen < inner.log_from || seen > inner.seq {
@@ -406,23 +406,23 @@ impl Fanout {
         let by_channel: HashMap<&str, &Subscriber> =
             subscriptions.iter().map(|(channel, subscriber)| (channel.as_str(), subscriber)).collect();
         let from = inner.log.partition_point(|logged| logged.seq <= seen);
-        let envelopes = inner
+        let envelopes: Vec<Missed> = inner
             .log
             .range(from..)
             .filter_map(|logged| {
                 let subscriber = by_channel.get(&*logged.channel)?;
                 let again = logged.outgoing.overlay.as_ref().and_then(|overlay| overlay.again.as_ref());
-                match again {
-                    Some(again) => {
-                        let frame = frame_as(logged, subscriber, Overlaid::Same)?;
-                        Some(Missed::Asked(params_of(&frame).to_owned(), again(subscriber.connection)))
-                    }
-                    None => {
-                        frame_for(logged, subscriber).map(|frame| Missed::Known(params_of(&frame).to_owned()))
-                    }
-                }
+                let overlaid = again.map_or_else(|| overlaid(logged, subscriber), |_| Overlaid::Same);
+                let envelope = params_of(&frame_as(logged, subscriber, overlaid)?).to_owned();
+                Some(match again {
+                    Some(again) => Missed::Asked(envelope, again(subscriber.connection)),
+                    None => Missed::Known(envelope),
+                })
             })
             .collect();
+        if envelopes.iter().filter(|missed| matches!(missed, Missed::Asked(..))).count() > MOST_ASKED {
+            return None;
+        }
         for (channel, subscriber) in subscriptions {
             inner.add(channel, subscriber.clone());
         }
@@ -443,6 +443,20 @@ impl Inner {
         entry.subscribers.retain(|other| other.connection != subscriber.connection);
         entry.subscribers.push(subscriber);
         entry.count();
+    }
+
+    /// Takes subscribers of a channel out; answers whether there were some. One nobody watches and nobody owns is
+    /// forgotten.
+    fn take(&mut self, channel: &str, which: impl Fn(&Subscriber) -> bool) -> bool {
+        let Some(entry) = self.channels.get_mut(channel) else { return false };
+        let before = entry.subscribers.len();
+        entry.subscribers.retain(|subscriber| !which(subscriber));
+        entry.count();
+        let taken = entry.subscribers.len() != before;
+        if entry.subscribers.is_empty() && Arc::strong_count(&entry.audience) == 1 {
+            self.channels.remove(channel);
+        }
+        taken
     }
 }
 
@@ -509,15 +523,13 @@ fn params_of(frame: &[u8]) -> &str {
     std::str::from_utf8(params).unwrap_or("{}")
 }
 
-/// What one subscriber is sent of a logged action.
-fn frame_for(logged: &Logged, subscriber: &Subscriber) -> Option<Bytes> {
-    let overlaid = match &logged.outgoing.overlay {
-        Some(overlay) => overlay.seen(subscriber.connection),
-        None => Overlaid::Same,
-    };
-    frame_as(logged, subscriber, overlaid)
+/// How one subscriber sees a logged action.
+fn overlaid(logged: &Logged, subscriber: &Subscriber) -> Overlaid {
+    let overlay = logged.outgoing.overlay.as_ref();
+    overlay.map_or(Overlaid::Same, |overlay| overlay.seen(subscriber.connection))
 }
 
+/// What one subscriber is sent of a logged action it sees so.
 fn frame_as(logged: &Logged, subscriber: &Subscriber, overlaid: Overlaid) -> Option<Bytes> {
     if logged.outgoing.since > subscriber.version {
         return None;

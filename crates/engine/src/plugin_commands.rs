@@ -1,6 +1,7 @@
 //! Commands of plugins: found by name, let through by the grant they named, answered by the plugin.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::NamedMethod;
 use ostler_contract::registry::Owned;
@@ -10,7 +11,11 @@ use ostler_protocol::message::Params;
 
 use crate::connection::{Connection, Responder};
 use crate::host::Host;
+use crate::in_time::in_time;
 use crate::principal::Principal;
+
+/// How long a command may take: as long as a client's tool, which is long.
+const HANDLE_LIMIT: Duration = Duration::from_secs(600);
 
 impl Host {
     /// The plugin command of that name.
@@ -69,7 +74,7 @@ fn answer(host: Arc<Host>, call: Call, responder: Responder) {
     let owner = principal.owner(&host.options.host_name).filter(|_| host.gate.guarded);
     let answered = command.method.handle.call((params, reader, client, owner));
     tokio::spawn(async move {
-        let outcome: Result<Value, RpcError> = answered.await.map_err(|why| {
+        let outcome: Result<Value, RpcError> = in_time(HANDLE_LIMIT, answered).await.map_err(|why| {
             if why.rpc.is_none() {
                 host.report_failed(&command.owner, &format!("its command {}", command.name), &why);
             }

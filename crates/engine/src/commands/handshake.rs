@@ -7,6 +7,7 @@ use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
+use super::subscribe::COLLECT_LIMIT;
 use crate::connection::{Connection, Responder};
 use crate::outbox::Closed;
 use crate::sessions::ToSession;
@@ -100,7 +101,10 @@ impl Connection {
         tokio::spawn(async move {
             let asked = asked.into_iter().map(|(at, scheme, spelled)| {
                 let connection = connection.clone();
-                async move { (at, connection.may_watch_plugin(&scheme, &spelled).await) }
+                async move {
+                    let asked = connection.may_watch_plugin(&scheme, &spelled);
+                    (at, tokio::time::timeout(COLLECT_LIMIT, asked).await.unwrap_or_default())
+                }
             });
             let mut back = back;
             let refused = futures::future::join_all(asked).await.into_iter().filter(|(_, may)| !may);

@@ -1,6 +1,7 @@
 //! Subscribing: which channel a name means, who may watch it, and the snapshot it begins with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
@@ -14,6 +15,9 @@ use crate::plugin_channels::channel_name;
 use crate::refusals::{no_automations, no_channel, nothing_serves};
 use crate::sessions::{Place, Snapshots, Subscription, ToSession, not_found, snapshot};
 
+/// How long a plugin's channel may hold back the answer to a client that comes in; after that it is left out.
+pub(super) const COLLECT_LIMIT: Duration = Duration::from_secs(5);
+
 impl Connection {
     /// Subscribes to several channels; what cannot be is left out.
     pub(super) fn collect(self: &Arc<Self>, wanted: &[String]) -> impl Future<Output = Vec<String>> + use<> {
@@ -21,15 +25,25 @@ impl Connection {
             .iter()
             .map(|spelled| {
                 let (answer, wait) = oneshot::channel();
-                if self.may_subscribe(&self.host().sessions.channel(spelled)).is_ok() {
+                let channel = self.host().sessions.channel(spelled);
+                if self.may_subscribe(&channel).is_ok() {
                     self.subscribe(spelled, None, None, Snapshots::Collect(answer));
                 }
-                wait
+                let asked = matches!(channel, Channel::Plugin { .. }).then(|| spelled.clone());
+                (asked, wait)
             })
             .collect();
+        let connection = self.clone();
         async move {
-            let snapshots = futures::future::join_all(pending).await;
-            snapshots.into_iter().filter_map(|snapshot| snapshot.ok().flatten()).collect()
+            let snapshots = pending.into_iter().map(|(asked, wait)| async {
+                let Some(asked) = asked else { return wait.await.ok().flatten() };
+                let in_time = tokio::time::timeout(COLLECT_LIMIT, wait).await;
+                if in_time.is_err() {
+                    connection.handle_unsubscribe(&asked);
+                }
+                in_time.ok()?.ok().flatten()
+            });
+            futures::future::join_all(snapshots).await.into_iter().flatten().collect()
         }
     }
 

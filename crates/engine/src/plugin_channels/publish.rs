@@ -20,7 +20,9 @@ use crate::in_time::in_time;
 /// How long a `visible` may take before its subscriber is passed over.
 const VISIBLE_LIMIT: Duration = Duration::from_secs(5);
 /// The most actions that wait in one lane.
-pub(super) const MOST_WAITING: usize = 10_000;
+const MOST_WAITING: usize = 10_000;
+/// The most actions that are asked about together.
+const MOST_TOGETHER: usize = 128;
 
 type Visible = Call<fn(reader: Option<Reader>, client: String) -> bool>;
 
@@ -43,6 +45,14 @@ struct Audience {
     channel: String,
     visible: Option<Visible>,
     to: Option<String>,
+}
+
+/// Connections, and who is behind each.
+#[derive(Debug, Default)]
+struct Crowd {
+    subscribers: Vec<Subscriber>,
+    /// Where in the list; nowhere for one that is gone.
+    connections: Vec<(ConnectionId, Option<usize>)>,
 }
 
 type Decided = Arc<Mutex<HashMap<ConnectionId, bool>>>;
@@ -103,91 +113,116 @@ impl Host {
         if !asks {
             drop(lanes);
             // Nobody is waited for, so it is out before this returns.
-            self.send_published(published).now_or_never();
+            let channel = published.channel.clone();
+            let _ = self.send_published(&channel, vec![published]).now_or_never();
             return Ok(());
         }
         lanes.insert(published.channel.clone(), VecDeque::new());
         drop(lanes);
         let host = self.clone();
         tokio::spawn(async move {
-            let mut next = Some(published);
-            while let Some(published) = next {
-                let channel = published.channel.clone();
-                host.send_published(published).await;
-                next = host.next_published(&channel);
+            let channel = published.channel.clone();
+            let mut batch = vec![published];
+            while !batch.is_empty() {
+                host.send_published(&channel, batch).await;
+                batch = host.next_published(&channel);
             }
         });
         Ok(())
     }
 
-    fn next_published(&self, channel: &str) -> Option<Published> {
+    fn next_published(&self, channel: &str) -> Vec<Published> {
         let mut lanes = self.plugin_channels.lanes.0.lock();
-        let next = lanes.get_mut(channel).and_then(VecDeque::pop_front);
-        if next.is_none() {
+        let Some(lane) = lanes.get_mut(channel) else { return Vec::new() };
+        let batch: Vec<_> = lane.drain(..lane.len().min(MOST_TOGETHER)).collect();
+        if batch.is_empty() {
             lanes.remove(channel);
         }
-        next
+        batch
     }
 
-    /// Sends an action to everybody who may see it. Whoever subscribes while others are asked about is asked about too.
-    async fn send_published(self: &Arc<Self>, published: Published) {
-        let Published { channel, action, audience } = published;
-        let Some(audience) = audience else {
-            return self.fanout.publish(&channel, vec![Outgoing::host(action, Version::V0_9)]);
-        };
-        let decided = Decided::default();
-        let mut outgoing = Outgoing {
-            overlay: Some(overlay(Arc::downgrade(self), audience.clone(), decided.clone())),
-            ..Outgoing::host(action, Version::V0_9)
-        };
-        let mut unknown = self.fanout.watchers(&channel);
-        loop {
-            let answers = self.see(&audience, &unknown).await;
-            decided.lock().extend(answers);
-            let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
-            match self.fanout.publish_known(&channel, outgoing, known) {
-                Ok(()) => return,
-                Err((again, came)) => (outgoing, unknown) = (again, came),
+    /// Sends actions of a URI, in order, to everybody who may see each. They are asked about together; whoever
+    /// subscribes meanwhile is asked about too.
+    async fn send_published(self: &Arc<Self>, channel: &str, batch: Vec<Published>) {
+        let crowd = self.crowd(&self.fanout.watchers(channel));
+        let seen = batch.iter().map(|published| self.see(published.audience.as_ref(), &crowd));
+        let seen = futures::future::join_all(seen).await;
+        for (Published { action, audience, .. }, seen) in batch.into_iter().zip(seen) {
+            let Some(audience) = audience else {
+                self.fanout.publish(channel, vec![Outgoing::host(action, Version::V0_9)]);
+                continue;
+            };
+            let decided: Decided = Arc::new(Mutex::new(seen));
+            let mut outgoing = Outgoing {
+                overlay: Some(overlay(Arc::downgrade(self), audience.clone(), decided.clone())),
+                ..Outgoing::host(action, Version::V0_9)
+            };
+            loop {
+                let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
+                match self.fanout.publish_known(channel, outgoing, known) {
+                    Ok(()) => break,
+                    Err((again, came)) => {
+                        let seen = self.see(Some(&audience), &self.crowd(&came)).await;
+                        decided.lock().extend(seen);
+                        outgoing = again;
+                    }
+                }
             }
         }
     }
 
-    /// Which of these connections may see an action: each client and person is asked about once, all together.
-    async fn see(&self, audience: &Audience, connections: &[ConnectionId]) -> HashMap<ConnectionId, bool> {
-        let mut asked: Vec<Subscriber> = Vec::new();
-        let mut rows: HashMap<ConnectionId, Option<usize>> = HashMap::with_capacity(connections.len());
-        let mut at: HashMap<Subscriber, usize> = HashMap::new();
+    fn crowd(&self, connections: &[ConnectionId]) -> Crowd {
+        let mut crowd = Crowd::default();
+        let mut known: HashMap<Subscriber, usize> = HashMap::new();
         for connection in connections {
-            let subscriber = self.subscriber_of(*connection).filter(|subscriber| audience.may_be(subscriber));
-            let row = subscriber.map(|subscriber| {
-                *at.entry(subscriber.clone()).or_insert_with(|| {
-                    asked.push(subscriber);
-                    asked.len() - 1
+            let at = self.subscriber_of(*connection).map(|subscriber| {
+                *known.entry(subscriber).or_insert_with_key(|subscriber| {
+                    crowd.subscribers.push(subscriber.clone());
+                    crowd.subscribers.len() - 1
                 })
             });
-            rows.insert(*connection, row);
+            crowd.connections.push((*connection, at));
         }
-        let seen = match &audience.visible {
-            Some(visible) => self.ask_visible(audience, visible, &asked).await,
-            None => vec![true; asked.len()],
-        };
-        let sees = |row: Option<usize>| row.and_then(|row| seen.get(row).copied()).unwrap_or_default();
-        rows.into_iter().map(|(connection, row)| (connection, sees(row))).collect()
+        crowd
+    }
+
+    /// Which connections of a crowd may see an action.
+    async fn see(&self, audience: Option<&Audience>, crowd: &Crowd) -> HashMap<ConnectionId, bool> {
+        let Some(audience) = audience else { return HashMap::new() };
+        let may_be: Vec<usize> =
+            (0..crowd.subscribers.len()).filter(|at| audience.may_be(&crowd.subscribers[*at])).collect();
+        let mut sees = vec![false; crowd.subscribers.len()];
+        match &audience.visible {
+            None => may_be.into_iter().for_each(|at| sees[at] = true),
+            Some(visible) => {
+                let asked: Vec<&Subscriber> = may_be.iter().map(|at| &crowd.subscribers[*at]).collect();
+                let answers = self.ask_visible(audience, visible, &asked).await;
+                may_be.into_iter().zip(answers).for_each(|(at, answer)| sees[at] = answer);
+            }
+        }
+        crowd
+            .connections
+            .iter()
+            .map(|(connection, at)| (*connection, at.is_some_and(|at| sees[at])))
+            .collect()
     }
 
     /// Asks about all in one crossing. Where one does not answer in time each is asked about alone, so that it costs
     /// itself.
-    async fn ask_visible(&self, audience: &Audience, visible: &Visible, of: &[Subscriber]) -> Vec<bool> {
+    async fn ask_visible(&self, audience: &Audience, visible: &Visible, of: &[&Subscriber]) -> Vec<bool> {
         if of.is_empty() {
             return Vec::new();
         }
         let row = |subscriber: &Subscriber| (subscriber.reader.clone(), subscriber.client.clone());
-        let together = visible.call_each(of.iter().map(row).collect());
-        let answers = match tokio::time::timeout(VISIBLE_LIMIT, together).await {
-            Ok(answers) => answers,
-            Err(_) => {
-                let alone = of.iter().map(|subscriber| in_time(VISIBLE_LIMIT, visible.call(row(subscriber))));
-                futures::future::join_all(alone).await
+        let ask = |subscriber: &&Subscriber| in_time(VISIBLE_LIMIT, visible.call(row(subscriber)));
+        let answers = match of {
+            [one] => vec![ask(one).await],
+            of => {
+                let together = visible.call_each(of.iter().map(|subscriber| row(subscriber)).collect());
+                match tokio::time::timeout(VISIBLE_LIMIT, together).await {
+                    Ok(answers) => answers,
+                    Err(_) => futures::future::join_all(of.iter().map(ask)).await,
+                }
             }
         };
         let failed: Vec<&Thrown> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
@@ -215,7 +250,8 @@ fn overlay(host: Weak<Host>, audience: Audience, decided: Decided) -> Overlay {
         let (host, audience) = (host.clone(), audience.clone());
         Box::pin(async move {
             let Some(host) = host.upgrade() else { return false };
-            host.see(&audience, &[connection]).await.get(&connection).copied().unwrap_or_default()
+            let crowd = host.crowd(&[connection]);
+            host.see(Some(&audience), &crowd).await.get(&connection).copied().unwrap_or_default()
         })
     })
 }

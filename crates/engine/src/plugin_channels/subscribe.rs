@@ -21,6 +21,10 @@ use crate::sessions::{Snapshots, snapshot};
 
 /// How long a snapshot may take before the subscribe fails.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(10);
+/// The most channels one connection watches when it asks for one of a plugin's.
+const MOST_WATCHED: usize = 4096;
+/// The longest URI of a plugin's channel, in bytes.
+const LONGEST: usize = 2048;
 /// How long `left` may take before the log says so.
 const LEFT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -45,6 +49,9 @@ impl Connection {
         let Some(channel) = self.host().plugin_channel(scheme) else {
             return answer.fail(nothing_serves(scheme));
         };
+        if let Err(refusal) = self.may_watch_more(spelled) {
+            return answer.fail(refusal);
+        }
         self.remember(spelled, &channel_name(spelled));
         let subscribing = Subscribing { channel, spelled: spelled.to_owned(), latency, answer };
         match self.host().require_named(&self.principal(), &subscribing.channel.channel.grant) {
@@ -60,6 +67,19 @@ impl Connection {
                     subscribing.answer.fail(refusal);
                 });
             }
+        }
+    }
+
+    /// A plugin's channel has as many URIs as its clients make up, so what one client may make up has an end.
+    fn may_watch_more(&self, spelled: &str) -> Result<(), RpcError> {
+        if spelled.len() > LONGEST {
+            return Err(RpcError::invalid_params(format!("a channel's URI has at most {LONGEST} bytes")));
+        }
+        match self.watches() < MOST_WATCHED {
+            true => Ok(()),
+            false => Err(RpcError::invalid_params(format!(
+                "this connection watches {MOST_WATCHED} channels; unsubscribe from some first"
+            ))),
         }
     }
 
