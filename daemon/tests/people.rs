@@ -384,3 +384,85 @@ async fn what_work_cost_is_there_after_a_restart_and_told_to_whose_it_is() {
     let read = client.request("resourceRead", json!({ "uri": "usage://user%3Aada" })).await.unwrap_err();
     assert_eq!(read["code"], REFUSED);
 }
+
+const BOARD: &str = r"
+    export const name = 'board';
+    export function apply(host) {
+        const board = host.registerChannel('x-board', {
+            grant: 'x-board:get',
+            snapshot: (uri, reader) => ({ for: reader.id }),
+            left: (client) => host.log(`${client} left`),
+        });
+        host.registerMethod('x-board/say', {
+            grant: 'x-board:put',
+            handle({ text, hide }, reader, client, owner) {
+                const visible = (reader) => reader.id !== hide;
+                board.publish('x-board://a', { type: 'x-board/said', text, owner }, { visible });
+                return board.subscribers('x-board://a').map((watcher) => watcher.reader.id);
+            },
+        });
+    }
+";
+
+#[tokio::test]
+async fn a_plugins_channel_and_commands_ask_for_the_grants_they_name() {
+    let folder = folder(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./board.js" }] }));
+    folder.write("board.js", BOARD);
+    let tokens = ["ada", "bob", "cleo"].map(|id| add(&folder, &[id]));
+    let mut file: Value = serde_json::from_str(&folder.read("users.json")).unwrap();
+    file["roles"] = json!({ "talks": ["x-board:*"], "watches": ["x-board:read"], "else": ["session:read"] });
+    for (at, role) in ["talks", "watches", "else"].into_iter().enumerate() {
+        file["users"][at]["roles"] = json!([role]);
+    }
+    folder.write("users.json", &file.to_string());
+    let daemon = folder.start();
+    let mut clients = Vec::new();
+    for (token, name) in tokens.iter().zip(["a", "b", "c"]) {
+        let mut client = daemon.initialized(name).await;
+        let nobody = client.request("subscribe", json!({ "channel": "x-board://a" })).await.unwrap_err();
+        assert_eq!(nobody["code"], NOBODY);
+        sign_in(&daemon, &mut client, token).await.unwrap();
+        clients.push(client);
+    }
+    let [ada, bob, cleo] = &mut clients[..] else { panic!("three") };
+    assert_eq!(ada.subscribe("x-board://a").await, json!({ "for": "user:ada" }));
+    assert_eq!(bob.subscribe("x-board://a").await, json!({ "for": "user:bob" }));
+    let refused = cleo.request("subscribe", json!({ "channel": "x-board://a" })).await.unwrap_err();
+    assert_eq!(
+        (&refused["code"], &refused["message"]),
+        (&json!(REFUSED), &json!("cleo may not x-board:get here"))
+    );
+    let refused = bob.request("x-board/say", json!({ "text": "mine" })).await.unwrap_err();
+    assert_eq!(refused["message"], "bob may not x-board:put here");
+    let watching =
+        ada.request("x-board/say", json!({ "text": "for ada", "hide": "user:bob" })).await.unwrap();
+    assert_eq!(watching, json!(["user:ada", "user:bob"]));
+    ada.request("x-board/say", json!({ "text": "for both" })).await.unwrap();
+    let seen = bob.actions_until("x-board/said").await.pop().unwrap();
+    assert_eq!((&seen["action"]["text"], &seen["action"]["owner"]), (&json!("for both"), &json!("user:ada")));
+    // Whoever comes back is asked about again, and whoever lost the grant watches no longer.
+    let mut back = daemon.client().await;
+    let last = seen["serverSeq"].as_u64().unwrap();
+    let reconnect =
+        json!({ "clientId": "b", "lastSeenServerSeq": last - 2, "subscriptions": ["x-board://a"] });
+    assert_eq!(
+        back.request("reconnect", reconnect.clone()).await.unwrap()["missing"],
+        json!(["x-board://a"])
+    );
+    sign_in(&daemon, &mut back, &tokens[1]).await.unwrap();
+    let replayed = back.request("reconnect", reconnect).await.unwrap();
+    let texts: Vec<&Value> =
+        replayed["actions"].as_array().unwrap().iter().map(|sent| &sent["action"]["text"]).collect();
+    assert_eq!(texts, ["for both"], "{replayed}");
+    // What the host itself writes, that each was here, is written first.
+    let written = support::wait_for(|| {
+        let written = folder.read("users.json");
+        (written.matches("signedIn").count() == 3).then_some(written)
+    });
+    let mut file: Value = serde_json::from_str(&written.unwrap()).unwrap();
+    file["users"][1]["roles"] = json!(["else"]);
+    folder.write("users.json", &file.to_string());
+    folder.wait_for_log("plugin board: b left");
+    let watching = ada.request("x-board/say", json!({ "text": "alone" })).await.unwrap();
+    assert_eq!(watching, json!(["user:ada"]));
+}
