@@ -69,6 +69,12 @@ export interface PluginHost extends PluginContext {
     registerChannel(scheme: string, channel: Channel): ChannelHandle;
     /** One command a client sends by name, under an `x-` name. */
     registerMethod(name: string, method: Method): void;
+    /** What opens terminals. */
+    registerTerminals(store: TerminalStore, when?: When): void;
+    /** How a backend runs its process in a named machine, and what makes machines. */
+    registerComputers(computers: Computers, when?: When): void;
+    /** Whether a dev container can be made, made, written to, stopped and removed. */
+    registerContainers(containers: Containers, when?: When): void;
     /** The automation store. */
     registerAutomations(store: AutomationStore, when?: When): void;
     /**
@@ -376,6 +382,10 @@ export interface Start {
     subagent?(toolCallId: string, request: WorkerRequest): Promise<Worker>;
     /** Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers. */
     toolsServer?(options?: ToolsServerOptions): Promise<ToolsServer | undefined>;
+    /** Opens terminals the host lists; absent on a host without a terminal store. */
+    terminals?: SessionTerminals;
+    /** The machine the session runs in; absent where it runs on this host. */
+    computer?: SessionComputer;
     /** The backend's own id to continue. */
     resume?: string;
     /** The backend's name for the turn to fork at, under a new id. */
@@ -482,10 +492,82 @@ export interface ToolsServer {
     close(): void;
 }
 
+/** How a backend opens terminals that the host lists and people can watch. */
+export interface SessionTerminals {
+    /** Opens one, claimed by this chat. */
+    open(request: SessionTerminalRequest): Promise<SessionTerminal>;
+}
+
+/** A terminal a backend asks for. */
+export interface SessionTerminalRequest {
+    /** What to run instead of a shell: with `args` a program, without them a line for the shell. */
+    command?: string;
+    /** The program's arguments, each of them one word. */
+    args?: string[];
+    /** A path; the session's first directory when left out. */
+    cwd?: string;
+    /** Variables beside the host's environment. */
+    env?: Record<string, string>;
+    /** Shown to people. */
+    name?: string;
+    /** The turn it is for. */
+    turnId?: string;
+    /** The tool call it is for. */
+    toolCallId?: string;
+}
+
+/** A terminal a backend opened. */
+export interface SessionTerminal {
+    /** Its URI, to be linked in a tool call's content. */
+    uri: string;
+    /** What it has said, as far as the host keeps it. */
+    output(): Promise<string>;
+    /** Resolves once its process has ended: the exit code, where there was one. */
+    wait(): Promise<number | undefined>;
+    /** Types into it. */
+    write(data: string): Promise<void>;
+    /** Gives it another size. */
+    resize(cols: number, rows: number): Promise<void>;
+    /** Ends its process. The terminal stays listed, with what it said. */
+    kill(): Promise<void>;
+    /** Ends its process and takes it off the list. */
+    release(): Promise<void>;
+}
+
+/** The machine a session runs in, as its backend sees it. */
+export interface SessionComputer {
+    /** Its address. */
+    uri: string;
+    /** Where a path of this host is in the machine; nothing where the machine does not see it. */
+    place(path: string): Promise<string | undefined>;
+    /**
+     * What to start on this host so that a process runs in the machine, where the session works unless it says where. A backend that is handed this starts nothing
+     * of its session outside it.
+     */
+    how(process: MachineProcess): Promise<MachineProcess>;
+}
+
+/** A process to run: in a machine where it is asked for, on this host where it is answered. */
+export interface MachineProcess {
+    /** A program's name or path. */
+    program: string;
+    /** Its arguments, each of them one word. */
+    args?: string[];
+    /** Where it works: a path. */
+    cwd?: string;
+    /** The variables it is given. Nothing else of the host's environment reaches a machine. */
+    env?: Record<string, string>;
+}
+
 /** What `create` answers: the running half of one chat. `begin`, `cancel` and `close` are required. */
 export interface AgentSession {
     /** Runs a turn. It may answer before the turn has ended. */
     begin(turnId: string, text: string, model?: ModelSelection, from?: TurnFrom, attachments?: MessageAttachment[]): void;
+    /**
+     * Runs a turn that is a command line, `!ls` say: it reports a tool call, has the host run the command in a
+     * terminal that people can watch, and ends the turn. Without it such a turn fails.
+     */
+    ran?(turnId: string, command: string, run: (value?: string) => Promise<SessionTerminal>): void;
     /** Stops a running turn. Every parked question is settled. */
     cancel(turnId: string): void;
     /** Ends the conversation; `removing` when its record goes too. */
@@ -562,18 +644,21 @@ export interface MachineNeed {
     name?: string;
     /** A host path copied to `target` after the machine is made. */
     source?: string;
-    /** One agent command line, built by the host at the version its versions file pins. */
+    /**
+     * One agent command line, or `ostler` itself, built at the version the host's versions file pins. It is at
+     * `/opt/ostler/<part>`, read-only, with the parts it requires beside it.
+     */
     part?: string;
-    /** A named volume for the agent's own configuration. */
+    /** A named volume for the agent's own configuration: where in the machine. */
     state?: string;
     /** Where in the machine. */
     target?: string;
     /** Whether a mount may not be written to. */
     readOnly?: boolean;
-    /** What stands in for a part that cannot be built. */
+    /** What stands in for a part the versions file does not pin: a host folder. */
     fallback?: string;
-    /** Host files a volume is seeded from; never a login file. */
-    seed?: unknown;
+    /** Host files a new volume is seeded from, each under its own name; never a login file. */
+    seed?: string[];
     /** The value when neither the profile nor an option gives one. */
     default?: string;
     /** Whether a machine without it is refused. */
@@ -994,6 +1079,254 @@ export interface Method {
     handle(params: JsonObject, reader: Reader | undefined, client: string, owner?: string): Awaitable<unknown>;
     /** Names the command to clients; the title is the name where it has none. */
     describe?(): Awaitable<Description>;
+}
+
+/** What opens terminals. The host lists each one, keeps what it said last, and serves it to whoever watches. */
+export interface TerminalStore {
+    /**
+     * Opens a terminal. What its process says, from the first moment on, goes to `events`. A directory that is
+     * not there is a shell that failed: its reason is output, and it exits with 127.
+     */
+    create(request: TerminalRequest, events: TerminalEvents): Awaitable<Terminal>;
+    /** Called once when the host closes, after its terminals have ended. */
+    close?(): void;
+}
+
+/** A terminal asked for. */
+export interface TerminalRequest {
+    /** Its URI, as the host lists it. */
+    terminal: string;
+    /** A path; the host's first directory where nobody named one. */
+    cwd?: string;
+    /** What to run instead of a shell: with `args` a program, without them a line for the shell. */
+    command?: string;
+    /** The program's arguments, each of them one word. */
+    args?: string[];
+    /** The shell the asking person prefers; the store's own choice where there is none. */
+    shell?: string;
+    /** Variables beside the host's environment. */
+    env: Record<string, string>;
+    /** Width in columns. */
+    cols: number;
+    /** Height in rows. */
+    rows: number;
+}
+
+/** What a terminal says, to be called by the store that opened it. */
+export interface TerminalEvents {
+    /**
+     * Output. Of a pseudoterminal, marks of shell integration (OSC 133, 633 and 7) are read and taken out by the
+     * host, which reports commands and directories by them.
+     */
+    data(data: string): void;
+    /** The process has ended and everything it said was said. Once; what comes later is dropped. */
+    exited(exitCode?: number): void;
+    /** The process changed its title. */
+    title(title: string): void;
+    /** The process works somewhere else now: a path. */
+    cwd(cwd: string): void;
+}
+
+/** A terminal opened. */
+export interface Terminal {
+    /** What it is called where nobody named it: its shell, say. */
+    title?: string;
+    /** Where it works, where that is not what was asked: a path. */
+    cwd?: string;
+    /** Whether a pseudoterminal stands behind it; plain pipes do where it does not say. */
+    isPty?: boolean;
+    /** Takes what was typed. */
+    input(data: string): void;
+    /** Takes another size. The host only writes it down where it is left out. */
+    resize?(cols: number, rows: number): void;
+    /** Ends its processes: `SIGTERM` where no signal is named. The terminal stays listed, with what it said. */
+    kill?(signal?: string): void;
+    /** Ends its processes and lets go of everything. */
+    dispose(): void;
+}
+
+/**
+ * How a backend runs its process in a named machine. A session names one in its setting `computer`: an address,
+ * `computer://<id>`, or what one is made from, `disposable:<profile>` and `devcontainer://<folder>`.
+ *
+ * What a machine needs is the host's to find out; `make` is handed the plan.
+ */
+export interface Computers {
+    /** What to start on this host so that `process` runs in the machine, with its streams as its own. */
+    how(computer: string, process: MachineProcess): Awaitable<MachineProcess>;
+    /** The machines there are. Without it any address is taken at its word, until `how` refuses it. */
+    list?(): Awaitable<Computer[]>;
+    /** What machines are made from, by name. */
+    profiles?(): Awaitable<Record<string, MachineProfile>>;
+    /** Makes a machine to a plan; answers its address. Without it only machines that are there can be named. */
+    make?(request: MachineRequest): Awaitable<string>;
+    /** Stops a machine and removes it. */
+    remove?(computer: string): void;
+    /** A session that ran in a machine is gone: what was made for it alone may go too. */
+    left?(computer: string, session: string): void;
+    /** Called once when the host closes. */
+    close?(): void;
+}
+
+/** One machine. */
+export interface Computer {
+    /** The last part of its address. */
+    id: string;
+    /** Shown to people. */
+    title?: string;
+    /** One line. */
+    description?: string;
+    /** Whether it runs. */
+    running?: boolean;
+    /** The backends that may use it; every one where it does not say. */
+    agents?: string[];
+    /** Where work begins whose folder is not mounted: a path. */
+    workdir?: string;
+    /** Which folders of this host it sees. */
+    mounts?: MachineMount[];
+}
+
+/** A folder or file of this host seen in a machine. */
+export interface MachineMount {
+    /** On this host: a path. */
+    source: string;
+    /** In the machine: a path. */
+    target: string;
+    /** Whether it may not be written to. */
+    readOnly?: boolean;
+}
+
+/** What machines are made from. A plugin may keep more in it; the host reads this. */
+export interface MachineProfile {
+    /** Shown to people. */
+    title?: string;
+    /** One line. */
+    description?: string;
+    /** The backends its machines are for; the asking session's where it names none. */
+    agents?: string[];
+    /** Values of their needs, by the needs' names. */
+    needs?: Record<string, string>;
+}
+
+/** A machine asked for. */
+export interface MachineRequest {
+    /** What it is made from: `disposable:<profile>` or `devcontainer://<folder>`. */
+    source: string;
+    /** The profile's name, where there is one. */
+    profile?: string;
+    /** The session it is made for. */
+    session: string;
+    /** Whose the session is, on a host that knows people. */
+    owner?: string;
+    /** The session's first directory on this host: a path. */
+    workingDirectory?: string;
+    /** The backends it is prepared for, to be listed with it. */
+    agents: string[];
+    /** What it is given. */
+    plan: MachinePlan;
+}
+
+/** What a machine is given, every path of this host checked. */
+export interface MachinePlan {
+    /** Folders and files of this host, mounted. */
+    mounts: MachineMount[];
+    /** Environment variables, as `-e <name>=<value>`. */
+    env: Record<string, string>;
+    /** Folders and files of this host, copied in after the machine is made and before it first starts. */
+    copies: MachineCopy[];
+    /** Images of parts, mounted read-only. */
+    parts: MachinePart[];
+    /** Named volumes. */
+    volumes: MachineVolume[];
+}
+
+/** A folder or file of this host copied into a machine. */
+export interface MachineCopy {
+    /** On this host: a path. */
+    source: string;
+    /** In the machine: a path. */
+    target: string;
+}
+
+/**
+ * One agent command line, or the daemon itself, at the version the host's versions file pins: the machine maker
+ * builds its image and mounts it, read-only.
+ */
+export interface MachinePart {
+    /** Its name. */
+    part: string;
+    /** The version pinned. */
+    version: string;
+    /** Where in the machine: `/opt/ostler/<part>`. */
+    target: string;
+    /** The package it is built from, where the versions file names one. */
+    package?: string;
+}
+
+/** A named volume for an agent's own configuration. */
+export interface MachineVolume {
+    /** Its name: the same for every machine of one backend and one owner. */
+    name: string;
+    /** Where in the machine: a path. */
+    target: string;
+    /** Files copied into it when it is made. */
+    seed: MachineCopy[];
+}
+
+/**
+ * What makes dev containers. With it the host serves its dev-container commands and says so at `initialize`; without
+ * it, neither.
+ */
+export interface Containers {
+    /** Whether a container can be made now. */
+    available(): Awaitable<boolean>;
+    /**
+     * Makes the container of a folder, or takes the one there is, and connects to the host inside it. What that
+     * host says goes to `events`.
+     */
+    make(request: ContainerRequest, events: ContainerEvents): Awaitable<DevContainer>;
+    /** Writes one frame to the host inside, for a connection that `make` opened. */
+    write(container: string, connection: string, data: string): void;
+    /** Stops a container. It is there again at the next `make` of its folder. */
+    stop(container: string): void;
+    /** Stops a container and removes it. */
+    remove(container: string): void;
+    /** Ends one connection; the container goes on. */
+    disconnect?(container: string, connection: string): void;
+    /** Called once when the host closes. */
+    close?(): void;
+}
+
+/** A container asked for. */
+export interface ContainerRequest {
+    /** The connection that is opened with it: the host's own name for it, given to `write`. */
+    connection: string;
+    /** The folder on this host: a path. */
+    workspaceFolder: string;
+    /** Shown to people. */
+    name?: string;
+}
+
+/** What the host in a container says, to be called by what made it. */
+export interface ContainerEvents {
+    /** One frame of the host inside. */
+    message(data: string): void;
+    /** A line that is no frame, of the making or of the host inside. */
+    output(data: string): void;
+    /** The connection has ended. */
+    closed(): void;
+}
+
+/** A container made. */
+export interface DevContainer {
+    /** Its id. */
+    id: string;
+    /** What it is called, where that is not what was asked. */
+    name?: string;
+    /** The folder inside: a path. */
+    remoteWorkspaceFolder: string;
+    /** The folder on this host, where it is mounted: a path. */
+    hostWorkspaceFolder?: string;
 }
 
 /** Where automations and their runs are kept. */

@@ -22,6 +22,7 @@ use ostler_server::ToolServers;
 use crate::bundled;
 use crate::config::{JavaScriptLimits, Keep, Unowned};
 use crate::exit::Exit;
+use crate::here::OnDisk;
 use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
@@ -92,6 +93,7 @@ async fn compose_with(
         None => Gate::default(),
     };
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
+    host.set_here(Arc::new(OnDisk::new(&settings.dir)));
     if let Some(users) = users {
         users.follow(&host);
     }

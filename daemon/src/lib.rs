@@ -11,6 +11,7 @@ pub mod config;
 pub mod control;
 pub mod demo;
 pub mod exit;
+pub mod here;
 pub mod log;
 pub mod people;
 pub mod place;

@@ -1,7 +1,7 @@
 //! What a plugin is handed: facts, calls on the host, and one method per registration point.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ostler_contract_derive::{Cross, host_calls};
 use ostler_protocol::JsonObject;
@@ -244,18 +244,29 @@ struct Inner {
     caller: Caller,
     calls: Arc<dyn HostCalls>,
     recorder: Mutex<Recorder>,
+    options: OnceLock<JsonObject>,
 }
 
 impl PluginHost {
     /// A host for one plugin. What it registers is recorded until [`PluginHost::seal`].
     pub fn new(facts: Arc<HostFacts>, caller: Caller, calls: Arc<dyn HostCalls>) -> Self {
         let recorder = Mutex::new(Recorder::new(caller.plugin.clone()));
-        Self(Arc::new(Inner { facts, caller, calls, recorder }))
+        Self(Arc::new(Inner { facts, caller, calls, recorder, options: OnceLock::new() }))
     }
 
     /// The plugin's id.
     pub fn id(&self) -> &Slug {
         &self.0.caller.plugin
+    }
+
+    /// Keeps the options the plugin is applied with: machine needs take values from them.
+    pub fn set_options(&self, options: JsonObject) {
+        let _ = self.0.options.set(options);
+    }
+
+    /// The options the plugin was applied with.
+    pub fn options(&self) -> &JsonObject {
+        self.0.options.get_or_init(JsonObject::new)
     }
 
     /// Facts about the host.

@@ -420,6 +420,8 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
         }),
         subagent: None,
         tools_server: None,
+        terminals: None,
+        computer: None,
         resume: None,
         fork_at: None,
         rewind_at: None,

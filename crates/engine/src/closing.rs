@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    AutomationStore, Close, Policies, Port, PortValue, RecordStore, SessionStore, Usage, Vault,
+    AutomationStore, Close, Computers, Containers, Policies, Port, PortValue, RecordStore, SessionStore,
+    TerminalStore, Usage, Vault,
 };
 use ostler_contract::{Call, Registry, Thrown};
 use tokio::sync::oneshot;
@@ -71,10 +72,14 @@ impl Host {
             return;
         }
         self.close_sessions().await;
+        self.close_terminals().await;
         let Some(registry) = self.registry() else { return };
         for close in registry.all::<Close>() {
             self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;
         }
+        self.close_store::<TerminalStore>(registry, |store| &store.close).await;
+        self.close_store::<Containers>(registry, |containers| &containers.close).await;
+        self.close_store::<Computers>(registry, |computers| &computers.close).await;
         self.close_store::<AutomationStore>(registry, |store| &store.close).await;
         self.close_store::<SessionStore>(registry, |store| &store.close).await;
         if let Some(close) = self.own_sessions().and_then(|own| own.close.as_ref()) {

@@ -216,6 +216,9 @@ impl Connection {
                     let error = RpcError::invalid_request(format!("{method} came before initialize"));
                     return responder.fail(error);
                 }
+                if let Some(unserved) = self.host.unserved(&command) {
+                    return responder.fail(unserved);
+                }
                 if let Err(error) = self.admit(&command.needs()) {
                     return responder.fail(error);
                 }
@@ -382,6 +385,7 @@ impl Connection {
             self.host.fanout.unsubscribe(channel, self.id);
             self.left_at_once(channel);
         }
+        self.host.relays_left(self.id);
         self.host.root.forget(self.id);
         self.host.remove_connection(self.id);
         let client = self.client_id();

@@ -21,9 +21,11 @@ use crate::agents::agent_info;
 use crate::automations::Automations;
 use crate::clock::Clock;
 use crate::connection::Connection;
+use crate::containers::Relays;
 use crate::events::Events;
 use crate::fanout::{ConnectionId, DEFAULT_REPLAY, Fanout};
 use crate::log::Log;
+use crate::machines::Here;
 use crate::outbox::DEFAULT_LIMIT;
 use crate::plugin_channels::PluginChannels;
 use crate::principal::{Gate, Principal};
@@ -31,6 +33,7 @@ use crate::resources::Watch;
 use crate::root::Root;
 use crate::sessions::{SessionTools, Sessions};
 use crate::settings::OwnSettings;
+use crate::terminals::Terminals;
 use crate::usage::UsageOptions;
 
 /// How a host is set up.
@@ -238,6 +241,9 @@ pub struct Host {
     own_sessions: OnceLock<SessionStore>,
     outbound: OnceLock<Outbound>,
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
+    pub(crate) terminals: Terminals,
+    pub(crate) relays: Relays,
+    pub(crate) here: OnceLock<Arc<dyn Here>>,
     pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
     pub(crate) files: OnceLock<Option<Owned<SchemeProvider>>>,
     pub(crate) meta: OnceLock<JsonObject>,
@@ -277,6 +283,9 @@ impl Host {
             own_sessions: OnceLock::new(),
             outbound: OnceLock::new(),
             watches: Mutex::default(),
+            terminals: Terminals::default(),
+            relays: Relays::default(),
+            here: OnceLock::new(),
             own_providers: OnceLock::new(),
             files: OnceLock::new(),
             meta: OnceLock::new(),
@@ -298,6 +307,9 @@ impl Host {
         }
         let meta = self.advertised().await;
         self.root.fill(agents, meta);
+        if self.terminal_store().is_some() {
+            self.root.serve_terminals();
+        }
         self.load_sessions().await;
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
         self.warn_of_no_policies().await;

@@ -23,6 +23,8 @@ pub(crate) struct Use<'a> {
     pub agent: &'a str,
     /// `<maker>/<name>`, where it is known.
     pub model: Option<&'a str>,
+    /// The machine, or what one is made from; absent on this host.
+    pub computer: Option<&'a str>,
 }
 
 impl Use<'_> {
@@ -31,6 +33,7 @@ impl Use<'_> {
         match r#type {
             "agent" => Some(self.agent),
             "model" => self.model,
+            "computer" => self.computer,
             _ => None,
         }
     }
@@ -39,7 +42,8 @@ impl Use<'_> {
 impl std::fmt::Display for Use<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "agent {}", self.agent)?;
-        self.model.map_or(Ok(()), |model| write!(formatter, " with model {model}"))
+        self.model.map_or(Ok(()), |model| write!(formatter, " with model {model}"))?;
+        self.computer.map_or(Ok(()), |computer| write!(formatter, " on {computer}"))
     }
 }
 
@@ -59,10 +63,11 @@ impl Host {
         let Some(store) = self.policies() else { return Err(unreadable(&"nothing keeps them")) };
         let rows = store.list.call(()).await.map_err(|why| unreadable(&why))?;
         let now = format!("{:.3}", self.clock.now());
-        let mut allowed = false;
+        let (mut allowed, mut machine) = (false, wanted.computer.is_none());
         for row in rows {
             let row = check_policy(&Value::Object(row)).map_err(|error| unreadable(&error.message))?;
-            if !(is_of(&row, "kind", "agent") && holds(&row, owner) && active(&row, &now)) {
+            let of_machine = wanted.computer.is_some() && is_of(&row, "kind", "computer");
+            if !(is_of(&row, "kind", "agent") || of_machine) || !holds(&row, owner) || !active(&row, &now) {
                 continue;
             }
             let denies = is_of(&row, "effect", "deny");
@@ -71,13 +76,17 @@ impl Host {
                     let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
                     return Err(RpcError::permission_denied(format!("{id} refuses {wanted}")));
                 }
+                (true, false) if of_machine => machine = true,
                 (true, false) => allowed = true,
                 (false, _) => {}
             }
         }
-        match allowed {
-            true => Ok(()),
-            false => Err(RpcError::permission_denied(format!("no policy allows {wanted}"))),
+        match (allowed, machine, wanted.computer) {
+            (true, false, Some(computer)) => {
+                Err(RpcError::permission_denied(format!("no policy allows computer {computer}")))
+            }
+            (true, ..) => Ok(()),
+            (false, ..) => Err(RpcError::permission_denied(format!("no policy allows {wanted}"))),
         }
     }
 

@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use ostler_protocol::actions::type_of;
-use ostler_protocol::wire::actions::{RootActiveSessionsChangedAction, RootAgentsChangedAction, StateAction};
+use ostler_protocol::wire::actions::{
+    RootActiveSessionsChangedAction, RootAgentsChangedAction, RootTerminalsChangedAction, StateAction,
+};
 use ostler_protocol::wire::state::{
-    AgentInfo, ConfigSchema, ProtectedResourceMetadata, RootConfigState, RootState,
+    AgentInfo, ConfigSchema, ProtectedResourceMetadata, RootConfigState, RootState, TerminalInfo,
 };
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 use parking_lot::Mutex;
@@ -127,6 +129,25 @@ impl Root {
         }
         let action = RootActiveSessionsChangedAction { active_sessions };
         self.apply(fanout, StateAction::RootActiveSessionsChanged(action), None);
+    }
+
+    /// Lists terminals from now on, and none yet. Said before anybody looks.
+    pub fn serve_terminals(&self) {
+        self.state.lock().terminals = Some(Vec::new());
+    }
+
+    /// Replaces the list of terminals.
+    pub fn set_terminals(&self, fanout: &Fanout, terminals: Vec<TerminalInfo>) {
+        if self.state.lock().terminals.as_ref() == Some(&terminals) {
+            return;
+        }
+        let action = RootTerminalsChangedAction { terminals };
+        self.apply(fanout, StateAction::RootTerminalsChanged(action), None);
+    }
+
+    /// A setting a connection keeps to itself.
+    pub fn own_value(&self, connection: ConnectionId, key: &str) -> Option<Value> {
+        self.own.lock().get(&connection)?.get(key).cloned()
     }
 
     /// Takes a change of settings. Keys a connection keeps to itself reach no other; keys nobody declared are

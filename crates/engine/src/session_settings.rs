@@ -33,7 +33,9 @@ impl Host {
         agent: &Agent,
         chosen: &JsonObject,
     ) -> Result<SessionConfigState, Thrown> {
-        self.merged(agent, chosen).await.map(|merged| merged.config)
+        let mut config = self.merged(agent, chosen).await?.config;
+        self.offer_computers(agent, &mut config, false).await;
+        Ok(config)
     }
 
     /// The same for a session about to be made: what is chosen has to fit what plugins contributed. The backend checks
@@ -43,7 +45,8 @@ impl Host {
         agent: &Agent,
         chosen: &JsonObject,
     ) -> Result<SessionConfigState, Thrown> {
-        let merged = self.merged(agent, chosen).await?;
+        let mut merged = self.merged(agent, chosen).await?;
+        self.offer_computers(agent, &mut merged.config, false).await;
         match merged.contributed.iter().find_map(|setting| refuses(setting, chosen.get(&*setting.key)?)) {
             Some(why) => Err(RpcError::invalid_params(why).into()),
             None => Ok(merged.config),
@@ -132,6 +135,7 @@ impl Host {
                 seed(property, rows);
             }
         }
+        self.offer_computers(&agent, &mut config, true).await;
         Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
     }
 
@@ -141,6 +145,9 @@ impl Host {
         params: c::SessionConfigCompletionsParams,
     ) -> Result<c::SessionConfigCompletionsResult, RpcError> {
         let agent = self.agent_for_settings(params.provider.as_deref())?;
+        if let Some(items) = self.complete_computer(&agent, &params).await {
+            return Ok(c::SessionConfigCompletionsResult { items });
+        }
         let chosen = params.config.unwrap_or_default();
         let merged = self.merged(&agent, &chosen).await.map_err(Thrown::into_rpc)?;
         let setting = merged.contributed.iter().find(|setting| *setting.key == *params.property);

@@ -37,6 +37,8 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
         }),
         subagent: None,
         tools_server: None,
+        terminals: None,
+        computer: None,
         resume: None,
         fork_at: None,
         rewind_at: None,

@@ -247,6 +247,7 @@ impl Loader {
             vault: vault.map(|vault| noticed(vault, &asked)),
         };
         let host = PluginHost::new(self.facts.clone(), caller, self.calls.clone());
+        host.set_options(read.handed.clone());
         let begun = Instant::now();
         let (handed, options) = (host.clone(), Options::from(read.handed).frozen(read.frozen));
         let applying = async { module.apply(handed, options).await };

@@ -4,6 +4,7 @@
 //! [`Command`] exhaustively, so a command without a handler does not compile.
 
 use ahp_types::commands as c;
+use ahp_types::state::TerminalClaim;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -49,6 +50,67 @@ pub struct DispatchAction {
     pub client_seq: i64,
     /// `{ type, … }`
     pub action: Value,
+}
+
+/// `createTerminal`: whoever opens a terminal and names no claim holds it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateTerminal {
+    /// The URI the client chose.
+    pub channel: String,
+    /// Who holds it.
+    #[serde(default)]
+    pub claim: Option<TerminalClaim>,
+    /// What it is called.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// A `file:` URI.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Width in columns.
+    #[serde(default)]
+    pub cols: Option<i64>,
+    /// Height in rows.
+    #[serde(default)]
+    pub rows: Option<i64>,
+}
+
+/// `vscode/devContainers/connect`
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DevContainerConnect {
+    /// The client's own name for the connection.
+    pub connection_id: String,
+    /// A path on the host, or a `file:` URI.
+    pub workspace_folder: String,
+    /// Shown to people.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// `vscode/devContainers/relaySend`
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DevContainerSend {
+    /// The client's own name for the connection.
+    pub connection_id: String,
+    /// One frame.
+    pub data: String,
+}
+
+/// `vscode/devContainers/disconnect`
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DevContainerRelay {
+    /// The client's own name for the connection.
+    pub connection_id: String,
+}
+
+/// A container, by the address it was connected under.
+#[derive(Debug, Deserialize)]
+pub struct DevContainer {
+    /// `devcontainer:<id>`
+    pub address: String,
 }
 
 macro_rules! commands {
@@ -176,9 +238,22 @@ commands! {
     /// Opens a channel of changes under a URI.
     "createResourceWatch" CreateResourceWatch(c::CreateResourceWatchParams) ROOT, on_scheme!("watch", uri);
     /// Opens a shell.
-    "createTerminal" CreateTerminal(c::CreateTerminalParams) On::Any, grant!("terminal", "create");
+    "createTerminal" CreateTerminal(CreateTerminal) On::Any, grant!("terminal", "create");
     /// Ends a shell.
     "disposeTerminal" DisposeTerminal(c::DisposeTerminalParams) On::Any, grant!("terminal", "dispose");
+    /// Whether a dev container can be made.
+    "vscode/devContainers/isDockerAvailable" DevContainersAvailable(Ignored) On::Any, open!();
+    /// Makes a folder's dev container and connects to the host inside it.
+    "vscode/devContainers/connect" DevContainersConnect(DevContainerConnect) On::Any, grant!("container", "connect");
+    /// Sends a frame to the host inside.
+    "vscode/devContainers/relaySend" DevContainersRelaySend(DevContainerSend) On::Any, grant!("container", "relay");
+    /// Ends a connection; the container goes on.
+    "vscode/devContainers/disconnect" DevContainersDisconnect(DevContainerRelay)
+        On::Any, grant!("container", "disconnect");
+    /// Stops a container.
+    "x-ostler/containers/stop" DevContainersStop(DevContainer) On::Any, grant!("container", "stop");
+    /// Stops a container and removes it.
+    "x-ostler/containers/remove" DevContainersRemove(DevContainer) On::Any, grant!("container", "remove");
     /// Runs an operation of a changeset.
     "invokeChangesetOperation" InvokeChangesetOperation(c::InvokeChangesetOperationParams) On::Any, grant!("session", "changes");
     /// The event types an automation may wait for.

@@ -52,7 +52,7 @@ subjects! {
     "diagnostics" "Diagnostics" "Logs, network facts, endpoint checks."
         &["logs", "network", "fetch"], &[];
     "container" "Dev containers" "Dev containers on this host."
-        &[], &["connect", "disconnect", "relay"];
+        &[], &["connect", "disconnect", "relay", "stop", "remove"];
     "proxy" "Model proxy" "Model calls through this host."
         &["models"], &["call"];
     "trust" "Trusted folders" "Which folders agents may act in unasked."

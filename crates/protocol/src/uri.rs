@@ -228,6 +228,11 @@ pub fn automation_run(id: &str) -> String {
     format!("{AUTOMATION_RUN}{id}")
 }
 
+/// A terminal's channel.
+pub fn terminal(id: &str) -> String {
+    format!("{TERMINAL}:/{id}")
+}
+
 /// A resource watch's channel.
 pub fn resource_watch(id: &str) -> String {
     format!("{RESOURCE_WATCH}{id}")

@@ -11,7 +11,9 @@ use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionSto
 use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
-use ostler_engine::{Clock, Connection, Gate, Host, HostDoor, HostOptions, Log, People, Principal, Yaml};
+use ostler_engine::{
+    Clock, Connection, Gate, Here, Host, HostDoor, HostOptions, Log, People, Principal, Yaml,
+};
 use ostler_loader::{Entry, LoadedPlugin, Loader, State};
 use parking_lot::Mutex;
 
@@ -90,6 +92,7 @@ pub struct Builder {
     vault: Option<Vault>,
     policies: Option<Policies>,
     own: Vec<Own>,
+    here: Option<Arc<dyn Here>>,
 }
 
 /// Registers something as the host's own.
@@ -247,6 +250,13 @@ impl Builder {
         self
     }
 
+    /// What the host may ask of the machine it runs on.
+    #[must_use]
+    pub fn here(mut self, here: Arc<dyn Here>) -> Self {
+        self.here = Some(here);
+        self
+    }
+
     /// Loads the plugins, as the daemon does, and starts the host.
     ///
     /// # Panics
@@ -258,6 +268,9 @@ impl Builder {
         let clock = Clock::following_tokio(started);
         let gate = self.people.map_or_else(Gate::default, Gate::of);
         let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
+        if let Some(here) = self.here {
+            host.set_here(here);
+        }
         let door = HostDoor::new(&host);
         let facts = Arc::new(HostFacts {
             paths: host.options.paths.clone(),

@@ -343,6 +343,8 @@ fn start(held: &Arc<()>) -> Start {
         }),
         subagent: None,
         tools_server: None,
+        terminals: None,
+        computer: None,
         resume: None,
         fork_at: None,
         rewind_at: None,

@@ -17,6 +17,9 @@ use ostler_loader::Entry;
 use ostler_ports::{FileVault, memory_records};
 use ostler_testkit::{Builder, MemoryHost, SIGN_IN};
 
+use crate::machine_examples::{
+    a_backend_runs_in_a_folder, a_client_speaks_to_the_host_of_a_folder, a_shell_is_typed_into,
+};
 use crate::side::{Talk, builder, object};
 
 /// Each registration method and the example that shows it. A point without a row fails.
@@ -27,6 +30,9 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("registerResourceProvider", "resource-provider.ts"),
     ("registerChannel", "channel.ts"),
     ("registerMethod", "method.ts"),
+    ("registerTerminals", "terminals.ts"),
+    ("registerComputers", "computers.ts"),
+    ("registerContainers", "containers.ts"),
     ("registerAutomations", "automations.ts"),
     ("registerSessions", "sessions.ts"),
     ("registerVault", "vault.ts"),
@@ -64,6 +70,9 @@ run! {
     "resource-provider.ts" a_menu_is_read_and_written,
     "channel.ts" turns_are_watched_by_whose_they_are,
     "method.ts" feedback_is_kept,
+    "terminals.ts" a_shell_is_typed_into,
+    "computers.ts" a_backend_runs_in_a_folder,
+    "containers.ts" a_client_speaks_to_the_host_of_a_folder,
     "automations.ts" a_store_takes_the_automations,
     "sessions.ts" a_store_takes_the_sessions,
     "vault.ts" a_vault_takes_the_secrets,
@@ -113,13 +122,13 @@ fn no_example_is_there_that_nobody_runs() {
 }
 
 /// A host with the echo backend, a folder and this example.
-fn with(file: &str, dir: &Path, options: Value) -> Builder {
+pub fn with(file: &str, dir: &Path, options: Value) -> Builder {
     let entry =
         Entry { options: object(options), ..Entry::named(&folder().join(file).display().to_string()) };
     builder().folder(dir).plugin(ostler_plugin_echo::plugin(), json!({})).entry(entry)
 }
 
-async fn start(file: &str, options: Value) -> (MemoryHost, tempfile::TempDir) {
+pub async fn start(file: &str, options: Value) -> (MemoryHost, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let host = with(file, dir.path(), options).records(memory_records()).start().await;
     assert!(host.problems.is_empty(), "{:?}", host.problems);

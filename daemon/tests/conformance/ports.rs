@@ -1,6 +1,8 @@
 //! What each port requires: every required member is named when it is missing, and nothing else is asked for.
 
-use ostler_contract::points::{ResourceFacts, ResourceStore, Usage, Vault};
+use ostler_contract::points::{
+    Computers, Containers, ResourceFacts, ResourceStore, TerminalStore, Usage, Vault,
+};
 use ostler_contract::{Call, Options, PluginHost, Thrown, Value, json};
 
 use crate::side::{Both, Side, builder, lines_of};
@@ -16,6 +18,9 @@ const PORTS: &[(&str, &str, &[&str])] = &[
     ("registerVault", "vault", &["get", "set", "delete", "list"]),
     ("registerUsage", "usage", &["record", "total", "pools", "records"]),
     ("registerResources", "store", &["list", "read", "resolve", "complete"]),
+    ("registerTerminals", "store", &["create"]),
+    ("registerComputers", "computers", &["how"]),
+    ("registerContainers", "containers", &["available", "make", "write", "stop", "remove"]),
 ];
 
 /// Registers ports with just what they require: each without one of its members, and then whole.
@@ -53,10 +58,24 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         complete: Call::now(|_| Ok(vec![])),
         ..ResourceStore::default()
     };
+    let terminals =
+        || TerminalStore { create: Call::now(|_| Err("none".into())), ..TerminalStore::default() };
+    let computers = || Computers { how: Call::now(|(_, process)| Ok(process)), ..Computers::default() };
+    let containers = || Containers {
+        available: Call::now(|()| Ok(true)),
+        make: Call::now(|_| Err("none".into())),
+        write: Call::now(|_| Ok(())),
+        stop: Call::now(|_| Ok(())),
+        remove: Call::now(|_| Ok(())),
+        ..Containers::default()
+    };
     let said = [
         tried!(register_vault(vault()): get, set, delete, list),
         tried!(register_usage(usage()): record, total, pools, records),
         tried!(register_resources(resources()): list, read, resolve, complete),
+        tried!(register_terminals(terminals()): create),
+        tried!(register_computers(computers()): how),
+        tried!(register_containers(containers()): available, make, write, stop, remove),
     ];
     for outcome in said.into_iter().flatten() {
         host.log(outcome.map_or_else(|thrown| thrown.message, |()| "taken".to_owned()))?;

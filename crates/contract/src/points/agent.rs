@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::resource_provider::refuse_reserved;
-use super::{Contribution, Slot, ToolEffects};
+use super::{Contribution, SessionComputer, SessionTerminal, SessionTerminals, Slot, ToolEffects};
 use crate::call::{Call, Func};
 use crate::cross::{Frozen, Mismatch, Text};
 use crate::recorder::{Key, Space};
@@ -210,10 +210,11 @@ pub struct MachineNeed {
     /// A host path copied to `target` after the machine is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// One agent command line, built by the host at the version its versions file pins.
+    /// One agent command line, or `ostler` itself, built at the version the host's versions file pins. It is at
+    /// `/opt/ostler/<part>`, read-only, with the parts it requires beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// A named volume for the agent's own configuration.
+    /// A named volume for the agent's own configuration: where in the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Where in the machine.
@@ -222,12 +223,12 @@ pub struct MachineNeed {
     /// Whether a mount may not be written to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// What stands in for a part that cannot be built.
+    /// What stands in for a part the versions file does not pin: a host folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-    /// Host files a volume is seeded from; never a login file.
+    /// Host files a new volume is seeded from, each under its own name; never a login file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<Value>,
+    pub seed: Option<Vec<String>>,
     /// The value when neither the profile nor an option gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
@@ -281,6 +282,10 @@ pub struct Start {
     pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
     /// Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers.
     pub tools_server: Option<Call<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
+    /// Opens terminals the host lists; absent on a host without a terminal store.
+    pub terminals: Option<SessionTerminals>,
+    /// The machine the session runs in; absent where it runs on this host.
+    pub computer: Option<SessionComputer>,
     /// The backend's own id to continue.
     pub resume: Option<String>,
     /// The backend's name for the turn to fork at, under a new id.
@@ -402,6 +407,17 @@ pub struct AgentSession {
             from: Option<TurnFrom>,
             attachments: Option<Vec<MessageAttachment>>,
         ),
+    >,
+    /// Runs a turn that is a command line, `!ls` say: it reports a tool call, has the host run the command in a
+    /// terminal that people can watch, and ends the turn. Without it such a turn fails.
+    pub ran: Option<
+        Call<
+            fn(
+                turn_id: String,
+                command: String,
+                run: Call<fn(tool_call_id: Option<String>) -> SessionTerminal>,
+            ),
+        >,
     >,
     /// Stops a running turn. Every parked question is settled.
     pub cancel: Call<fn(turn_id: String)>,

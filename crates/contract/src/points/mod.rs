@@ -9,6 +9,8 @@ mod automations;
 mod channel;
 mod chat_preamble;
 mod close;
+mod computers;
+mod containers;
 mod listener;
 mod method;
 mod policies;
@@ -19,6 +21,7 @@ mod resources;
 mod route;
 mod session_setting;
 mod sessions;
+mod terminals;
 mod tool;
 mod trigger_type;
 mod usage;
@@ -32,6 +35,8 @@ pub use automations::*;
 pub use channel::*;
 pub use chat_preamble::*;
 pub use close::*;
+pub use computers::*;
+pub use containers::*;
 pub use listener::*;
 pub use method::*;
 pub use policies::*;
@@ -42,6 +47,7 @@ pub use resources::*;
 pub use route::*;
 pub use session_setting::*;
 pub use sessions::*;
+pub use terminals::*;
 pub use tool::*;
 pub use trigger_type::*;
 pub use usage::*;
@@ -280,6 +286,15 @@ points! {
     /// One command a client sends by name, under an `x-` name.
     NamedMethod: "registerMethod" register_method(name: "name" crate::Text, method: "method" Method)
         = |name, method| NamedMethod { name, method };
+    /// What opens terminals.
+    Port<TerminalStore>: "registerTerminals"
+        register_terminals(store: "store" TerminalStore, when: "when" Option<When>) = Port::new;
+    /// How a backend runs its process in a named machine, and what makes machines.
+    Port<Computers>: "registerComputers"
+        register_computers(computers: "computers" Computers, when: "when" Option<When>) = Port::new;
+    /// Whether a dev container can be made, made, written to, stopped and removed.
+    Port<Containers>: "registerContainers"
+        register_containers(containers: "containers" Containers, when: "when" Option<When>) = Port::new;
     /// The automation store.
     Port<AutomationStore>: "registerAutomations"
         register_automations(store: "store" AutomationStore, when: "when" Option<When>) = Port::new;

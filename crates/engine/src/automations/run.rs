@@ -307,7 +307,8 @@ impl Host {
         };
         // Asked of the turn, with its model, before a session is made for it.
         if let Some(agent) = &provider {
-            let wanted = Use { agent, model: model.as_ref().map(|model| model.id.as_str()) };
+            let model = model.as_ref().map(|model| model.id.as_str());
+            let wanted = Use { agent, model, computer: None };
             self.may_use(entry.owner.as_deref(), wanted).await.map_err(|refused| refused.message)?;
         }
         let session = match pinned {

@@ -73,6 +73,11 @@ impl Connection {
                     }
                 });
             }
+            (None, Channel::Terminal(uri)) => {
+                if let Err(why) = self.terminal_action(uri, row, &dispatch.action, origin.clone()) {
+                    refuse(&why);
+                }
+            }
             _ => refuse(&match channel {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
                     not_found(&dispatch.channel)

@@ -11,6 +11,7 @@ use super::subscribe::COLLECT_LIMIT;
 use crate::connection::{Connection, Responder};
 use crate::outbox::Closed;
 use crate::sessions::ToSession;
+use crate::terminals::PREFIX;
 
 impl Connection {
     pub(super) fn handle_initialize(self: &Arc<Self>, params: c::InitializeParams, responder: Responder) {
@@ -54,6 +55,9 @@ impl Connection {
                 && let Some(Value::Object(automations)) = result.get_mut("automations")
             {
                 automations.shift_remove("schedules");
+            }
+            if host.terminal_store().is_some() {
+                result.insert("terminalCommandPrefix".to_owned(), PREFIX.into());
             }
             if let Some(path) = host.options.paths.first() {
                 result.insert("defaultDirectory".to_owned(), crate::host::file_uri(path).into());

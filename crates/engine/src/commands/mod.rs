@@ -76,8 +76,14 @@ impl Connection {
             Command::CreateChat(params) => self.handle_create_chat(params, responder),
             Command::DisposeChat(params) => self.handle_dispose_chat(params.channel, responder),
             Command::MoveChat(_) => responder.fail(unserved("moveChat")),
-            Command::CreateTerminal(_) => responder.fail(unserved("createTerminal")),
-            Command::DisposeTerminal(_) => responder.fail(unserved("disposeTerminal")),
+            Command::CreateTerminal(params) => self.handle_create_terminal(params, responder),
+            Command::DisposeTerminal(params) => self.handle_dispose_terminal(params.channel, responder),
+            Command::DevContainersAvailable(_)
+            | Command::DevContainersConnect(_)
+            | Command::DevContainersRelaySend(_)
+            | Command::DevContainersDisconnect(_)
+            | Command::DevContainersStop(_)
+            | Command::DevContainersRemove(_) => self.handle_dev_container(command, responder),
             Command::InvokeChangesetOperation(_) => responder.fail(unserved("invokeChangesetOperation")),
         }
     }

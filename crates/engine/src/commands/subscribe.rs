@@ -14,6 +14,7 @@ use crate::connection::{Connection, Responder};
 use crate::plugin_channels::channel_name;
 use crate::refusals::{no_automations, no_channel, nothing_serves};
 use crate::sessions::{Place, Snapshots, Subscription, ToSession, not_found, snapshot};
+use crate::terminals::no_terminal;
 
 /// How long a plugin's channel may hold back the answer to a client that comes in; after that it is left out.
 pub(super) const COLLECT_LIMIT: Duration = Duration::from_secs(5);
@@ -99,6 +100,10 @@ impl Connection {
                 }
             }
             Channel::ResourceWatch(_) if host.watched(spelled).is_some() => Ok(spelled.to_owned()),
+            Channel::Terminal(uri) => match host.terminals.get(&uri) {
+                Some(_) => Ok(uri),
+                None => Err(no_terminal(&uri)),
+            },
             Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
                 Err(RpcError::session_not_found(not_found(spelled)))
             }
@@ -155,6 +160,13 @@ impl Connection {
                 match host.automations.subscribe_run(&host.fanout, &channel, subscriber) {
                     Some(seen) => seen,
                     None => return self.subscribe_kept_run(spelled, latency, answer),
+                }
+            }
+            Channel::Terminal(uri) => {
+                let seen = host.terminals.get(&uri).and_then(|open| open.subscribe(host, subscriber));
+                match seen {
+                    Some(seen) => seen,
+                    None => return answer.fail(no_terminal(&uri)),
                 }
             }
             Channel::ResourceWatch(_) => match host.watched(spelled) {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use ostler_contract::points::{Agent, AgentSession, BoundTool, Start, TurnFrom};
-use ostler_contract::{Frozen, JsonObject, Pending, Thrown, Value};
+use ostler_contract::points::{Agent, AgentSession, BoundTool, SessionTerminal, Start, TurnFrom};
+use ostler_contract::{Call, Frozen, JsonObject, Pending, Thrown, Value};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +33,13 @@ pub(super) enum Tell {
         model: Option<ModelSelection>,
         from: TurnFrom,
         attachments: Option<Vec<MessageAttachment>>,
+    },
+    /// A turn that is a command line.
+    Ran {
+        turn: String,
+        command: String,
+        run: Call<fn(tool_call_id: Option<String>) -> SessionTerminal>,
+        provider: String,
     },
     Cancel {
         turn: String,
@@ -138,7 +145,7 @@ impl Backend {
                     // Whoever waits for this backend hears that there is none, until the lane is dropped.
                     while let Some(tell) = receiver.recv().await {
                         match tell {
-                            Tell::Begin { turn, .. } | Tell::Resume { turn } => {
+                            Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn } => {
                                 told = true;
                                 let failed =
                                     ToSession::BackendFailed { chat, turn: Some(turn), why: why.clone() };
@@ -227,6 +234,13 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
         Tell::Begin { turn, text, model, from, attachments } => {
             about(Some(turn.clone()), session.begin.call((turn, text, model, Some(from), attachments)))
         }
+        Tell::Ran { turn, command, run, provider } => match &session.ran {
+            Some(ran) => about(Some(turn.clone()), ran.call((turn, command, run))),
+            None => {
+                let why = format!("{provider} cannot run a command in a turn; use a terminal instead");
+                about(Some(turn), ostler_contract::live::ready(Err(why.into())))
+            }
+        },
         Tell::Cancel { turn } => about(None, session.cancel.call((turn,))),
         Tell::Resume { turn } => match &session.resume {
             Some(resume) => {

@@ -157,7 +157,8 @@ impl Actor {
     /// Whether the policies let somebody's turn start with the model it names.
     pub(super) async fn may_spend(&self, message: &Message, sender: Option<&str>) -> Refused {
         let model = message.model.as_ref().map(|model| model.id.as_str());
-        let wanted = Use { agent: &self.entry.provider, model };
+        // A session stays in its machine, which was asked for when it was made.
+        let wanted = Use { agent: &self.entry.provider, model, computer: None };
         self.host.may_use(sender, wanted).await.map_err(|refused| refused.message)
     }
 

@@ -23,6 +23,7 @@ use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
 use crate::host::Host;
+use crate::machines::SETTING;
 use crate::policies::Use;
 use crate::refusals::{no_provider, not_loaded};
 
@@ -182,7 +183,8 @@ impl Claimed {
     /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
     pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
-        let wanted = Use { agent: &entry.provider, model: None };
+        let computer = new.config.get(SETTING).and_then(Value::as_str).filter(|named| !named.is_empty());
+        let wanted = Use { agent: &entry.provider, model: None, computer };
         let made = match host.may_use(entry.owner.as_deref(), wanted).await {
             Ok(()) => make(host, &entry, &agent, &new, &mailbox).await,
             Err(refused) => Err(refused),
@@ -237,11 +239,27 @@ async fn make(
     new: &NewSession,
     mailbox: &Mailbox,
 ) -> Result<Actor, RpcError> {
-    let failed = |why: Thrown| match why.rpc {
-        Some(_) => why.into_rpc(),
-        None => RpcError::internal(format!("{} could not start a session: {}", entry.provider, why.message)),
-    };
-    let config = host.chosen_settings(agent, &new.config).await.map_err(failed)?;
+    let failed = |why: Thrown| failed(entry, why);
+    let mut config = host.chosen_settings(agent, &new.config).await.map_err(failed)?;
+    let directory = entry.row.lock().kept.working_directories.first().map(|uri| crate::host::file_path(uri));
+    let computer = host.settle_computer(entry, agent, &mut config, directory).await?;
+    let made = make_in(host, entry, agent, new, mailbox, config).await;
+    if let (Err(_), Some(computer)) = (&made, computer) {
+        host.unmake(computer).await;
+    }
+    made
+}
+
+/// The rest of making a session, once it is settled where it runs.
+async fn make_in(
+    host: &Arc<Host>,
+    entry: &Arc<Entry>,
+    agent: &Owned<Agent>,
+    new: &NewSession,
+    mailbox: &Mailbox,
+    config: SessionConfigState,
+) -> Result<Actor, RpcError> {
+    let failed = |why: Thrown| failed(entry, why);
     let mut state = state_of(host, entry, Some(config));
     state.title = new.title.clone().unwrap_or_default();
     state.active_clients.extend(new.active_client.clone());
@@ -272,6 +290,13 @@ async fn make(
         RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
     })?;
     Ok(actor)
+}
+
+fn failed(entry: &Entry, why: Thrown) -> RpcError {
+    match why.rpc {
+        Some(_) => why.into_rpc(),
+        None => RpcError::internal(format!("{} could not start a session: {}", entry.provider, why.message)),
+    }
 }
 
 /// Keeps a new session; both writes share one commit.

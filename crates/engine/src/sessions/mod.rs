@@ -15,6 +15,7 @@ mod client_actions;
 mod create;
 mod keep;
 mod mailbox;
+mod places;
 mod preamble;
 mod requests;
 mod start;

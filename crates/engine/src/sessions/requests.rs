@@ -58,6 +58,7 @@ impl Host {
 
     /// What is left to do once a session's state is gone.
     pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
+        self.end_terminals_of(&entry.uri).await;
         if let Some(delete) = self.agent(&entry.provider).and_then(|agent| agent.delete.clone()) {
             let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
             for id in backend_ids {
@@ -71,6 +72,7 @@ impl Host {
                 self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }
+        self.leave_computer(entry).await;
         self.sessions.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
         if let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params) {

@@ -70,6 +70,8 @@ impl Actor {
                 emitted.map_err(|_| Thrown::new("the session has ended"))
             }),
             subagent: Some(self.subagent(number)),
+            terminals: self.terminals_of(chat),
+            computer: self.computer_of(&paths),
             tools_server,
             resume: None,
             fork_at: None,

@@ -1,15 +1,15 @@
 //! Turns: how one begins, ends, waits and is shown again.
 
-use ostler_contract::Thrown;
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::TurnFrom;
+use ostler_contract::points::{SessionTerminalRequest, TurnFrom};
+use ostler_contract::{Call, Thrown};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, ResponsePart, SessionInputRequest,
-    SessionStatus, TurnState,
+    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessageKind, ResponsePart,
+    SessionInputRequest, SessionStatus, TurnState,
 };
 use ostler_protocol::{RpcError, names, uri};
 
@@ -21,6 +21,7 @@ use crate::automations::Happened;
 use crate::clock::millis_between;
 use crate::connection::{ConnectionRef, Responder};
 use crate::fanout::Origin;
+use crate::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
 const PAGE: usize = 50;
@@ -83,18 +84,39 @@ impl Actor {
         if self.host.events.listened(EventName::Message) {
             self.host.events.raise(Event::Message { session, chat, turn: turn.clone(), text });
         }
-        let from = TurnFrom::of(&message);
-        let tell = Tell::Begin {
-            turn,
-            text: message.text,
-            model: message.model,
-            from,
-            attachments: message.attachments,
+        let tell = match self.run_of(at, &turn, &message) {
+            Some(ran) => ran,
+            None => Tell::Begin {
+                turn,
+                from: TurnFrom::of(&message),
+                text: message.text,
+                model: message.model,
+                attachments: message.attachments,
+            },
         };
         self.tell_backend(at, tell);
         if self.chats[at].context.take().is_some() {
             self.keep_chats().await;
         }
+    }
+
+    /// What a chat's backend is told of a message that is a command line. Only a person's is one.
+    fn run_of(&self, at: usize, turn: &str, message: &Message) -> Option<Tell> {
+        let command =
+            message.text.strip_prefix(PREFIX).map(str::trim).filter(|command| !command.is_empty())?;
+        let open =
+            self.terminals_of(&self.chats[at]).filter(|_| message.origin.kind == MessageKind::User)?.open;
+        let (turn, line) = (turn.to_owned(), command.to_owned());
+        let (of_turn, provider) = (turn.clone(), self.entry.provider.clone());
+        let run = Call::new(move |(tool_call_id,): (Option<String>,)| {
+            open.call((SessionTerminalRequest {
+                command: Some(line.clone()),
+                turn_id: Some(of_turn.clone()),
+                tool_call_id,
+                ..SessionTerminalRequest::default()
+            },))
+        });
+        Some(Tell::Ran { turn, command: command.to_owned(), run, provider })
     }
 
     fn was_queued(&self, action: &StateAction) -> bool {

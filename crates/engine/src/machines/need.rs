@@ -1,0 +1,79 @@
+//! The six shapes of a need, and what a path in a machine may look like.
+
+use ostler_contract::points::MachineNeed;
+
+/// A need by its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape<'a> {
+    Directory { path: &'a str, target: &'a str, read_only: bool },
+    File { path: &'a str, target: &'a str, read_only: bool },
+    Variable { name: &'a str },
+    Copy { source: &'a str, target: &'a str },
+    Part { part: &'a str, fallback: Option<&'a str> },
+    State { path: &'a str, seed: &'a [String] },
+}
+
+impl<'a> Shape<'a> {
+    /// The path the shape carries.
+    pub fn own(&self) -> Option<&'a str> {
+        match self {
+            Self::Directory { path, .. } | Self::File { path, .. } | Self::State { path, .. } => Some(path),
+            Self::Copy { source, .. } => Some(source),
+            Self::Variable { .. } | Self::Part { .. } => None,
+        }
+    }
+}
+
+/// Reads a need: it names exactly one shape.
+pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
+    let target = |shape: &str| {
+        need.target
+            .as_deref()
+            .filter(|target| !target.is_empty())
+            .ok_or_else(|| format!("a {shape} needs a target"))
+    };
+    let read_only = need.read_only == Some(true);
+    let mut shapes = Vec::new();
+    if let Some(path) = &need.directory {
+        shapes.push(Shape::Directory { path, target: target("directory")?, read_only });
+    }
+    if let Some(path) = &need.file {
+        shapes.push(Shape::File { path, target: target("file")?, read_only });
+    }
+    if let Some(name) = &need.name {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(format!("{name:?} names no environment variable"));
+        }
+        shapes.push(Shape::Variable { name });
+    }
+    if let Some(source) = &need.source {
+        shapes.push(Shape::Copy { source, target: target("source")? });
+    }
+    if let Some(part) = &need.part {
+        let is_word = part.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        if !is_word {
+            return Err(format!("{part:?} names no part"));
+        }
+        shapes.push(Shape::Part { part, fallback: need.fallback.as_deref() });
+    }
+    if let Some(path) = &need.state {
+        shapes.push(Shape::State { path, seed: need.seed.as_deref().unwrap_or_default() });
+    }
+    match shapes[..] {
+        [shape] => Ok(shape),
+        _ => Err("it has to name one of directory, file, name, source, part and state".to_owned()),
+    }
+}
+
+/// An absolute path without empty parts and dots; `None` where it is none, or climbs.
+pub(super) fn absolute(path: &str) -> Option<String> {
+    let rest = path.strip_prefix('/').filter(|_| !path.contains('\0'))?;
+    let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    (!parts.contains(&"..")).then(|| format!("/{}", parts.join("/")))
+}
+
+/// Where in a machine something may land: below its root.
+pub(super) fn target(path: &str) -> Option<String> {
+    absolute(path).filter(|target| target != "/")
+}

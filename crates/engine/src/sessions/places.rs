@@ -1,0 +1,26 @@
+//! Where a session's backend runs and speaks beside its chat: its machine, and terminals people can watch.
+
+use ostler_contract::points::{SessionComputer, SessionTerminals};
+
+use super::actor::Actor;
+use super::chat::Chat;
+use crate::terminals::Holder;
+
+impl Actor {
+    /// How a chat's backend opens terminals.
+    pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
+        let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
+        let directory = folders.into_iter().flatten().next();
+        self.host.session_terminals(Holder {
+            session: self.entry.uri.clone(),
+            chat: chat.uri.clone(),
+            directory: directory.map(|directory| crate::host::file_path(directory)),
+        })
+    }
+
+    /// The machine the session runs in.
+    pub(super) fn computer_of(&self, paths: &[String]) -> Option<SessionComputer> {
+        let values = self.state.config.as_ref().map(|config| &config.values);
+        self.host.session_computer(self.agent.as_deref()?, values, paths.first().cloned())
+    }
+}
