@@ -59,9 +59,18 @@ class Folders implements Computers {
         return this.#profiles;
     }
 
-    async make({ agents, plan, session, workingDirectory }: MachineRequest): Promise<string> {
-        const id = session.replace(/[^a-z0-9]+/gi, '-').toLowerCase();
-        const home = join(this.#folder, id);
+    async make(request: MachineRequest): Promise<string> {
+        const id = request.session.replace(/[^a-z0-9]+/gi, '-').toLowerCase();
+        try {
+            await this.#build(join(this.#folder, id), request);
+        } catch (error) {
+            await this.remove(ADDRESS + id);
+            throw error;
+        }
+        return ADDRESS + id;
+    }
+
+    async #build(home: string, { agents, plan, workingDirectory }: MachineRequest): Promise<void> {
         const missing = plan.parts[0];
         if (missing) throw new Error(`this maker builds no parts, and ${missing.part} ${missing.version} is needed`);
         const mounts = [...plan.mounts];
@@ -79,7 +88,6 @@ class Folders implements Computers {
         await mkdir(home, { recursive: true });
         const about = { agents, mounts, env: plan.env };
         await writeFile(join(home, '.machine.json'), JSON.stringify(about), { mode: 0o600 });
-        return ADDRESS + id;
     }
 
     async remove(computer: string): Promise<void> {

@@ -51,6 +51,10 @@ impl Host {
 
     /// The refusal of a command whose port nobody fills: said before who may use it.
     pub(crate) fn unserved(&self, command: &Command) -> Option<RpcError> {
+        if matches!(command, Command::CreateTerminal(_) | Command::DisposeTerminal(_)) {
+            let none = self.terminal_store().is_none();
+            return none.then(|| crate::terminals::unserved(command.name()));
+        }
         let of_containers = matches!(
             command,
             Command::DevContainersAvailable(_)

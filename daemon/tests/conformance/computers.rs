@@ -9,7 +9,7 @@ use ostler::here::OnDisk;
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{
     Agent, AgentSession, Computer, Computers, Emit, MachineMount, MachineNeed, MachineProcess,
-    MachineProfile, MachineRequest, Start, Tool, ToolSpec,
+    MachineProfile, MachineRequest, Policies, Start, Tool, ToolSpec, Usage, UsageEntry,
 };
 use ostler_contract::{Call, Frozen, JsonObject, Options, PluginHost, Thrown, Value, json};
 use ostler_testkit::{MemoryHost, RawClient};
@@ -29,6 +29,7 @@ both! { PLUGIN:
     a_profile_says_whom_its_machines_are_for,
     start_session_makes_the_machine_it_names,
     who_may_make_no_machine_gets_none,
+    policies_are_asked_of_the_machine_a_session_names,
 }
 
 async fn begin(start: Arc<Start>, turn: String, text: String) -> Result<(), Thrown> {
@@ -161,7 +162,21 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
 }
 
 async fn start(side: Side, dir: &Path, options: Value) -> (MemoryHost, RawClient) {
-    let builder = builder()
+    let builder = builder();
+    let used = builder.log();
+    let record = Call::now(move |(entry,): (UsageEntry,)| {
+        used.write(&format!("used {}", serde_json::to_string(&entry).unwrap()));
+        Ok(())
+    });
+    let usage = Usage {
+        record,
+        total: Call::now(|_| Ok(Default::default())),
+        pools: Call::now(|()| Ok(vec![])),
+        records: Call::now(|_| Ok(vec![])),
+        ..Usage::default()
+    };
+    let builder = builder
+        .own(|host| host.register_usage(usage, None))
         .plugin(ostler_plugin_echo::plugin(), json!({}))
         .here(Arc::new(OnDisk::new(dir)))
         .options(|options| options.paths = vec!["/srv/inn".into()]);
@@ -232,6 +247,13 @@ async fn a_session_runs_in_the_machine_it_names(side: Side) {
     assert_eq!(say(&host, &mut client, "walker:/1", "/srv/x").await, inside);
     client.request("disposeSession", json!({ "channel": "walker:/1" })).await.unwrap();
     host.log.wait_for("plugin computers: left computer://barn walker:/1").await;
+    let used = host.log.wait_for("used {\"kind\":\"computer\"").await;
+    let used: Value = serde_json::from_str(used.strip_prefix("used ").unwrap()).unwrap();
+    assert_eq!(
+        (&used["source"], &used["session"], &used["agent"], &used["computer"]),
+        (&json!("computer"), &json!("walker:/1"), &json!("walker"), &json!("computer://barn"))
+    );
+    assert!(used["seconds"].as_f64().is_some_and(|seconds| seconds >= 0.0), "{used}");
     // One that is not mounted begins where the machine says.
     let away = json!({ "channel": "walker:/2", "provider": "walker", "config": { "computer": "computer://barn" },
         "workingDirectories": ["file:///etc"] });
@@ -453,6 +475,52 @@ async fn who_may_make_no_machine_gets_none(side: Side) {
     assert_eq!(refused, (Err("plugin:computers may not computer:put here".to_owned()), false));
     let (made, asked) = asked(&["session:create", "computer:put"]).await;
     assert!(made.is_ok() && asked, "{made:?}");
+}
+
+async fn policies_are_asked_of_the_machine_a_session_names(side: Side) {
+    let row = |id: &str, kind: &str, effect: &str, computer: &str| {
+        object(
+            json!({ "id": id, "scope": "all", "kind": kind, "effect": effect, "match": { "computer": [computer] } }),
+        )
+    };
+    let anything = object(json!({ "id": "agents", "scope": "all", "kind": "agent", "effect": "allow" }));
+    for (rows, outcome) in [
+        (vec![], Err("no policy allows computer disposable:rust")),
+        (vec![row("c", "computer", "allow", "disposable:*")], Ok(())),
+        (
+            vec![row("c", "computer", "allow", "computer://*")],
+            Err("no policy allows computer disposable:rust"),
+        ),
+        (
+            vec![row("c", "computer", "allow", "*"), row("no", "computer", "deny", "disposable:rust")],
+            Err("no refuses agent walker on disposable:rust"),
+        ),
+        (
+            vec![row("c", "computer", "allow", "*"), row("no", "agent", "deny", "disposable:*")],
+            Err("no refuses agent walker on disposable:rust"),
+        ),
+    ] {
+        let all: Vec<JsonObject> = [vec![anything.clone()], rows].concat();
+        let policies = Policies {
+            list: Call::now(move |()| Ok(all.clone())),
+            get: Call::now(|_| Ok(None)),
+            put: Call::now(|_| Ok(())),
+            remove: Call::now(|_| Ok(false)),
+            ..Policies::default()
+        };
+        let builder = builder().guarded().policies(policies).options(|options| options.check_policies = true);
+        let builder = side.load(builder, json!({ "profiles": { "rust": {} } }));
+        let host = builder.grants(&["session:create", "computer:put"]).start().await;
+        let request = SessionRequest {
+            owner: "plugin:computers".into(),
+            provider: Some("walker".into()),
+            config: Some(object(json!({ "computer": "disposable:rust" }))),
+            ..SessionRequest::default()
+        };
+        let started = host.plugin("computers").start_session(request).await;
+        assert_eq!(started.map(drop).map_err(|why| why.message), outcome.map_err(str::to_owned));
+        assert_eq!(host.log.has("plugin computers: make"), outcome.is_ok());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{
     Agent, Computer, Computers, MachinePlan, MachineProcess, MachineProfile, MachineRequest, SessionComputer,
+    UsageEntry, UsageKind, UsageSource,
 };
 use ostler_contract::registry::{Owned, Owner};
 use ostler_contract::{Call, JsonObject, Thrown, Value};
@@ -19,6 +20,7 @@ use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::SessionConfigState;
 use ostler_protocol::{RpcError, json};
 
+use crate::clock::millis_between;
 use crate::host::{Host, file_path};
 use crate::in_time::in_time;
 use crate::sessions::Entry;
@@ -381,14 +383,36 @@ impl Host {
         Some(SessionComputer { uri, place, how })
     }
 
-    /// A session is gone: what was made for it alone may go too.
+    /// A session is gone: for how long it held its machine is kept, and what was made for it alone may go too.
     pub(crate) async fn leave_computer(&self, entry: &Entry) {
-        let Some(left) = self.computers().and_then(|computers| computers.left.as_ref()) else { return };
-        if self.agent(&entry.provider).is_none_or(|agent| agent.machine.is_none()) {
+        if self.agent(&entry.provider).is_none_or(|agent| !self.decides(&agent)) {
             return;
         }
-        let named = entry.row.lock().kept.values.get(SETTING).and_then(Value::as_str).map(str::to_owned);
-        let Some(named) = named.filter(|named| named.starts_with(ADDRESS)) else { return };
+        let kept = entry.row.lock().kept.clone();
+        let named =
+            kept.values.get(SETTING).and_then(Value::as_str).filter(|named| named.starts_with(ADDRESS));
+        let Some(named) = named.map(str::to_owned) else { return };
+        let scope = |key: &str| kept.scope.as_ref()?.get(key)?.as_str().map(str::to_owned);
+        let held = UsageEntry {
+            kind: UsageKind::Computer,
+            source: Some(UsageSource::Computer),
+            owner: kept.owner.clone(),
+            team: scope("team"),
+            project: scope("project"),
+            session: Some(entry.uri.clone()),
+            agent: Some(entry.provider.clone()),
+            computer: Some(named.clone()),
+            seconds: Some(millis_between(&kept.created_at, self.clock.now()) as f64 / 1000.0),
+            ..UsageEntry::default()
+        };
+        if let Err(why) = in_time(ASK_LIMIT, self.record_use(held)).await {
+            self.log.line(format_args!(
+                "{}: what it held of {named} was not kept: {}",
+                entry.uri,
+                why.for_log()
+            ));
+        }
+        let Some(left) = self.computers().and_then(|computers| computers.left.as_ref()) else { return };
         if let Err(why) = in_time(ASK_LIMIT, left.call((named.clone(), entry.uri.clone()))).await {
             self.log.line(format_args!("{named}: {}", why.for_log()));
         }

@@ -52,8 +52,8 @@ impl fmt::Debug for dyn Here {
     }
 }
 
-/// One backend and what it needs.
-#[derive(Debug, Clone, Default)]
+/// One backend and what it needs. Options may hold credentials, so neither this nor what holds it is ever printed.
+#[derive(Clone, Default)]
 pub(super) struct Needy {
     pub agent: String,
     /// The plugin that registered it.
@@ -64,7 +64,7 @@ pub(super) struct Needy {
 }
 
 /// A machine to be planned.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Asking {
     /// The profile's name and the values it gives.
     pub profile: Option<(String, BTreeMap<String, String>)>,

@@ -9,7 +9,7 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalClientClaim};
 use ostler_protocol::{RpcError, Value};
 
-use super::{Asked, SIZE, SIZE_MAX, is_terminal, no_terminal, unserved};
+use super::{Asked, SIZE, SIZE_MAX, is_terminal, no_terminal};
 use crate::connection::{Connection, Responder};
 use crate::fanout::Origin;
 use crate::host::{Host, file_path};
@@ -31,9 +31,6 @@ impl Connection {
     }
 
     fn terminal_asked(&self, host: &Host, params: CreateTerminal) -> Result<Asked, RpcError> {
-        if host.terminal_store().is_none() {
-            return Err(unserved());
-        }
         if !is_terminal(&params.channel) {
             let error = format!("{} is not a terminal URI: ahp-terminal:/<id>", params.channel);
             return Err(RpcError::invalid_params(error));
@@ -67,10 +64,6 @@ impl Connection {
 
     pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {
         let host = self.host().clone();
-        if host.terminal_store().is_none() {
-            return responder
-                .fail(RpcError::method_not_found("This host does not serve disposeTerminal yet"));
-        }
         if host.terminals.get(&uri).is_none() {
             return responder.fail(no_terminal(&uri));
         }
@@ -113,13 +106,14 @@ impl Connection {
             }
             StateAction::TerminalClaimed(claimed) => {
                 host.may_hold(&claimed.claim).map_err(|error| error.message)?;
-                let mut shown = open.shown.lock();
-                if let TerminalClaim::Client(held) = &shown.state.claim
+                let held = open.shown.lock().state.claim.clone();
+                if let TerminalClaim::Client(held) = held
                     && held.client_id != origin.client_id
                     && host.is_here(&held.client_id)
                 {
                     return Err(format!("{} holds this terminal; only it can hand it over", held.client_id));
                 }
+                let mut shown = open.shown.lock();
                 let new = shown.state.claim != claimed.claim;
                 if new {
                     shown.apply(&host.fanout, &StateAction::TerminalClaimed(claimed), Some(origin));

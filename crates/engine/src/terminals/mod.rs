@@ -112,7 +112,7 @@ impl Host {
 
     /// Opens a terminal and lists it. One that cannot be leaves nothing behind.
     pub(crate) async fn open_terminal(self: &Arc<Self>, asked: Asked) -> Result<Arc<Open>, RpcError> {
-        let store = self.terminal_store().ok_or_else(unserved)?.clone();
+        let store = self.terminal_store().ok_or_else(|| unserved("createTerminal"))?.clone();
         if self.is_stopping() {
             return Err(RpcError::internal("the host is stopping"));
         }
@@ -397,8 +397,8 @@ fn state_of(request: &TerminalRequest, claim: TerminalClaim) -> TerminalState {
 }
 
 /// There is no terminal store.
-pub(crate) fn unserved() -> RpcError {
-    RpcError::method_not_found("This host does not serve createTerminal yet")
+pub(crate) fn unserved(command: &str) -> RpcError {
+    RpcError::method_not_found(format!("This host does not serve {command} yet"))
 }
 
 /// The sentence for a terminal nobody knows.
