@@ -311,7 +311,8 @@ async fn a_run_is_asked_of_its_owners_policies_with_the_model_it_names() {
         yard.press(id, "r").await.unwrap();
     }
     // The policies are read from a file, on a thread of their own.
-    while kept.runs_of("pinned").is_empty() || statuses(&kept.runs_of("pinned")) == ["pending"] {
+    let waits = |id: &&str| kept.runs_of(id).is_empty() || statuses(&kept.runs_of(id)) == ["pending"];
+    while ["small", "large", "pinned"].iter().any(waits) {
         settle().await;
     }
     assert_eq!(statuses(&kept.runs_of("small")), ["running"]);

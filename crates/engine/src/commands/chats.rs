@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use ostler_protocol::RpcError;
+use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::MessageKind;
+use ostler_protocol::{RpcError, Value, Version};
 use tokio::sync::oneshot;
 
 use crate::connection::{Connection, Responder};
-use crate::sessions::{NewChat, Place, ToSession, not_found};
+use crate::sessions::{Destination, NewChat, Place, ToSession, not_found};
 
 impl Connection {
     pub(super) fn handle_create_chat(self: &Arc<Self>, params: c::CreateChatParams, responder: Responder) {
@@ -57,6 +58,41 @@ impl Connection {
             Channel::Session(_) if uri::session_id(chat).is_some() => Ok(()),
             _ => Err(RpcError::invalid_params(format!("{chat} is not a chat URI"))),
         }
+    }
+
+    pub(super) fn handle_move_chat(self: &Arc<Self>, params: c::MoveChatParams, responder: Responder) {
+        if self.version() < Version::V1 {
+            return responder.fail(super::unserved("moveChat"));
+        }
+        let (host, spelled) = (self.host().clone(), params.channel);
+        let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
+            None | Some((_, Place::Session)) => {
+                return responder.fail(RpcError::session_not_found(format!("No chat at {spelled}")));
+            }
+            Some(located) => located,
+        };
+        let to = match params.destination {
+            c::ChatMoveDestination::Session(to) => match host.sessions.by_uri(&to.session) {
+                Some(taker) => Destination::Session(taker, to.after),
+                None => return responder.fail(RpcError::session_not_found(not_found(&to.session))),
+            },
+            c::ChatMoveDestination::NewSession(_) => {
+                // It makes one.
+                if let Err(refused) = host.gate.require(&self.principal(), &Grant::of("session", "create")) {
+                    return responder.fail(refused);
+                }
+                Destination::New
+            }
+            c::ChatMoveDestination::Unknown(to) => {
+                let kind = to.get("kind").and_then(Value::as_str).unwrap_or("nothing");
+                let why = format!("{kind} is not a destination this host knows, or lacks a field");
+                return responder.fail(RpcError::invalid_params(why));
+            }
+        };
+        tokio::spawn(async move {
+            let moved = host.move_chat((entry, place, spelled), to).await;
+            responder.settle(moved.map(|session| c::MoveChatResult { session }));
+        });
     }
 
     pub(super) fn handle_dispose_chat(&self, spelled: String, responder: Responder) {

@@ -75,7 +75,7 @@ impl Connection {
             }
             Command::CreateChat(params) => self.handle_create_chat(params, responder),
             Command::DisposeChat(params) => self.handle_dispose_chat(params.channel, responder),
-            Command::MoveChat(_) => responder.fail(unserved("moveChat")),
+            Command::MoveChat(params) => self.handle_move_chat(params, responder),
             Command::CreateTerminal(params) => self.handle_create_terminal(params, responder),
             Command::DisposeTerminal(params) => self.handle_dispose_terminal(params.channel, responder),
             Command::DevContainersAvailable(_)

@@ -216,6 +216,27 @@ impl Actor {
                 self.settle();
                 let _ = answer.send(outcome);
             }
+            ToSession::MoveWithin { spelled, place, after, answer } => {
+                let outcome = self.move_within(&place, &spelled, after.as_deref()).await;
+                self.settle();
+                let _ = answer.send(outcome);
+            }
+            ToSession::LendChat { spelled, place, answer } => {
+                if let Err(Ok(lent)) = answer.send(self.lend_chat(&place, &spelled)) {
+                    // Whoever asked is gone.
+                    let uri = lent.chats.first().map(|chat| chat.uri.clone()).unwrap_or_default();
+                    self.loan_ended(uri, Err(lent)).await;
+                }
+            }
+            ToSession::TakeChat { lent, after, answer } => {
+                let outcome = self.take_chat(*lent, after.as_deref()).await;
+                self.settle();
+                let _ = answer.send(outcome.map_err(Box::new));
+            }
+            ToSession::LoanEnded { uri, outcome, done } => {
+                self.loan_ended(uri, *outcome).await;
+                let _ = done.send(());
+            }
             ToSession::Running { place, answer } => {
                 let turn = self.chat_at(&place).and_then(|at| self.chats[at].running());
                 let _ = answer.send(turn.map(str::to_owned));

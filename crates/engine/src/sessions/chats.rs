@@ -268,6 +268,7 @@ impl Actor {
 
     async fn take_in(&mut self, mut chat: Chat, backend: Backend) -> Result<usize, RpcError> {
         chat.backend = Some(backend);
+        chat.state.movable = Some(true);
         chat.published = chat.summary();
         let at = self.chats.len();
         self.chats.push(chat);
@@ -331,6 +332,9 @@ impl Actor {
             self.entry.row.lock().kept.backend_id = backend_id;
             let changed = SessionDefaultChatChangedAction { default_chat: Some(uri) };
             self.apply_session(StateAction::SessionDefaultChatChanged(changed), None);
+            if let Some(at) = self.chat_at(&Place::DefaultChat) {
+                self.set_movable(at, false);
+            }
             self.keep_session().await;
         }
         self.keep_chats().await;

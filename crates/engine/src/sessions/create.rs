@@ -10,6 +10,7 @@ use ostler_contract::points::{Agent, KeptChat, KeptSession, SessionFlags, Stored
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
 use ostler_protocol::message::encode;
+use ostler_protocol::wire::actions::{ChatMovableChangedAction, StateAction};
 use ostler_protocol::wire::state::{
     ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, Turn,
 };
@@ -20,6 +21,7 @@ use super::actor::Actor;
 use super::backend::Backend;
 use super::chat::Chat;
 use super::mailbox::{Mailbox, Snapshots, ToSession};
+use super::moving::Lent;
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
 use crate::host::Host;
@@ -174,6 +176,11 @@ fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) 
     }
 }
 
+/// The machine settings name.
+fn computer_in(config: &JsonObject) -> Option<&str> {
+    config.get(SETTING).and_then(Value::as_str).filter(|named| !named.is_empty())
+}
+
 impl Claimed {
     /// The session's URI, as the host lists it.
     pub fn uri(&self) -> &str {
@@ -183,8 +190,7 @@ impl Claimed {
     /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
     pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
-        let computer = new.config.get(SETTING).and_then(Value::as_str).filter(|named| !named.is_empty());
-        let wanted = Use { agent: &entry.provider, model: None, computer };
+        let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
         let made = match host.may_use(entry.owner.as_deref(), wanted).await {
             Ok(()) => make(host, &entry, &agent, &new, &mailbox).await,
             Err(refused) => Err(refused),
@@ -208,6 +214,59 @@ impl Claimed {
                 Err(error)
             }
         }
+    }
+}
+
+impl Claimed {
+    /// Makes the session of chats that come from another one: kept, then announced. What fails gives them back.
+    pub(super) async fn adopt(
+        self,
+        host: &Arc<Host>,
+        mut lent: Lent,
+    ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+        let Self { entry, agent, new, mailbox, inbox } = self;
+        let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
+        let config = match host.may_use(entry.owner.as_deref(), wanted).await {
+            Ok(()) => host.session_settings(&agent, &new.config).await.map_err(Thrown::into_rpc),
+            Err(refused) => Err(refused),
+        };
+        let config = match config {
+            Ok(config) => config,
+            Err(refused) => {
+                entry.end();
+                host.sessions.remove(&entry);
+                return Err((refused, lent));
+            }
+        };
+        lent.renumber(0);
+        let mut chats = lent.chats;
+        if let Some(first) = chats.first_mut() {
+            first.state.movable = Some(false);
+            entry.default_chat.lock().clone_from(&first.uri);
+            entry.row.lock().kept.backend_id.clone_from(&first.backend_id);
+        }
+        let mut state = state_of(host, &entry, Some(config));
+        state.default_chat = chats.first().map(|chat| chat.uri.clone());
+        chats.iter_mut().for_each(|chat| chat.published = chat.summary());
+        state.chats = chats.iter().map(Chat::summary).collect();
+        let mut actor = Actor::new(host.clone(), entry.clone(), Some(agent), state, chats, mailbox);
+        if !(actor.keep_turns(0).await && keep_new(host, &actor).await.is_ok()) {
+            entry.end();
+            host.sessions.remove(&entry);
+            let refused = RpcError::internal("the chat could not be kept, so it was not moved");
+            return Err((refused, Lent { chats: actor.chats }));
+        }
+        for chat in &actor.chats {
+            host.sessions.give_chat(&chat.uri, &entry.id);
+        }
+        announce(host, &entry, None);
+        actor.announced = true;
+        // Whoever watches it knew it as one that could be moved.
+        let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
+        actor.republish(0, &stays, None);
+        actor.settle();
+        tokio::spawn(actor.run(inbox));
+        Ok(entry)
     }
 }
 
@@ -304,7 +363,9 @@ async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
     let Some(store) = host.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
     let kept = actor.entry.row.lock().kept.clone();
-    let chats = actor.chats.iter().map(|chat| chat.kept(true)).collect();
+    let default = actor.state.default_chat.as_deref();
+    let own = actor.chats.iter().filter(|chat| !chat.is_worker());
+    let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
     let (session, chats) =
         futures::join!(store.set_config.call((id.clone(), kept)), store.set_chats.call((id, chats)));
     session.and(chats)
@@ -393,6 +454,10 @@ async fn wake(
             }
         }
         chats.push(chat);
+    }
+    for chat in &mut chats {
+        chat.state.movable = (Some(&chat.uri) != state.default_chat.as_ref()).then_some(true);
+        chat.published = chat.summary();
     }
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(host, entry, agent, state, chats, mailbox);

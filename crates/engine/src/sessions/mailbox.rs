@@ -1,5 +1,7 @@
 //! What a session is told: everything that reads or changes its state passes its one mailbox, in order.
 
+use std::sync::Arc;
+
 use ostler_contract::points::Emit;
 use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
@@ -8,8 +10,9 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSelection, Turn};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Place;
 use super::chats::{ChatReady, NewChat};
+use super::moving::Lent;
+use super::{Entry, Place};
 use crate::connection::{ConnectionRef, Responder};
 use crate::fanout::{Origin, Subscriber};
 
@@ -234,6 +237,44 @@ pub enum ToSession {
         /// Answered when it is gone.
         answer: oneshot::Sender<Result<(), RpcError>>,
     },
+    /// A chat goes to another place in the session's list.
+    MoveWithin {
+        /// As spelt.
+        spelled: String,
+        /// Which.
+        place: Place,
+        /// The chat before it; none where it goes first.
+        after: Option<String>,
+        /// Answered when it is there.
+        answer: oneshot::Sender<Result<(), RpcError>>,
+    },
+    /// A chat is to go to another session.
+    LendChat {
+        /// As spelt.
+        spelled: String,
+        /// Which.
+        place: Place,
+        /// Gets it.
+        answer: oneshot::Sender<Result<Lent, RpcError>>,
+    },
+    /// A chat comes from another session.
+    TakeChat {
+        /// The chat.
+        lent: Box<Lent>,
+        /// The chat before it; none where it goes first.
+        after: Option<String>,
+        /// Answered when it is there, or gets it back.
+        answer: oneshot::Sender<Result<(), Box<(RpcError, Lent)>>>,
+    },
+    /// A chat that was lent is another session's, or comes back.
+    LoanEnded {
+        /// Its URI.
+        uri: String,
+        /// Who has it, with its workers' chats.
+        outcome: Box<Result<(Arc<Entry>, Vec<String>), Lent>>,
+        /// Answered when that is put down.
+        done: oneshot::Sender<()>,
+    },
     /// The turn that runs in a chat.
     Running {
         /// Which chat.
@@ -258,6 +299,8 @@ impl ToSession {
             Self::Turns { place, .. }
             | Self::FetchTurns { place, .. }
             | Self::CloseChat { place, .. }
+            | Self::MoveWithin { place, .. }
+            | Self::LendChat { place, .. }
             | Self::Running { place, .. } => Some(place),
             _ => None,
         }

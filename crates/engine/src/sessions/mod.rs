@@ -15,6 +15,7 @@ mod client_actions;
 mod create;
 mod keep;
 mod mailbox;
+mod moving;
 mod places;
 mod preamble;
 mod requests;
@@ -38,6 +39,7 @@ pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
+pub use moving::{Destination, Lent};
 pub(crate) use turns::tidy_title;
 
 /// Every session this host holds, by id.
@@ -224,6 +226,11 @@ impl Sessions {
                 true
             }
         }
+    }
+
+    /// Says that a chat is another session's now.
+    fn give_chat(&self, chat: &str, session: &str) {
+        self.chats.write().insert(chat.to_owned(), session.to_owned());
     }
 
     /// Lets a chat's URI go.

@@ -1,0 +1,288 @@
+//! Moving a chat: to another place in its session's list, into another session, or into one of its own. A chat on its
+//! way is in nobody's list of running chats; what is sent to it waits, and it is given back where it is not taken.
+
+use std::sync::Arc;
+
+use ostler_protocol::RpcError;
+use ostler_protocol::wire::actions::{
+    ChatMovableChangedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction,
+    StateAction,
+};
+use tokio::sync::oneshot;
+
+use super::actor::{Actor, not_found};
+use super::chat::Chat;
+use super::chats::Opening;
+use super::create::NewSession;
+use super::mailbox::ToSession;
+use super::{Entry, Place};
+use crate::host::Host;
+
+/// A chat on its way to another session, with the chats of its workers.
+#[derive(Debug)]
+pub struct Lent {
+    /// The chat itself first.
+    pub(super) chats: Vec<Chat>,
+}
+
+impl Lent {
+    fn uri(&self) -> &str {
+        self.chats.first().map_or("", |chat| &chat.uri)
+    }
+
+    /// Gives the chats numbers nobody has in the session that takes them.
+    pub(super) fn renumber(&mut self, from: u64) {
+        for (chat, number) in self.chats.iter_mut().zip(from..) {
+            chat.number = number;
+            chat.lead = chat.lead.map(|_| from);
+        }
+    }
+}
+
+impl Actor {
+    /// Says of a chat whether it may be moved.
+    pub(super) fn set_movable(&mut self, at: usize, movable: bool) {
+        if self.chats[at].state.movable != Some(movable) {
+            self.apply_chat(at, StateAction::ChatMovableChanged(ChatMovableChangedAction { movable }), None);
+            // A change of a row leaves this field as it was; the whole row does not.
+            let summary = self.chats[at].summary();
+            self.chats[at].published = summary.clone();
+            self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
+        }
+    }
+
+    fn movable(&self, place: &Place, spelled: &str) -> Result<usize, RpcError> {
+        let at = self
+            .chat_at(place)
+            .ok_or_else(|| RpcError::session_not_found(format!("No chat at {spelled}")))?;
+        match self.chats[at].state.movable {
+            Some(true) => Ok(at),
+            _ => Err(RpcError::invalid_params(format!("{spelled} cannot be moved"))),
+        }
+    }
+
+    /// Puts a chat to another place in the session's list: behind another, or first.
+    pub(super) async fn move_within(
+        &mut self,
+        place: &Place,
+        spelled: &str,
+        after: Option<&str>,
+    ) -> Result<(), RpcError> {
+        let at = self.movable(place, spelled)?;
+        let uri = self.chats[at].uri.clone();
+        self.may_follow(&uri, after)?;
+        self.put_after(&uri, after);
+        self.keep_chats().await;
+        Ok(())
+    }
+
+    fn may_follow(&self, uri: &str, after: Option<&str>) -> Result<(), RpcError> {
+        let Some(after) = after else { return Ok(()) };
+        let anchor = self.anchor(after);
+        match anchor {
+            Some(anchor) if anchor != uri => Ok(()),
+            Some(_) => Err(RpcError::invalid_params(format!("{after} cannot stand behind itself"))),
+            None => Err(RpcError::invalid_params(format!("{after} is not a chat in {}", self.entry.uri))),
+        }
+    }
+
+    /// A chat of the session by any of its names.
+    fn anchor(&self, spelled: &str) -> Option<&str> {
+        let (entry, place) = self.host.sessions.locate(&self.host.sessions.channel(spelled))?;
+        let at = Arc::ptr_eq(&entry, &self.entry).then(|| self.chat_at(&place)).flatten()?;
+        Some(&self.chats[at].uri)
+    }
+
+    fn put_after(&mut self, uri: &str, after: Option<&str>) {
+        let anchor = after.and_then(|after| self.anchor(after)).map(str::to_owned);
+        let mut order: Vec<String> = self.state.chats.iter().map(|chat| chat.resource.clone()).collect();
+        order.retain(|other| other != uri);
+        let place = match &anchor {
+            Some(anchor) => order.iter().position(|other| other == anchor).map_or(0, |at| at + 1),
+            None => 0,
+        };
+        order.insert(place, uri.to_owned());
+        self.chats.sort_by_key(|chat| order.iter().position(|uri| *uri == chat.uri));
+        let reordered = SessionChatsReorderedAction { chats: order };
+        self.apply_session(StateAction::SessionChatsReordered(reordered), None);
+    }
+
+    /// Lends a chat to whoever takes it into another session.
+    pub(super) fn lend_chat(&mut self, place: &Place, spelled: &str) -> Result<Lent, RpcError> {
+        let at = self.movable(place, spelled)?;
+        let (number, uri) = (self.chats[at].number, self.chats[at].uri.clone());
+        let goes = |chat: &Chat| chat.number == number || chat.lead == Some(number);
+        if self.chats.iter().any(|chat| goes(chat) && chat.running().is_some()) {
+            return Err(RpcError::turn_in_progress(format!("a turn is running in {spelled}")));
+        }
+        let (mut chats, left): (Vec<Chat>, Vec<Chat>) =
+            std::mem::take(&mut self.chats).into_iter().partition(goes);
+        self.chats = left;
+        chats.sort_by_key(|chat| chat.number != number);
+        self.opening.push(Opening { uri, number, waiting: Vec::new() });
+        Ok(Lent { chats })
+    }
+
+    /// Takes a chat from another session in: kept, then announced.
+    pub(super) async fn take_chat(
+        &mut self,
+        mut lent: Lent,
+        after: Option<&str>,
+    ) -> Result<(), (RpcError, Lent)> {
+        let uri = lent.uri().to_owned();
+        if let Err(refused) = self.may_follow(&uri, after) {
+            return Err((refused, lent));
+        }
+        let folders: Vec<&String> = self.state.working_directories.iter().flatten().collect();
+        let own = lent.chats.iter().filter_map(|chat| chat.state.working_directories.as_ref()).flatten();
+        if let Some(other) = own.into_iter().find(|folder| !folders.contains(folder)) {
+            let why = format!("{other} is not a working directory of {}", self.entry.uri);
+            return Err((RpcError::invalid_params(why), lent));
+        }
+        lent.renumber(self.next_chat);
+        self.next_chat += lent.chats.len() as u64;
+        let (at, count) = (self.chats.len(), lent.chats.len());
+        self.chats.append(&mut lent.chats);
+        self.drop_turns(at, 0).await;
+        if !(self.keep_turns(at).await && self.keep_chats().await) {
+            lent.chats = self.chats.split_off(at);
+            let why = "the chat could not be kept, so it was not moved";
+            return Err((RpcError::internal(why), lent));
+        }
+        for at in at..at + count {
+            self.host.sessions.give_chat(&self.chats[at].uri, &self.entry.id);
+            let summary = self.chats[at].summary();
+            self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
+        }
+        self.put_after(&uri, after);
+        self.keep_chats().await;
+        Ok(())
+    }
+
+    /// Ends a loan: the chat is another session's now, or comes back.
+    pub(super) async fn loan_ended(&mut self, uri: String, outcome: Result<(Arc<Entry>, Vec<String>), Lent>) {
+        let mut waiting = match self.opening.iter().position(|opening| opening.uri == uri) {
+            Some(at) => self.opening.swap_remove(at).waiting,
+            None => Vec::new(),
+        };
+        // What its backend still said was of a chat that has another number now.
+        waiting.retain(|message| message.chat_number().is_none());
+        match outcome {
+            Ok((taker, chats)) => {
+                for chat in chats {
+                    let removed = SessionChatRemovedAction { chat };
+                    self.apply_session(StateAction::SessionChatRemoved(removed), None);
+                }
+                self.keep_chats().await;
+                self.forget_turns(&uri).await;
+                for message in waiting {
+                    self.host.tell(&taker, message);
+                }
+            }
+            Err(mut lent) => {
+                lent.renumber(self.next_chat);
+                self.next_chat += lent.chats.len() as u64;
+                lent.chats.first_mut().into_iter().for_each(|chat| chat.state.movable = Some(true));
+                self.chats.extend(lent.chats);
+                let order: Vec<&str> = self.state.chats.iter().map(|chat| chat.resource.as_str()).collect();
+                self.chats.sort_by_key(|chat| order.iter().position(|uri| *uri == chat.uri));
+                self.again.extend(waiting);
+            }
+        }
+        self.settle();
+    }
+}
+
+/// Where a chat is to go.
+#[derive(Debug)]
+pub enum Destination {
+    /// Into a session there is, behind one of its chats or first.
+    Session(Arc<Entry>, Option<String>),
+    /// Into one of its own.
+    New,
+}
+
+impl Host {
+    /// Moves a chat; answers the session it is in then.
+    pub(crate) async fn move_chat(
+        self: &Arc<Self>,
+        (from, place, spelled): (Arc<Entry>, Place, String),
+        to: Destination,
+    ) -> Result<String, RpcError> {
+        let gone = || RpcError::session_not_found(not_found(&from.uri));
+        if let Destination::Session(taker, after) = &to {
+            if Arc::ptr_eq(taker, &from) {
+                let (answer, wait) = oneshot::channel();
+                self.tell(&from, ToSession::MoveWithin { spelled, place, after: after.clone(), answer });
+                return wait.await.unwrap_or_else(|_| Err(gone())).map(|()| from.uri.clone());
+            }
+            if taker.provider != from.provider {
+                let why =
+                    format!("a chat of {} cannot go on in a session of {}", from.provider, taker.provider);
+                return Err(RpcError::invalid_params(why));
+            }
+            if taker.owner != from.owner {
+                return Err(RpcError::permission_denied(format!("{} is somebody else's", taker.uri)));
+            }
+        }
+        let (answer, wait) = oneshot::channel();
+        self.tell(&from, ToSession::LendChat { spelled, place, answer });
+        let mut lent = wait.await.unwrap_or_else(|_| Err(gone()))?;
+        let uri = lent.uri().to_owned();
+        let chats = lent.chats.iter().map(|chat| chat.uri.clone()).collect();
+        // Its conversation is taken up again where it goes.
+        for chat in &mut lent.chats {
+            if let Some(backend) = chat.backend.take() {
+                backend.close(false).await;
+            }
+        }
+        let taken = match to {
+            Destination::Session(taker, after) => self.give_to(taker, lent, after).await,
+            Destination::New => self.give_a_session(&from, lent).await,
+        };
+        let (answer, ended) = match taken {
+            Ok(taker) => (Ok(taker.uri.clone()), Ok((taker, chats))),
+            Err((refused, lent)) => (Err(refused), Err(lent)),
+        };
+        let (done, wait) = oneshot::channel();
+        self.tell(&from, ToSession::LoanEnded { uri, outcome: Box::new(ended), done });
+        let _ = wait.await;
+        answer
+    }
+
+    async fn give_to(
+        self: &Arc<Self>,
+        taker: Arc<Entry>,
+        lent: Lent,
+        after: Option<String>,
+    ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+        let (answer, wait) = oneshot::channel();
+        self.tell(&taker, ToSession::TakeChat { lent: Box::new(lent), after, answer });
+        match wait.await {
+            Ok(Ok(())) => Ok(taker),
+            Ok(Err(refused)) => Err(*refused),
+            Err(_) => Err((RpcError::session_not_found(not_found(&taker.uri)), Lent { chats: Vec::new() })),
+        }
+    }
+
+    async fn give_a_session(
+        self: &Arc<Self>,
+        from: &Arc<Entry>,
+        lent: Lent,
+    ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+        let kept = from.row.lock().kept.clone();
+        let new = NewSession {
+            id: self.new_id(),
+            provider: Some(from.provider.clone()),
+            owner: from.owner.clone(),
+            working_directories: kept.working_directories,
+            config: kept.values,
+            title: lent.chats.first().map(|chat| chat.state.title.clone()).filter(|title| !title.is_empty()),
+            ..NewSession::default()
+        };
+        match self.claim_session(new) {
+            Ok(claimed) => claimed.adopt(self, lent).await,
+            Err(refused) => Err((refused, lent)),
+        }
+    }
+}
