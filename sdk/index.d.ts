@@ -75,6 +75,14 @@ export interface PluginHost extends PluginContext {
     registerComputers(computers: Computers, when?: When): void;
     /** Whether a dev container can be made, made, written to, stopped and removed. */
     registerContainers(containers: Containers, when?: When): void;
+    /** What sessions changed: their changesets, and what may be done with them. */
+    registerChanges(source: Changes, when?: When): void;
+    /** What is known of the directories sessions work in. */
+    registerDirectories(facts: Directories, when?: When): void;
+    /** Working trees: with them a session may be given a tree of its own. */
+    registerWorktrees(worktrees: Worktrees, when?: When): void;
+    /** Pull requests of a code host. */
+    registerGithub(pullRequests: PullRequests, when?: When): void;
     /** The automation store. */
     registerAutomations(store: AutomationStore, when?: When): void;
     /**
@@ -86,6 +94,8 @@ export interface PluginHost extends PluginContext {
     registerVault(vault: Vault, when?: When): void;
     /** Where policies are kept: which agents, models and machines may be used. */
     registerPolicies(policies: Policies, when?: When): void;
+    /** What the host tells those who look after it. */
+    registerDiagnostics(diagnostics: Diagnostics, when?: When): void;
     /** Where use is kept: what models and machines cost. */
     registerUsage(usage: Usage, when?: When): void;
     /** Where records are kept. */
@@ -1329,6 +1339,170 @@ export interface DevContainer {
     hostWorkspaceFolder?: string;
 }
 
+/**
+ * Tells what sessions changed. With one registered, each session lists its changesets, and a client subscribes to
+ * `<session>/changeset/<scope>`.
+ */
+export interface Changes {
+    /** Which changesets a session has. */
+    scopes(of: ChangesOf): Awaitable<ChangeScope[]>;
+    /** What a changeset holds now. */
+    state(of: ChangesOf, scope: string): Awaitable<ChangesState>;
+    /** What a listing shows of a session's changes, or nothing. */
+    summary(of: ChangesOf): Awaitable<ChangesSummary | null | undefined>;
+    /** Runs one of the operations a changeset offers. */
+    operate?(of: ChangesOf, scope: string, operation: string, target?: ChangesetOperationTarget): Awaitable<InvokeChangesetOperationResult>;
+}
+
+/** Whose changes are asked for. */
+export interface ChangesOf {
+    /** The session's URI. */
+    session: string;
+    /** The path it works in, where it has one. */
+    directory?: string;
+}
+
+/** One changeset of a session. */
+export interface ChangeScope {
+    /** What follows `<session>/changeset/`: `session`, `uncommitted`, `turn/{turnId}`, … */
+    scope: string;
+    /** Shown to people. */
+    label: string;
+    /** More words. */
+    description?: string;
+    /** `session`, `branch`, `uncommitted`, `turn`, `compare-turns` or `other`, as where left out. */
+    changeKind?: string;
+    /** Whether people mark its files as seen; the host keeps the marks. */
+    review?: boolean;
+}
+
+/** What a changeset holds. */
+export interface ChangesState {
+    /** Its files. */
+    files?: ChangesetFile[];
+    /** What may be done with them. */
+    operations?: ChangesetOperation[];
+}
+
+/**
+ * Tells facts about a directory, as its branch and how far it is ahead. They stand in the `_meta` of every session that
+ * works there, where clients read them.
+ */
+export interface Directories {
+    /** The facts of a directory, by key. Keys of the host's own are passed over. */
+    meta(directory: string): Awaitable<JsonObject>;
+    /** Says that a turn has ended there, so that what was known may be old. */
+    refresh?(directory: string): void;
+}
+
+/**
+ * Makes working trees. With one registered, a session whose directory is in a repository may be given a tree of its
+ * own: the host asks before it starts the backend, whoever starts the session. Directories are paths.
+ */
+export interface Worktrees {
+    /** The repository a directory is in, or nothing. */
+    repository(directory: string): Awaitable<Repository | null | undefined>;
+    /** Its branches that hold what a person typed, newest commit first. */
+    branches(repository: string, typed: string): Awaitable<string[]>;
+    /** Makes a tree. */
+    create(request: WorktreeRequest): Awaitable<Worktree>;
+    /** Whether a tree holds work that is not committed. */
+    dirty(tree: string): Awaitable<boolean>;
+    /** Removes a tree; its branch stays. */
+    remove(tree: string): void;
+    /** Where git keeps what it knows of a tree: what moves there moves with every commit and every staged file. */
+    gitDir?(tree: string): Awaitable<string | null | undefined>;
+}
+
+/** A repository. */
+export interface Repository {
+    /** The path of its own tree. */
+    root: string;
+}
+
+/** A tree asked for. */
+export interface WorktreeRequest {
+    /** The path of the repository. */
+    repository: string;
+    /** What the tree is to be called: a word no other tree of this host has. */
+    name: string;
+    /** The branch to begin from; the one committed to last where left out. */
+    branch?: string;
+    /** Whether the tree gets a branch of its own; otherwise it is on the branch itself. */
+    createNewBranch: boolean;
+    /** What the name of that branch begins with. */
+    branchPrefix?: string;
+    /** Whether that branch tracks the one it began from. */
+    track: boolean;
+    /** Ignored files to copy, as gitignore patterns; after the links. */
+    includeFiles: string[];
+    /** Ignored folders to link, as gitignore patterns. */
+    symlinkFolders: string[];
+}
+
+/** A tree that was made. */
+export interface Worktree {
+    /** Its path. */
+    path: string;
+    /** The branch it is on. */
+    branch?: string;
+}
+
+/** Finds and makes pull requests. What it finds for a session's branch stands in the session's `_meta`. */
+export interface PullRequests {
+    /** What a client gives a token for, as it is advertised beside each backend's own. */
+    resource: ProtectedResourceMetadata;
+    /** The pull request of a branch, or nothing. */
+    forBranch(asked: BranchAsked): Awaitable<PullRequest | null | undefined>;
+    /** Makes one. */
+    create(request: PullRequestRequest): Awaitable<PullRequest>;
+}
+
+/** A branch somebody works on. */
+export interface BranchAsked {
+    /** The path of the directory. */
+    directory: string;
+    /** The branch, where it is known. */
+    branch?: string;
+    /** The token a client gave for the resource. */
+    token?: string;
+}
+
+/** A pull request. */
+export interface PullRequest {
+    /** Whose the repository is. */
+    owner: string;
+    /** The repository. */
+    repo: string;
+    /** Where it is read. */
+    url: string;
+    /** Its branch. */
+    branch: string;
+    /** Whether it may still be merged. */
+    state: PullRequestState;
+}
+
+/** Whether a pull request may still be merged. */
+export type PullRequestState = 'open' | 'closed' | 'merged';
+
+/** A pull request asked for. */
+export interface PullRequestRequest {
+    /** The path of the directory. */
+    directory: string;
+    /** The branch, where it is known. */
+    branch?: string;
+    /** The token a client gave for the resource. */
+    token?: string;
+    /** What it is called. */
+    title: string;
+    /** What it says. */
+    body?: string;
+    /** The branch it is to be merged into; the repository's own where left out. */
+    base?: string;
+    /** Whether it is a draft. */
+    draft: boolean;
+}
+
 /** Where automations and their runs are kept. */
 export interface AutomationStore {
     /** Every automation. */
@@ -1488,6 +1662,8 @@ export interface KeptSession {
     origin?: unknown;
     /** The backend's own id to continue. */
     backendId?: string;
+    /** The working tree made for it, which goes with it. */
+    worktree?: Worktree;
     /** `{ team, project }` the work is charged to. */
     scope?: unknown;
 }
@@ -1574,6 +1750,23 @@ export interface Policies {
     remove(id: string): Awaitable<boolean>;
     /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
     close?(): void;
+}
+
+/** Tells how the host is. Every member is optional, and what is there is advertised. */
+export interface Diagnostics {
+    /**
+     * Tells log records of a level (`trace`, `debug`, `info`, `warn`, `error` or `fatal`) and above, each as an OTLP
+     * `ExportLogsServiceRequest` in JSON, until the answer is called.
+     */
+    logs?(level: string, told: (object: JsonObject) => Promise<void>): Awaitable<(() => void) | null | undefined>;
+    /** Tells spans, each as an OTLP `ExportTraceServiceRequest` in JSON, until the answer is called. */
+    traces?(told: (object: JsonObject) => Promise<void>): Awaitable<(() => void) | null | undefined>;
+    /** Tells measurements, each as an OTLP `ExportMetricsServiceRequest` in JSON, until the answer is called. */
+    metrics?(told: (object: JsonObject) => Promise<void>): Awaitable<(() => void) | null | undefined>;
+    /** Facts about the network as the host sees it. */
+    network?(): Awaitable<JsonObject>;
+    /** Tries to reach a URL; answers what came of it. */
+    fetch?(url: string): Awaitable<JsonObject>;
 }
 
 /** Where use is kept. What was written is never changed. */
@@ -3476,6 +3669,20 @@ export interface ChangesetOperation {
     error?: ErrorInfo;
 }
 
+/**
+ * Optional follow-up surfaced by the server after an operation completes —
+ * a {@link ContentRef} the client can fetch and display.
+ *
+ * Set `external` to `true` to open the content in the user's preferred
+ * external handler (e.g. browser); otherwise the client is expected to
+ * surface it inline.
+ */
+export interface ChangesetOperationFollowUp {
+    content: ContentRef;
+    /** When `true`, open in an external handler rather than inline. */
+    external?: boolean;
+}
+
 /** Where a {@link ChangesetOperation} can be invoked. */
 export type ChangesetOperationScope = 'changeset' | 'resource' | 'range';
 
@@ -3510,6 +3717,11 @@ export interface ChangesetOperationStatusChangedAction {
     /** Cause when `status === ChangesetOperationStatus.Error`; otherwise omitted. */
     error?: ErrorInfo;
 }
+
+/** Identifies the file or range a `ChangesetOperation` should act on. */
+export type ChangesetOperationTarget =
+    | { kind: 'resource'; resource: string; side?: string }
+    | { kind: 'range'; resource: string; side?: string; range: TextRange };
 
 /**
  * The set of operations available on this changeset changed. Full
@@ -5126,6 +5338,23 @@ export interface InputRequestResponsePart {
      * `decline`, or `cancel` with `chat/inputCompleted`.
      */
     response?: ChatInputResponseKind;
+}
+
+/**
+ * Result of the {@link InvokeChangesetOperationParams | `invokeChangesetOperation`}
+ * command.
+ *
+ * Success is implicit: the server returns this result when it accepted
+ * the operation. Failure is signalled by rejecting the JSON-RPC request
+ * with an appropriate error code, not by any field on this result. The
+ * operation MAY still produce subsequent failure feedback through the
+ * {@link ChangesetStatusChangedAction | `changeset/statusChanged`} stream.
+ */
+export interface InvokeChangesetOperationResult {
+    /** Optional human-readable message describing the result. */
+    message?: StringOrMarkdown;
+    /** Optional follow-up: a URI to open (e.g. a PR), a content ref, etc. */
+    followUp?: ChangesetOperationFollowUp;
 }
 
 export interface MarkdownResponsePart {

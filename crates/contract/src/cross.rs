@@ -514,8 +514,9 @@ mod wire {
 
     wire! {
         AgentSelection, AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationRunState,
-        AutomationTriggerDefinition, ChatInputAnswer, ChatOrigin, ChatSummary, ConfirmationOption, Customization,
-        DirectoryEntry, Message, MessageAttachment, ModelSelection, ProtectedResourceMetadata, SessionActiveClient,
+        AutomationTriggerDefinition, ChangesSummary, ChangesetFile, ChangesetOperation,
+        ChangesetOperationTarget, ChatInputAnswer, ChatOrigin, ChatSummary, ConfirmationOption, Customization,
+        DirectoryEntry, InvokeChangesetOperationResult, Message, MessageAttachment, ModelSelection, ProtectedResourceMetadata, SessionActiveClient,
         SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState, SessionModelInfo, SessionSummary,
         StateAction, ToolDefinition, ToolInput, Turn,
     }

@@ -364,6 +364,7 @@ impl Connection {
     fn left_at_once(&self, channel: &str) -> bool {
         match self.host.sessions.channel(channel) {
             Channel::ResourceWatch(_) => self.host.release_watch(channel),
+            Channel::Telemetry => self.host.release_telling(channel),
             Channel::Plugin { scheme } => self.host.left_plugin_channel(&scheme, channel, self, false),
             _ => return false,
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{
-    AutomationStore, Offered, Policies, RecordStore, SchemeProvider, SessionStore, ToolsServer,
+    AutomationStore, Offered, Policies, PullRequests, RecordStore, SchemeProvider, SessionStore, ToolsServer,
     ToolsServerOptions, Vault,
 };
 use ostler_contract::registry::Owned;
@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::agents::agent_info;
 use crate::automations::Automations;
+use crate::changesets::Changesets;
 use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::containers::Relays;
@@ -33,6 +34,7 @@ use crate::resources::Watch;
 use crate::root::Root;
 use crate::sessions::{SessionTools, Sessions};
 use crate::settings::OwnSettings;
+use crate::telemetry::Telling;
 use crate::terminals::Terminals;
 use crate::usage::UsageOptions;
 
@@ -229,6 +231,8 @@ pub struct Host {
     pub(crate) settings_declared: Mutex<HashSet<(String, String)>>,
     /// What each backend said it offers.
     pub(crate) offered: RwLock<HashMap<String, Offered>>,
+    pub(crate) changesets: Changesets,
+    pub(crate) telling: Telling,
     me: Weak<Host>,
     registry: OnceLock<Registry>,
     stage: watch::Sender<Stage>,
@@ -272,6 +276,8 @@ impl Host {
             plugin_channels: PluginChannels::default(),
             settings_declared: Mutex::default(),
             offered: RwLock::default(),
+            changesets: Changesets::default(),
+            telling: Telling::default(),
             me: me.clone(),
             registry: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
@@ -304,6 +310,9 @@ impl Host {
         let agents = self.listed_agents().map(|agent| agent_info(agent)).collect();
         if let Some(people) = self.gate.people() {
             self.root.ask_for(people.sign_in());
+        }
+        if let Some(github) = registry.port::<PullRequests>() {
+            self.root.offer(github.resource.0.clone());
         }
         let meta = self.advertised().await;
         self.root.fill(agents, meta);

@@ -10,6 +10,7 @@
 mod advertised;
 mod agents;
 mod automations;
+mod changesets;
 pub mod clock;
 mod closing;
 mod commands;
@@ -33,6 +34,7 @@ mod plugin_commands;
 mod plugin_gate;
 mod policies;
 pub mod principal;
+mod pull_requests;
 mod refusals;
 mod resources;
 mod root;
@@ -40,9 +42,11 @@ mod session_settings;
 mod session_tools;
 pub mod sessions;
 pub mod settings;
+mod telemetry;
 mod terminals;
 pub mod usage;
 mod watched;
+mod worktrees;
 
 pub use clock::Clock;
 pub use connection::Connection;

@@ -27,6 +27,8 @@ pub struct Root {
     known: Arc<Mutex<HashSet<ConnectionId>>>,
     /// What people sign in against, where the host knows people.
     sign_in: OnceLock<ProtectedResourceMetadata>,
+    /// What the host takes tokens for beside what backends do.
+    offered: OnceLock<ProtectedResourceMetadata>,
 }
 
 impl Root {
@@ -43,12 +45,18 @@ impl Root {
             own: Arc::default(),
             known: Arc::default(),
             sign_in: OnceLock::new(),
+            offered: OnceLock::new(),
         }
     }
 
     /// Puts what people sign in against on every backend. Said before [`Root::fill`].
     pub fn ask_for(&self, sign_in: ProtectedResourceMetadata) {
         let _ = self.sign_in.set(sign_in);
+    }
+
+    /// Puts what the host itself takes tokens for on every backend. Said before [`Root::fill`].
+    pub fn offer(&self, resource: ProtectedResourceMetadata) {
+        let _ = self.offered.set(resource);
     }
 
     /// Puts down whether a connection is somebody's.
@@ -62,9 +70,9 @@ impl Root {
 
     /// Puts the backends and facts in place before anybody looks.
     pub fn fill(&self, mut agents: Vec<AgentInfo>, meta: JsonObject) {
-        if let Some(sign_in) = self.sign_in.get() {
+        for resource in self.sign_in.get().into_iter().chain(self.offered.get()) {
             for agent in &mut agents {
-                agent.protected_resources.get_or_insert_default().push(sign_in.clone());
+                agent.protected_resources.get_or_insert_default().push(resource.clone());
             }
         }
         let mut state = self.state.lock();

@@ -135,6 +135,7 @@ impl Host {
                 seed(property, rows);
             }
         }
+        self.offer_trees(&mut config, params.working_directory.as_deref()).await;
         self.offer_computers(&agent, &mut config, true).await;
         Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
     }
@@ -153,6 +154,13 @@ impl Host {
         let setting = merged.contributed.iter().find(|setting| *setting.key == *params.property);
         let answered = setting.and_then(|setting| Some((setting, setting.completions.as_ref()?)));
         let Some((setting, answerer)) = answered else {
+            let (typed, directory) = (params.query.as_deref(), params.working_directory.as_deref());
+            if !merged.config.schema.properties.contains_key(&params.property)
+                && let Some(items) =
+                    self.complete_branch(&params.property, directory, typed.unwrap_or_default()).await
+            {
+                return Ok(c::SessionConfigCompletionsResult { items });
+            }
             return Ok(c::SessionConfigCompletionsResult { items: Vec::new() });
         };
         let asked = SettingQuery {

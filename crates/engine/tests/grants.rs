@@ -81,6 +81,20 @@ fn rows() -> Vec<Row> {
             Some("automation:run"),
             json!({ "automation": "ahp-automation:/a", "requestId": "1" }),
         ),
+        row("x-ostler/usage/totals", None, json!({})),
+        row("x-ostler/usage/records", None, json!({ "pool": "user:ada" })),
+        row("x-ostler/usage/groups", None, json!({ "by": "user" })),
+        row(
+            "x-ostler/pull-request/create",
+            Some("session:changes"),
+            json!({ "channel": "stage:/1", "title": "Oats" }),
+        ),
+        row("x-ostler/diagnostics/network", Some("diagnostics:network"), json!({})),
+        row(
+            "x-ostler/diagnostics/fetch",
+            Some("diagnostics:fetch"),
+            json!({ "url": "https://example.com/" }),
+        ),
         row("fetchAutomationRuns", Some("automation:list"), json!({ "automation": "ahp-automation:/a" })),
     ]
 }
@@ -300,6 +314,7 @@ async fn every_channel_is_watched_by_its_grant_and_by_no_other() {
         // Nothing serves these two here: whoever comes to serve one asks the grant it declares.
         ("x-notes://a".to_owned(), None),
         ("ahp-unheard-of:/1".to_owned(), None),
+        ("ahp-otlp://logs/info".to_owned(), Some("diagnostics:logs")),
     ];
     let mut kinds: Vec<u8> = channels
         .iter()
@@ -317,10 +332,11 @@ async fn every_channel_is_watched_by_its_grant_and_by_no_other() {
             Channel::ResourceWatch(_) => 10,
             Channel::Plugin { .. } => 11,
             Channel::Other => 12,
+            Channel::Telemetry => 13,
         })
         .collect();
     kinds.sort_unstable();
-    assert_eq!(kinds, (0..13).collect::<Vec<u8>>(), "every kind of channel is tried here, once");
+    assert_eq!(kinds, (0..14).collect::<Vec<u8>>(), "every kind of channel is tried here, once");
     for (channel, asks) in channels {
         let params = json!({ "channel": channel });
         let Some(grant) = asks.map(|asks| Grant::parse(asks).unwrap()) else { continue };

@@ -267,6 +267,12 @@ commands! {
     "x-ostler/usage/records" UsageRecords(own::UsageRecordsParams) On::Any, open!();
     /// What was charged by people, teams and projects, of what the caller may read.
     "x-ostler/usage/groups" UsageGroups(own::UsageGroupsParams) On::Any, open!();
+    /// Makes a pull request for the branch of a session.
+    "x-ostler/pull-request/create" PullRequestCreate(own::PullRequestCreateParams) On::Any, grant!("session", "changes");
+    /// Facts about the network as the host sees it.
+    "x-ostler/diagnostics/network" DiagnosticsNetwork(Ignored) On::Any, grant!("diagnostics", "network");
+    /// Tries to reach a URL.
+    "x-ostler/diagnostics/fetch" DiagnosticsFetch(own::DiagnosticsFetchParams) On::Any, grant!("diagnostics", "fetch");
     /// Loads older runs into an automation's entry.
     "fetchAutomationRuns" FetchAutomationRuns(c::FetchAutomationRunsParams) AUTOMATIONS, grant!("automation", "list");
 }

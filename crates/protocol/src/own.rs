@@ -29,6 +29,31 @@ pub struct UsageRecordsParams {
     pub until: Option<String>,
 }
 
+/// A pull request for a session's branch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct PullRequestCreateParams {
+    /// The session.
+    pub channel: String,
+    /// What it is called.
+    pub title: String,
+    /// What it says.
+    #[serde(default)]
+    pub body: Option<String>,
+    /// The branch it is to be merged into; the repository's own where left out.
+    #[serde(default)]
+    pub base: Option<String>,
+    /// Whether it is a draft.
+    #[serde(default)]
+    pub draft: bool,
+}
+
+/// A URL to try.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct DiagnosticsFetchParams {
+    /// Which.
+    pub url: String,
+}
+
 /// How entries are to be grouped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct UsageGroupsParams {

@@ -55,6 +55,8 @@ pub enum Channel {
     Terminal(String),
     /// A watch on a resource, by its id.
     ResourceWatch(String),
+    /// Logs, spans or measurements of the host.
+    Telemetry,
     /// A plugin's channel: its scheme starts with `x-`.
     Plugin {
         /// Lowercase.
@@ -75,6 +77,7 @@ impl Channel {
         match scheme.as_str() {
             "ahp-root" => Self::Root,
             "ahp-automations" => Self::Automations,
+            "ahp-otlp" => Self::Telemetry,
             CHAT => Self::parse_chat(uri, rest),
             "ahp-automation-run" => {
                 path_id(rest).map_or(Self::Other, |id| Self::AutomationRun(id.to_owned()))

@@ -15,7 +15,7 @@ use ostler_engine::people::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_loader::Entry;
 use ostler_ports::{FileVault, memory_records};
-use ostler_testkit::{Builder, MemoryHost, SIGN_IN};
+use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN};
 
 use crate::machine_examples::{
     a_backend_runs_in_a_folder, a_client_speaks_to_the_host_of_a_folder, a_shell_is_typed_into,
@@ -39,6 +39,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("registerPolicies", "policies.ts"),
     ("registerUsage", "usage.ts"),
     ("registerResources", "resources.ts"),
+    ("registerChanges", "changes.ts"),
+    ("registerDirectories", "directories.ts"),
+    ("registerWorktrees", "worktrees.ts"),
+    ("registerGithub", "github.ts"),
+    ("registerDiagnostics", "diagnostics.ts"),
     ("registerRecords", "records.ts"),
     ("registerRoute", "route.ts"),
     ("registerTriggerType", "trigger-type.ts"),
@@ -79,6 +84,11 @@ run! {
     "policies.ts" a_store_takes_the_policies,
     "usage.ts" a_store_takes_what_work_cost,
     "resources.ts" one_folder_is_read_and_nothing_beside_it,
+    "changes.ts" what_is_not_committed_is_shown_and_put_back,
+    "directories.ts" a_note_left_there_is_shown,
+    "worktrees.ts" a_session_works_on_a_branch_of_its_own,
+    "github.ts" a_pull_request_is_found_and_opened,
+    "diagnostics.ts" turns_are_counted_and_told,
     "records.ts" a_store_takes_the_records,
     "route.ts" a_route_asks_for_its_token,
     "trigger-type.ts" a_file_that_changes_wakes,
@@ -301,6 +311,121 @@ async fn a_store_takes_the_policies(file: &str) {
             .unwrap();
     assert_eq!(kept, json!([row]));
     host.log.wait_for("plugin policies: policy a is kept").await;
+}
+
+/// A repository with one commit.
+fn repository(dir: &Path) -> PathBuf {
+    let root = dir.canonicalize().unwrap().join("inn");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("menu"), "Stew\n").unwrap();
+    let git = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.arg("-C").arg(&root).args(["-c", "user.name=A", "-c", "user.email=a@example.com"]).args(args);
+        let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "Open"]);
+    root
+}
+
+/// A client in a session of its own, in this directory.
+async fn at(host: &MemoryHost, directory: &Path, config: Value) -> RawClient {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let directories = [format!("file://{}", directory.display())];
+    let session = json!({ "channel": "echo:/1", "workingDirectories": directories, "config": config });
+    client.request("createSession", session).await.unwrap();
+    client
+}
+
+/// The first action of a type that comes, with what it says.
+async fn told(client: &mut RawClient, name: &str) -> Value {
+    client.actions_until(name).await.pop().unwrap()["action"].clone()
+}
+
+async fn what_is_not_committed_is_shown_and_put_back(file: &str) {
+    let (host, dir) = start(file, json!({})).await;
+    let root = repository(dir.path());
+    std::fs::write(root.join("menu"), "Stew\nAle\n").unwrap();
+    let mut client = at(&host, &root, json!({})).await;
+    let channel = "echo:/1/changeset/uncommitted";
+    let seen = client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    let files = &seen["snapshot"]["state"]["files"];
+    assert_eq!(
+        (&files[0]["id"], &files[0]["edit"]["diff"]),
+        (&json!("menu"), &json!({ "added": 1, "removed": 0 }))
+    );
+    let target = json!({ "kind": "resource", "resource": files[0]["edit"]["after"]["uri"] });
+    let revert = json!({ "channel": channel, "operationId": "revert", "target": target });
+    client.request("invokeChangesetOperation", revert).await.unwrap();
+    assert_eq!(std::fs::read_to_string(root.join("menu")).unwrap(), "Stew\n");
+    // Whoever watches may see it on its way.
+    while told(&mut client, "changeset/contentChanged").await["files"] != json!([]) {}
+}
+
+async fn a_note_left_there_is_shown(file: &str) {
+    let (host, dir) = start(file, json!({})).await;
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::write(root.join("NOTE.md"), "The stove is hot.\nMind it.").unwrap();
+    let mut client = at(&host, &root, json!({})).await;
+    let seen = client.request("subscribe", json!({ "channel": "echo:/1" })).await.unwrap();
+    let mut meta = seen["snapshot"]["state"]["_meta"].clone();
+    if meta["note"].is_null() {
+        meta = told(&mut client, "session/metaChanged").await["_meta"].clone();
+    }
+    assert_eq!(meta["note"]["text"], "The stove is hot.");
+}
+
+async fn a_session_works_on_a_branch_of_its_own(file: &str) {
+    let (host, dir) = start(file, json!({})).await;
+    let root = repository(dir.path());
+    let mut client =
+        at(&host, &root, json!({ "isolation": "worktree", "worktreeBranchPrefix": "work/" })).await;
+    let tree = root.with_file_name("inn.worktrees").join("1");
+    assert_eq!(std::fs::read_to_string(tree.join("menu")).unwrap(), "Stew\n");
+    let head = std::fs::read_to_string(root.join(".git/worktrees/1/HEAD")).unwrap();
+    assert_eq!(head.trim(), "ref: refs/heads/work/1");
+    client.request("disposeSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    assert!(!tree.exists(), "it goes with its session");
+    assert!(root.join(".git/refs/heads/work/1").exists(), "its branch stays");
+}
+
+async fn a_pull_request_is_found_and_opened(file: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with(file, dir.path(), json!({ "repository": "inn/stable" })).start().await;
+    let mut client = at(&host, dir.path(), json!({})).await;
+    let root = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let offered = root["snapshot"]["state"]["agents"][0]["protectedResources"][0].clone();
+    assert_eq!(
+        (&offered["resource"], &offered["required"]),
+        (&json!("https://api.github.com/repos"), &json!(false))
+    );
+    // This host has no way to the network: whoever asks is told so, and the session goes on.
+    let create = json!({ "channel": "echo:/1", "title": "Oats" });
+    assert!(client.request("x-ostler/pull-request/create", create).await.is_err());
+    assert_eq!(
+        client.request("listSessions", json!({})).await.unwrap()["items"].as_array().unwrap().len(),
+        1
+    );
+}
+
+async fn turns_are_counted_and_told(file: &str) {
+    let (host, _dir) = start(file, json!({ "seconds": 0.01 })).await;
+    assert_eq!(Talk::with(&host, "echo").await.say("one").await, "one");
+    let mut client = host.raw();
+    assert_eq!(client.initialize("c").await["telemetry"], json!({ "metrics": "ahp-otlp://metrics" }));
+    client.request("subscribe", json!({ "channel": "ahp-otlp://metrics" })).await.unwrap();
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        let metric = &frame["params"]["payload"]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0];
+        if metric["sum"]["dataPoints"][0]["asInt"] == "1" {
+            break;
+        }
+    }
+    let network = client.request("x-ostler/diagnostics/network", json!({})).await.unwrap();
+    assert!(network["hostname"].is_string(), "{network}");
 }
 
 async fn one_folder_is_read_and_nothing_beside_it(file: &str) {

@@ -7,6 +7,7 @@
 mod side;
 
 mod agent;
+mod around;
 mod cases;
 mod channel;
 mod chat_preamble;

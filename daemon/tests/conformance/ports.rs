@@ -1,7 +1,8 @@
 //! What each port requires: every required member is named when it is missing, and nothing else is asked for.
 
 use ostler_contract::points::{
-    Computers, Containers, ResourceFacts, ResourceStore, TerminalStore, Usage, Vault,
+    Changes, Computers, Containers, Diagnostics, Directories, PullRequest, PullRequests, Resource,
+    ResourceFacts, ResourceStore, TerminalStore, Usage, Vault, Worktree, Worktrees,
 };
 use ostler_contract::{Call, Options, PluginHost, Thrown, Value, json};
 
@@ -21,21 +22,29 @@ const PORTS: &[(&str, &str, &[&str])] = &[
     ("registerTerminals", "store", &["create"]),
     ("registerComputers", "computers", &["how"]),
     ("registerContainers", "containers", &["available", "make", "write", "stop", "remove"]),
+    ("registerChanges", "source", &["scopes", "state", "summary"]),
+    ("registerDirectories", "facts", &["meta"]),
+    ("registerWorktrees", "worktrees", &["repository", "branches", "create", "dirty", "remove"]),
+    ("registerGithub", "pullRequests", &["resource", "forBranch", "create"]),
+    ("registerDiagnostics", "diagnostics", &[]),
 ];
+
+/// The one member that is no function.
+const RESOURCE: &str = "https://api.example.com";
 
 /// Registers ports with just what they require: each without one of its members, and then whole.
 fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
     macro_rules! tried {
-        ($method:ident($whole:expr): $($member:ident),*) => {{
-            let mut said: Vec<Result<(), Thrown>> = Vec::new();
-            $(
-                let mut without = $whole;
-                without.$member = Default::default();
-                said.push(host.$method(without, None));
-            )*
-            said.push(host.$method($whole, None));
-            said
-        }};
+        ($method:ident($whole:expr): $($member:ident),*) => {
+            vec![
+                $({
+                    let mut without = $whole;
+                    without.$member = Default::default();
+                    host.$method(without, None)
+                },)*
+                host.$method($whole, None),
+            ]
+        };
     }
     let vault = || Vault {
         get: Call::now(|_| Ok(None)),
@@ -69,6 +78,27 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         remove: Call::now(|_| Ok(())),
         ..Containers::default()
     };
+    let changes = || Changes {
+        scopes: Call::now(|_| Ok(vec![])),
+        state: Call::now(|_| Ok(Default::default())),
+        summary: Call::now(|_| Ok(None)),
+        ..Changes::default()
+    };
+    let directories =
+        || Directories { meta: Call::now(|_| Ok(Default::default())), ..Directories::default() };
+    let worktrees = || Worktrees {
+        repository: Call::now(|_| Ok(None)),
+        branches: Call::now(|_| Ok(vec![])),
+        create: Call::now(|_| Ok(Worktree::default())),
+        dirty: Call::now(|_| Ok(false)),
+        remove: Call::now(|_| Ok(())),
+        ..Worktrees::default()
+    };
+    let github = || PullRequests {
+        resource: Resource::named(RESOURCE),
+        for_branch: Call::now(|_| Ok(None)),
+        create: Call::now(|_| Ok(PullRequest::default())),
+    };
     let said = [
         tried!(register_vault(vault()): get, set, delete, list),
         tried!(register_usage(usage()): record, total, pools, records),
@@ -76,6 +106,11 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         tried!(register_terminals(terminals()): create),
         tried!(register_computers(computers()): how),
         tried!(register_containers(containers()): available, make, write, stop, remove),
+        tried!(register_changes(changes()): scopes, state, summary),
+        tried!(register_directories(directories()): meta),
+        tried!(register_worktrees(worktrees()): repository, branches, create, dirty, remove),
+        tried!(register_github(github()): resource, for_branch, create),
+        tried!(register_diagnostics(Diagnostics::default()):),
     ];
     for outcome in said.into_iter().flatten() {
         host.log(outcome.map_or_else(|thrown| thrown.message, |()| "taken".to_owned()))?;
@@ -84,15 +119,18 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
 }
 
 async fn a_port_is_taken_with_its_required_members_and_refused_without_any_of_them(side: Side) {
-    let ports: Vec<Value> =
-        PORTS.iter().map(|(method, _, members)| json!({ "method": method, "members": members })).collect();
+    let ports: Vec<Value> = PORTS
+        .iter()
+        .map(|(method, _, members)| json!({ "method": method, "members": members, "resource": RESOURCE }))
+        .collect();
     let host = side.load(builder(), json!({ "ports": ports })).start().await;
     let expected: Vec<String> = PORTS
         .iter()
         .flat_map(|(method, param, members)| {
-            let missing = members
-                .iter()
-                .map(move |member| format!("plugin ports: {method} needs {param}.{member} to be a function"));
+            let missing = members.iter().map(move |member| {
+                let what = if *member == "resource" { "an object" } else { "a function" };
+                format!("plugin ports: {method} needs {param}.{member} to be {what}")
+            });
             missing.chain(["taken".to_owned()])
         })
         .collect();

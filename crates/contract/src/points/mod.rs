@@ -6,11 +6,15 @@
 
 mod agent;
 mod automations;
+mod changes;
 mod channel;
 mod chat_preamble;
 mod close;
 mod computers;
 mod containers;
+mod diagnostics;
+mod directories;
+mod github;
 mod listener;
 mod method;
 mod policies;
@@ -26,17 +30,22 @@ mod tool;
 mod trigger_type;
 mod usage;
 mod vault;
+mod worktrees;
 
 use std::any::Any;
 use std::sync::Arc;
 
 pub use agent::*;
 pub use automations::*;
+pub use changes::*;
 pub use channel::*;
 pub use chat_preamble::*;
 pub use close::*;
 pub use computers::*;
 pub use containers::*;
+pub use diagnostics::*;
+pub use directories::*;
+pub use github::*;
 pub use listener::*;
 pub use method::*;
 pub use policies::*;
@@ -52,6 +61,7 @@ pub use tool::*;
 pub use trigger_type::*;
 pub use usage::*;
 pub use vault::*;
+pub use worktrees::*;
 
 use crate::call::Arguments;
 use crate::cross::{Cross, Mismatch};
@@ -295,6 +305,17 @@ points! {
     /// Whether a dev container can be made, made, written to, stopped and removed.
     Port<Containers>: "registerContainers"
         register_containers(containers: "containers" Containers, when: "when" Option<When>) = Port::new;
+    /// What sessions changed: their changesets, and what may be done with them.
+    Port<Changes>: "registerChanges" register_changes(source: "source" Changes, when: "when" Option<When>) = Port::new;
+    /// What is known of the directories sessions work in.
+    Port<Directories>: "registerDirectories"
+        register_directories(facts: "facts" Directories, when: "when" Option<When>) = Port::new;
+    /// Working trees: with them a session may be given a tree of its own.
+    Port<Worktrees>: "registerWorktrees"
+        register_worktrees(worktrees: "worktrees" Worktrees, when: "when" Option<When>) = Port::new;
+    /// Pull requests of a code host.
+    Port<PullRequests>: "registerGithub"
+        register_github(pull_requests: "pullRequests" PullRequests, when: "when" Option<When>) = Port::new;
     /// The automation store.
     Port<AutomationStore>: "registerAutomations"
         register_automations(store: "store" AutomationStore, when: "when" Option<When>) = Port::new;
@@ -307,6 +328,9 @@ points! {
     /// Where policies are kept: which agents, models and machines may be used.
     Port<Policies>: "registerPolicies"
         register_policies(policies: "policies" Policies, when: "when" Option<When>) = Port::new;
+    /// What the host tells those who look after it.
+    Port<Diagnostics>: "registerDiagnostics"
+        register_diagnostics(diagnostics: "diagnostics" Diagnostics, when: "when" Option<When>) = Port::new;
     /// Where use is kept: what models and machines cost.
     Port<Usage>: "registerUsage" register_usage(usage: "usage" Usage, when: "when" Option<When>) = Port::new;
     /// Where records are kept.

@@ -106,6 +106,9 @@ pub struct KeptSession {
     /// The backend's own id to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<String>,
+    /// The working tree made for it, which goes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<super::Worktree>,
     /// `{ team, project }` the work is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,

@@ -78,6 +78,17 @@ impl Connection {
                     refuse(&why);
                 }
             }
+            (None, Channel::Changeset { .. }) => {
+                let host = host.clone();
+                let (outbox, spelled, action) =
+                    (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
+                tokio::spawn(async move {
+                    if let Err(why) = host.review(&spelled, action.clone(), origin.clone()).await {
+                        let seq = host.fanout.seq();
+                        outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
+                    }
+                });
+            }
             _ => refuse(&match channel {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
                     not_found(&dispatch.channel)

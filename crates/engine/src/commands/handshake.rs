@@ -66,6 +66,9 @@ impl Connection {
             if let Some(principal) = host.principal_fact(&connection.principal()) {
                 meta.insert(names::meta_key("principal"), principal.into());
             }
+            if let Some(telemetry) = host.telemetry() {
+                result.insert("telemetry".to_owned(), telemetry);
+            }
             result.insert("_meta".to_owned(), Value::Object(meta));
             let mut text = Value::Object(result).to_string();
             text.pop();

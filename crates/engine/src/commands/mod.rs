@@ -73,6 +73,14 @@ impl Connection {
                     responder.settle(connection.handle_usage(command, principal).await);
                 });
             }
+            Command::PullRequestCreate(params) => {
+                let connection = self.clone();
+                tokio::spawn(async move { responder.settle(connection.handle_pull_request(params).await) });
+            }
+            Command::DiagnosticsNetwork(_) | Command::DiagnosticsFetch(_) => {
+                let connection = self.clone();
+                tokio::spawn(async move { responder.settle(connection.handle_diagnostics(command).await) });
+            }
             Command::CreateChat(params) => self.handle_create_chat(params, responder),
             Command::DisposeChat(params) => self.handle_dispose_chat(params.channel, responder),
             Command::MoveChat(params) => self.handle_move_chat(params, responder),
@@ -84,7 +92,9 @@ impl Connection {
             | Command::DevContainersDisconnect(_)
             | Command::DevContainersStop(_)
             | Command::DevContainersRemove(_) => self.handle_dev_container(command, responder),
-            Command::InvokeChangesetOperation(_) => responder.fail(unserved("invokeChangesetOperation")),
+            Command::InvokeChangesetOperation(params) => {
+                tokio::spawn(async move { responder.settle(host.operate(params).await) });
+            }
         }
     }
 }

@@ -50,6 +50,7 @@ impl Connection {
             credentials: self.credentials(),
             ..NewSession::default()
         };
+        let isolated = new.config.get("isolation").is_some_and(|isolation| isolation == "worktree");
         let claimed = match host.claim_session(new) {
             Ok(claimed) => claimed,
             Err(error) => return responder.fail(error),
@@ -57,7 +58,7 @@ impl Connection {
         let progress = params.progress_token.map(|token| Progress { token, connection: self.clone() });
         tokio::spawn(async move {
             if let Some(progress) = &progress {
-                progress.say(0, "Starting the session");
+                progress.say(0, if isolated { "Making a working tree" } else { "Starting the session" });
                 progress.say(1, "Starting the agent");
             }
             match claimed.start(&host).await {

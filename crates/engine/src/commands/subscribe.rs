@@ -69,6 +69,7 @@ impl Connection {
             Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => Grant::of("chat", "turns"),
             Channel::Automations | Channel::AutomationRun(_) => Grant::of("automation", "list"),
             Channel::Terminal(_) => Grant::of("terminal", "output"),
+            Channel::Telemetry => Grant::of("diagnostics", "logs"),
             Channel::ResourceWatch(id) => {
                 return self.host().may_watch(&uri::resource_watch(id), &self.principal());
             }
@@ -107,6 +108,7 @@ impl Connection {
             Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
                 Err(RpcError::session_not_found(not_found(spelled)))
             }
+            Channel::Changeset { .. } => host.watched_changeset(spelled),
             Channel::Automations => Err(no_automations()),
             Channel::Plugin { scheme } if host.plugin_channel(&scheme).is_some() => Ok(channel_name(spelled)),
             Channel::Plugin { scheme } => Err(nothing_serves(&scheme)),
@@ -126,6 +128,12 @@ impl Connection {
         let parsed = host.sessions.channel(spelled);
         if let Channel::Plugin { scheme } = &parsed {
             return self.subscribe_to_plugin(scheme, spelled, latency, answer);
+        }
+        if parsed == Channel::Telemetry {
+            return self.subscribe_telemetry(spelled, answer);
+        }
+        if let Channel::Changeset { .. } = parsed {
+            return self.subscribe_changeset(spelled, latency, answer);
         }
         let channel = match self.channel_of(spelled) {
             Ok(channel) => channel,

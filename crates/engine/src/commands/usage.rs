@@ -17,6 +17,7 @@ impl Connection {
         principal: Principal,
     ) -> Result<Value, RpcError> {
         let host = self.host();
+        host.use_kept()?;
         let reader = principal.reader().filter(|_| host.gate.guarded);
         if principal == Principal::Anyone {
             host.gate.require(&principal, &Grant::of("usage", "get"))?;

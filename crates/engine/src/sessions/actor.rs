@@ -10,7 +10,7 @@ use ostler_contract::points::Agent;
 use ostler_contract::registry::Owned;
 use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
-use ostler_protocol::wire::state::SessionState;
+use ostler_protocol::wire::state::{ChangesSummary, SessionState};
 use ostler_protocol::{RpcError, Version, uri};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -51,6 +51,10 @@ pub(super) struct Actor {
     /// Whether a summary may have changed.
     pub dirty: bool,
     pub busy_at: Instant,
+    /// What a listing shows of its changes.
+    pub changes: Option<ChangesSummary>,
+    /// The facts among its `_meta` that are of its directory.
+    pub facts: Vec<String>,
     channel: Arc<str>,
     out: Vec<(Arc<str>, Outgoing)>,
 }
@@ -88,6 +92,8 @@ impl Actor {
             announced: false,
             dirty: false,
             busy_at: Instant::now(),
+            changes: None,
+            facts: Vec::new(),
             out: Vec::new(),
         }
     }
@@ -245,6 +251,7 @@ impl Actor {
                 let values = self.state.config.as_ref().map(|config| config.values.clone());
                 let _ = answer.send(values.unwrap_or_default());
             }
+            ToSession::Around(found) => self.take_around(*found),
             ToSession::Dispose { done } => {
                 self.dispose().await;
                 let _ = done.send(());

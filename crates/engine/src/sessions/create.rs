@@ -95,11 +95,13 @@ impl Host {
             working_directories: directories,
             origin: new.origin.clone(),
             backend_id: None,
+            worktree: None,
             scope: None,
         };
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let entry =
             Arc::new(entry_of(&new.id, kept, SessionFlags::default(), Resting::Open(mailbox.clone())));
+        *entry.tokens.lock() = new.credentials.clone().unwrap_or_default();
         if !self.sessions.claim(&entry) {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
@@ -172,6 +174,7 @@ fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) 
         default_chat: parking_lot::Mutex::new(uri::default_chat(&kept.uri)),
         brought: watch::Sender::default(),
         row: parking_lot::Mutex::new(Row { summary, kept, flags }),
+        tokens: parking_lot::Mutex::default(),
         mailbox: parking_lot::Mutex::new(resting),
     }
 }
@@ -192,7 +195,10 @@ impl Claimed {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
         let made = match host.may_use(entry.owner.as_deref(), wanted).await {
-            Ok(()) => make(host, &entry, &agent, &new, &mailbox).await,
+            Ok(()) => match host.isolate(&entry, &agent, &new.config).await {
+                Ok(()) => make(host, &entry, &agent, &new, &mailbox).await,
+                Err(refused) => Err(refused),
+            },
             Err(refused) => Err(refused),
         };
         match made {
@@ -201,9 +207,11 @@ impl Claimed {
                 let mut actor = actor;
                 actor.announced = true;
                 tokio::spawn(actor.run(inbox));
+                host.look_around(&entry, false);
                 Ok(entry)
             }
             Err(error) => {
+                host.release_tree(&entry).await;
                 entry.end();
                 host.sessions.remove(&entry);
                 host.fanout.remove(&entry.uri);
@@ -300,6 +308,9 @@ async fn make(
 ) -> Result<Actor, RpcError> {
     let failed = |why: Thrown| failed(entry, why);
     let mut config = host.chosen_settings(agent, &new.config).await.map_err(failed)?;
+    if entry.row.lock().kept.worktree.is_some() {
+        host.offer_trees(&mut config, new.working_directories.first().map(String::as_str)).await;
+    }
     let directory = entry.row.lock().kept.working_directories.first().map(|uri| crate::host::file_path(uri));
     let computer = host.settle_computer(entry, agent, &mut config, directory).await?;
     let made = make_in(host, entry, agent, new, mailbox, config).await;
@@ -462,6 +473,8 @@ async fn wake(
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(host, entry, agent, state, chats, mailbox);
     actor.announced = true;
+    actor.changes.clone_from(&actor.entry.row.lock().summary.changes);
+    actor.host.look_around(&actor.entry, false);
     actor.run(inbox).await;
 }
 

@@ -282,6 +282,8 @@ pub enum ToSession {
         /// Gets its id.
         answer: oneshot::Sender<Option<String>>,
     },
+    /// What was found around where it works.
+    Around(Box<super::Around>),
     /// The session's settings as they are now.
     Settings {
         /// Gets them.

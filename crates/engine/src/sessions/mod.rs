@@ -2,6 +2,7 @@
 
 mod actor;
 mod ahead;
+mod around;
 mod asked;
 mod backend;
 mod backend_actions;
@@ -25,7 +26,7 @@ mod tools;
 mod turns;
 mod watched;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
@@ -35,6 +36,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 pub(crate) use actor::{not_found, snapshot};
+pub use around::Around;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
@@ -67,6 +69,8 @@ pub struct Entry {
     default_chat: Mutex<String>,
     /// What its clients brought, for its tools endpoint.
     brought: watch::Sender<Brought>,
+    /// Tokens of whoever made it, by what they are for.
+    tokens: Mutex<BTreeMap<String, String>>,
     mailbox: Mutex<Resting>,
 }
 
@@ -93,6 +97,11 @@ enum Resting {
 }
 
 impl Entry {
+    /// The token whoever made the session gave for a resource.
+    pub(crate) fn token_of(&self, resource: &str) -> Option<String> {
+        self.tokens.lock().get(resource).cloned()
+    }
+
     /// Whether the session is being ended or is gone.
     pub fn is_gone(&self) -> bool {
         matches!(*self.mailbox.lock(), Resting::Gone)

@@ -67,6 +67,8 @@ impl Host {
                 }
             }
         }
+        self.release_tree(entry).await;
+        self.clear_changesets(entry);
         for store in self.session_store().into_iter().chain(self.own_sessions()) {
             if let Err(why) = store.forget.call((entry.id.clone(),)).await {
                 self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));

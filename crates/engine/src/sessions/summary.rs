@@ -115,6 +115,7 @@ impl Actor {
         next.activity.clone_from(&self.state.activity);
         next.working_directories.clone_from(&self.state.working_directories);
         next.meta.clone_from(&self.state.meta);
+        next.changes.clone_from(&self.changes);
         if modified > next.modified_at {
             next.modified_at = modified;
         }

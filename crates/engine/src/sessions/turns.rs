@@ -215,6 +215,7 @@ impl Actor {
         self.flush_out();
         self.happened(at, Happened::Ended(status));
         self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
+        self.host.look_around(&self.entry, true);
         self.keep_session().await;
         if !self.begin_queued(at).await {
             let busy = self.chats.iter().any(|chat| chat.running().is_some());

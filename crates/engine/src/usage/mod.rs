@@ -58,7 +58,7 @@ impl Host {
     }
 
     /// Where use is kept, or that nothing keeps it.
-    fn use_kept(&self) -> Result<&Usage, RpcError> {
+    pub(crate) fn use_kept(&self) -> Result<&Usage, RpcError> {
         self.usage_store().ok_or_else(|| RpcError::method_not_found("nothing here keeps what work costs"))
     }
 }

@@ -46,6 +46,7 @@ fn kept(uri: &str) -> KeptSession {
     let values: JsonObject =
         [("isolation".to_owned(), json!("folder")), ("n".to_owned(), json!(1.5))].into_iter().collect();
     KeptSession {
+        worktree: None,
         uri: uri.into(),
         provider: "echo".into(),
         owner: Some("user:ada".into()),

@@ -1,0 +1,159 @@
+//! Pull requests of a code host. Spec: *Registration methods*.
+
+use ostler_contract_derive::Cross;
+use ostler_protocol::wire::state::ProtectedResourceMetadata;
+use serde::{Deserialize, Serialize};
+
+use super::PortValue;
+use crate::call::Call;
+use crate::cross::{Cross, Mismatch};
+use crate::shape::Shape;
+
+/// Finds and makes pull requests. What it finds for a session's branch stands in the session's `_meta`.
+///
+/// ```
+/// use ostler_contract::{Call, points::PullRequests};
+///
+/// let none = PullRequests {
+///     resource: ostler_contract::points::Resource::named("https://api.github.com/repos"),
+///     for_branch: Call::now(|_| Ok(None)),
+///     create: Call::new(|_| async { Err("nothing is pushed from here".into()) }),
+/// };
+/// # assert!(ostler_contract::Cross::check(&none).is_ok());
+/// ```
+#[derive(Debug, Clone, Default, Cross)]
+pub struct PullRequests {
+    /// What a client gives a token for, as it is advertised beside each backend's own.
+    pub resource: Resource,
+    /// The pull request of a branch, or nothing.
+    pub for_branch: Call<fn(asked: BranchAsked) -> Option<PullRequest>>,
+    /// Makes one.
+    pub create: Call<fn(request: PullRequestRequest) -> PullRequest>,
+}
+
+impl PortValue for PullRequests {
+    const NAME: &'static str = "github";
+}
+
+/// A protected resource, as the protocol describes one.
+#[derive(Debug, Clone)]
+pub struct Resource(pub ProtectedResourceMetadata);
+
+impl Resource {
+    /// The resource of that URL.
+    pub fn named(url: &str) -> Self {
+        let mut resource = Self::default();
+        url.clone_into(&mut resource.0.resource);
+        resource
+    }
+}
+
+impl Default for Resource {
+    fn default() -> Self {
+        Self(ProtectedResourceMetadata {
+            resource: String::new(),
+            resource_name: None,
+            resource_documentation: None,
+            bearer_methods_supported: None,
+            authorization_servers: None,
+            jwks_uri: None,
+            scopes_supported: None,
+            resource_signing_alg_values_supported: None,
+            resource_policy_uri: None,
+            resource_tos_uri: None,
+            required: None,
+        })
+    }
+}
+
+impl Cross for Resource {
+    fn shape() -> Shape {
+        ProtectedResourceMetadata::shape()
+    }
+
+    fn into_live(self) -> crate::Live {
+        self.0.into_live()
+    }
+
+    fn from_live(live: crate::Live) -> Result<Self, Mismatch> {
+        match live {
+            crate::Live::Undefined => Err(Mismatch::expected("an object")),
+            live => ProtectedResourceMetadata::from_live(live).map(Self),
+        }
+    }
+
+    fn check(&self) -> Result<(), Mismatch> {
+        match self.0.resource.is_empty() {
+            true => Err(Mismatch::expected("an object")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A branch somebody works on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct BranchAsked {
+    /// The path of the directory.
+    pub directory: String,
+    /// The branch, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The token a client gave for the resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// A pull request asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct PullRequestRequest {
+    /// The path of the directory.
+    pub directory: String,
+    /// The branch, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The token a client gave for the resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// What it is called.
+    pub title: String,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// The branch it is to be merged into; the repository's own where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Whether it is a draft.
+    #[serde(default)]
+    pub draft: bool,
+}
+
+/// A pull request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct PullRequest {
+    /// Whose the repository is.
+    pub owner: String,
+    /// The repository.
+    pub repo: String,
+    /// Where it is read.
+    pub url: String,
+    /// Its branch.
+    pub branch: String,
+    /// Whether it may still be merged.
+    pub state: PullRequestState,
+}
+
+/// Whether a pull request may still be merged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "lowercase")]
+pub enum PullRequestState {
+    /// It may.
+    #[default]
+    Open,
+    /// It was put away.
+    Closed,
+    /// It was.
+    Merged,
+}

@@ -1,0 +1,190 @@
+//! What is known of where a session works: facts of its directory, its pull request, what it changed. Asked when it
+//! starts, when it wakes, and once a turn has ended; told to whoever watches where it is another than before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{BranchAsked, Changes, ChangesOf, Directories, PullRequest, PullRequests};
+use ostler_contract::{JsonObject, Pending, Value, json};
+use ostler_protocol::names;
+use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMetaChangedAction, StateAction};
+use ostler_protocol::wire::state::{ChangesSummary, Changeset};
+
+use super::Entry;
+use super::actor::Actor;
+use super::mailbox::ToSession;
+use crate::host::{Host, file_path};
+use crate::in_time::in_time;
+
+/// How long each may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Around {
+    /// By key; none of them the host's own.
+    facts: JsonObject,
+    changesets: Option<Vec<Changeset>>,
+    summary: Option<ChangesSummary>,
+}
+
+impl Entry {
+    /// The path the session works in, and the same as a URI.
+    pub(crate) fn directory(&self) -> Option<(String, String)> {
+        let uri = self.row.lock().kept.working_directories.first().cloned()?;
+        Some((file_path(&uri), uri))
+    }
+
+    /// Whose changes these are, for whoever tells them.
+    pub(crate) fn changes_of(&self) -> ChangesOf {
+        ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path) }
+    }
+}
+
+impl Host {
+    /// Asks what is around a session, away from its mailbox.
+    pub(crate) fn look_around(self: &Arc<Self>, entry: &Arc<Entry>, after_turn: bool) {
+        let Some(registry) = self.registry() else { return };
+        let asked = registry.port::<Directories>().is_some()
+            || registry.port::<PullRequests>().is_some()
+            || registry.port::<Changes>().is_some();
+        if !asked {
+            return;
+        }
+        let (host, entry) = (self.clone(), entry.clone());
+        tokio::spawn(async move {
+            let found = host.around(&entry, after_turn).await;
+            if entry.is_awake() {
+                host.tell(&entry, ToSession::Around(Box::new(found)));
+            }
+            host.refresh_changesets(&entry).await;
+        });
+    }
+
+    async fn around(&self, entry: &Arc<Entry>, after_turn: bool) -> Around {
+        let mut found = Around::default();
+        let Some(registry) = self.registry() else { return found };
+        let Some((path, uri)) = entry.directory() else { return found };
+        if let Some(directories) = registry.port::<Directories>() {
+            if let Some(refresh) = directories.refresh.as_ref().filter(|_| after_turn) {
+                self.known(entry, "its directory", refresh.call((path.clone(),))).await;
+            }
+            let facts = self.known(entry, "its directory", directories.meta.call((path.clone(),))).await;
+            let own = names::meta_key("");
+            found.facts = facts.unwrap_or_default();
+            found.facts.retain(|key, _| !key.starts_with(&own));
+        }
+        if let Some(github) = registry.port::<PullRequests>() {
+            let asked = BranchAsked {
+                directory: path,
+                branch: self.branch_of(entry, &found.facts),
+                token: entry.token_of(&github.resource.0.resource),
+            };
+            let told =
+                self.known(entry, "its pull request", github.for_branch.call((asked,))).await.flatten();
+            self.put_pull_request(entry, &uri, told, &mut found.facts).await;
+        }
+        if let Some(changes) = registry.port::<Changes>() {
+            let of = entry.changes_of();
+            let scopes = self.known(entry, "its changesets", changes.scopes.call((of.clone(),))).await;
+            found.changesets =
+                scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
+            found.summary = self.known(entry, "its changes", changes.summary.call((of,))).await.flatten();
+        }
+        found
+    }
+
+    /// An answer in time; one that fails is a line.
+    async fn known<T>(&self, entry: &Entry, what: &str, answer: Pending<T>) -> Option<T> {
+        let outcome = in_time(LIMIT, answer).await;
+        outcome.map_err(|why| self.log.line(format_args!("{}: {what}: {}", entry.uri, why.for_log()))).ok()
+    }
+
+    /// The branch a session works on, as far as it is known.
+    pub(crate) fn branch_of(&self, entry: &Entry, facts: &JsonObject) -> Option<String> {
+        let own = entry.row.lock().kept.worktree.as_ref().and_then(|tree| tree.branch.clone());
+        let told = || facts.get("git")?.get("branchName")?.as_str().map(str::to_owned);
+        own.or_else(told)
+    }
+
+    /// Puts a pull request among the facts, and keeps it; where none is found now, the one that was kept stands.
+    pub(crate) async fn put_pull_request(
+        &self,
+        entry: &Entry,
+        directory: &str,
+        found: Option<PullRequest>,
+        facts: &mut JsonObject,
+    ) {
+        let store = self.session_store();
+        let row = match (found, store) {
+            (Some(found), store) => {
+                let row = told(&found);
+                if let Some(store) = store {
+                    let kept = JsonObject::from_iter([(directory.to_owned(), row.clone())]);
+                    self.known(
+                        entry,
+                        "its pull request",
+                        store.set_pull_requests.call((entry.id.clone(), kept)),
+                    )
+                    .await;
+                }
+                Some(row)
+            }
+            (None, Some(store)) => {
+                let kept = self
+                    .known(entry, "its pull request", store.pull_requests.call((entry.id.clone(),)))
+                    .await;
+                kept.and_then(|kept| kept.get(directory).cloned())
+            }
+            (None, None) => None,
+        };
+        if let Some(row) = row {
+            facts.insert("github".to_owned(), row.clone());
+            facts.insert(
+                "githubData".to_owned(),
+                Value::Object(JsonObject::from_iter([(directory.to_owned(), row)])),
+            );
+            facts.insert("workingDirectoryKeys".to_owned(), json!([directory]));
+        }
+    }
+}
+
+fn told(found: &PullRequest) -> Value {
+    json!({ "owner": found.owner, "repo": found.repo, "pullRequestUrls": [found.url],
+        "pullRequestBranchName": found.branch, "pullRequestState": found.state, "pullRequestStateUrl": found.url })
+}
+
+/// A changeset as the catalogue of its session lists it.
+fn listed(session: &str, scope: &ostler_contract::points::ChangeScope) -> Changeset {
+    Changeset {
+        label: scope.label.clone(),
+        uri_template: format!("{session}/changeset/{}", scope.scope),
+        description: scope.description.clone(),
+        change_kind: scope.change_kind.clone().unwrap_or_else(|| "other".to_owned()),
+        capabilities: scope
+            .review
+            .then(|| ostler_protocol::wire::state::ChangesetCapabilities { review: Some(JsonObject::new()) }),
+    }
+}
+
+impl Actor {
+    /// Takes what was found around the session.
+    pub(super) fn take_around(&mut self, found: Around) {
+        let mut meta = self.state.meta.clone().unwrap_or_default();
+        meta.retain(|key, _| !self.facts.contains(key));
+        self.facts = found.facts.keys().cloned().collect();
+        meta.extend(found.facts);
+        let meta = (!meta.is_empty()).then_some(meta);
+        if meta != self.state.meta {
+            self.apply_session(StateAction::SessionMetaChanged(SessionMetaChangedAction { meta }), None);
+        }
+        if found.changesets.is_some() && found.changesets != self.state.changesets {
+            let action = SessionChangesetsChangedAction { changesets: found.changesets };
+            self.apply_session(StateAction::SessionChangesetsChanged(action), None);
+        }
+        if self.changes != found.summary {
+            self.changes = found.summary;
+            self.dirty = true;
+        }
+    }
+}
