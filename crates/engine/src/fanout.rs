@@ -18,6 +18,9 @@ use crate::outbox::{Batch, Item, Outbox};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
+/// What an overlay counts for beside its frame, in bytes.
+const OVERLAY_WEIGHT: usize = 1024;
+
 /// How many actions of a replay somebody is asked about; where there are more, a client begins anew.
 const MOST_ASKED: usize = 1000;
 
@@ -164,6 +167,13 @@ struct Logged {
     channel: Arc<str>,
     frame: Bytes,
     outgoing: LoggedAction,
+}
+
+impl Logged {
+    /// What it takes to keep it: an overlay holds more than its frame shows.
+    fn weight(&self) -> usize {
+        self.frame.len() + if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 }
+    }
 }
 
 /// Kept beside the frame only where some subscriber sees another form.
@@ -335,9 +345,8 @@ impl Fanout {
             let frame =
                 Bytes::from(envelope_frame(channel, &outgoing.action, inner.seq, outgoing.origin.as_ref()));
             plain &= outgoing.since == Version::V0_9 && outgoing.overlay.is_none();
-            inner.log_bytes += frame.len();
             frames.push(frame.clone());
-            inner.log.push_back(Logged {
+            let logged = Logged {
                 seq: inner.seq,
                 channel: key.clone(),
                 frame,
@@ -346,7 +355,9 @@ impl Fanout {
                     overlay: outgoing.overlay,
                     origin: outgoing.origin,
                 },
-            });
+            };
+            inner.log_bytes += logged.weight();
+            inner.log.push_back(logged);
         }
         let count = frames.len();
         if let Some(entry) = inner.channels.get(channel) {
@@ -372,7 +383,7 @@ impl Fanout {
         }
         while inner.log_bytes > self.replay {
             let Some(oldest) = inner.log.pop_front() else { break };
-            inner.log_bytes -= oldest.frame.len();
+            inner.log_bytes -= oldest.weight();
             inner.log_from = oldest.seq;
         }
     }

@@ -144,7 +144,10 @@ impl Host {
     /// Sends actions of a URI, in order, to everybody who may see each. They are asked about together; whoever
     /// subscribes meanwhile is asked about too.
     async fn send_published(self: &Arc<Self>, channel: &str, batch: Vec<Published>) {
-        let crowd = self.crowd(&self.fanout.watchers(channel));
+        let crowd = match batch.iter().any(|published| published.audience.is_some()) {
+            true => self.crowd(&self.fanout.watchers(channel)),
+            false => Crowd::default(),
+        };
         let seen = batch.iter().map(|published| self.see(published.audience.as_ref(), &crowd));
         let seen = futures::future::join_all(seen).await;
         for (Published { action, audience, .. }, seen) in batch.into_iter().zip(seen) {
@@ -160,7 +163,11 @@ impl Host {
             loop {
                 let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
                 match self.fanout.publish_known(channel, outgoing, known) {
-                    Ok(()) => break,
+                    Ok(()) => {
+                        // The send is over, and a replay asks anew.
+                        *decided.lock() = HashMap::new();
+                        break;
+                    }
                     Err((again, came)) => {
                         let seen = self.see(Some(&audience), &self.crowd(&came)).await;
                         decided.lock().extend(seen);
