@@ -70,6 +70,20 @@ fn rows() -> Vec<Row> {
             json!({ "channel": "ahp-terminal:/1", "claim": { "kind": "client", "clientId": "c" } }),
         ),
         row("disposeTerminal", Some("terminal:dispose"), json!({ "channel": "ahp-terminal:/1" })),
+        row("vscode/devContainers/isDockerAvailable", None, json!({})),
+        row(
+            "vscode/devContainers/connect",
+            Some("container:connect"),
+            json!({ "connectionId": "1", "workspaceFolder": "/srv" }),
+        ),
+        row(
+            "vscode/devContainers/relaySend",
+            Some("container:relay"),
+            json!({ "connectionId": "1", "data": "{}" }),
+        ),
+        row("vscode/devContainers/disconnect", Some("container:disconnect"), json!({ "connectionId": "1" })),
+        row("x-ostler/containers/stop", Some("container:stop"), json!({ "address": "a" })),
+        row("x-ostler/containers/remove", Some("container:remove"), json!({ "address": "a" })),
         row(
             "invokeChangesetOperation",
             Some("session:changes"),
