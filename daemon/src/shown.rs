@@ -2,9 +2,8 @@
 
 use std::sync::LazyLock;
 
-use ostler_contract::secret::SET;
 use ostler_contract::{JsonObject, Value, json};
-use ostler_loader::options::{Known, shown};
+use ostler_loader::options::{Known, shown, without_password};
 
 use crate::config::ConfigFiles;
 use crate::plugins::Row;
@@ -39,22 +38,12 @@ pub fn config(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
 /// A value with the name and password of each URL in it hidden.
 pub fn without_userinfo(value: Value) -> Value {
     match value {
-        Value::String(text) if text.contains("://") && text.contains('@') => Value::String(hide(text)),
+        Value::String(text) => Value::String(without_password(&text).into_owned()),
         Value::Array(entries) => entries.into_iter().map(without_userinfo).collect(),
         Value::Object(fields) => {
             fields.into_iter().map(|(key, value)| (key, without_userinfo(value))).collect()
         }
         other => other,
-    }
-}
-
-/// `https://user:password@host/` as `https://<set>@host/`.
-pub fn hide(text: String) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://{SET}@{host}{}", &rest[authority.len()..]),
-        None => text,
     }
 }
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::fanout::{ConnectionId, Subscriber};
 use crate::host::Host;
+use crate::log::Log;
 use crate::outbox::{Closed, Outbox};
 use crate::principal::Principal;
 use crate::sessions::{Place, ToSession};
@@ -67,12 +68,13 @@ pub struct ConnectionRef {
 pub struct Responder {
     id: Id,
     outbox: Arc<Outbox>,
+    log: Log,
     answered: bool,
 }
 
 impl Responder {
-    fn new(id: Id, outbox: Arc<Outbox>) -> Self {
-        Self { id, outbox, answered: false }
+    fn new(id: Id, outbox: Arc<Outbox>, log: Log) -> Self {
+        Self { id, outbox, log, answered: false }
     }
 
     /// Answers a result.
@@ -97,9 +99,10 @@ impl Responder {
         self.raw("null");
     }
 
-    /// Answers an error.
-    pub fn fail(mut self, error: RpcError) {
+    /// Answers an error. What a log may not hold, a sentence may not hold either: a plugin may have put it there.
+    pub fn fail(mut self, mut error: RpcError) {
         self.answered = true;
+        error.message = self.log.without_secrets(error.message);
         self.outbox.send(encode::error(Some(&self.id), &error));
     }
 
@@ -200,7 +203,7 @@ impl Connection {
         }
         match message {
             Message::Request { id, method, params } => {
-                let responder = Responder::new(id, self.outbox.clone());
+                let responder = Responder::new(id, self.outbox.clone(), self.host.log.clone());
                 if method == "ping" {
                     return responder.done();
                 }

@@ -31,10 +31,14 @@ impl Log {
 
     /// Writes one line.
     pub fn line(&self, line: impl fmt::Display) {
-        let line = line.to_string();
+        (self.write)(&self.without_secrets(line.to_string()));
+    }
+
+    /// A text without what may not be in a line.
+    pub(crate) fn without_secrets(&self, text: String) -> String {
         match &self.hide {
-            Some(hide) => (self.write)(&hide(&line)),
-            None => (self.write)(&line),
+            Some(hide) => hide(&text),
+            None => text,
         }
     }
 }

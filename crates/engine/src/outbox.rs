@@ -72,6 +72,8 @@ pub enum Closed {
 
 /// How much may wait, in bytes.
 pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
+/// Things larger than that on their own, an answer that was asked for, wait beside it up to so many times as much.
+const LARGE: usize = 8;
 
 /// The queue of one connection.
 #[derive(Debug)]
@@ -86,6 +88,8 @@ pub struct Outbox {
 struct State {
     queue: VecDeque<Item>,
     bytes: usize,
+    /// Of these, the bytes of things that are larger than the limit on their own.
+    large: usize,
     /// While the answer that has to come first is made, everything else waits here.
     held: Option<VecDeque<Item>>,
     closed: Option<Closed>,
@@ -107,8 +111,12 @@ impl Outbox {
         if state.closed.is_some() {
             return;
         }
-        state.bytes += item.bytes();
-        if state.bytes > self.limit {
+        let bytes = item.bytes();
+        state.bytes += bytes;
+        if bytes > self.limit && state.large + bytes <= self.limit.saturating_mul(LARGE) {
+            state.large += bytes;
+        }
+        if state.bytes - state.large > self.limit {
             self.end_behind(&mut state);
         } else if let Some(held) = &mut state.held {
             held.push_back(item);
@@ -204,7 +212,11 @@ impl Outbox {
                 let mut state = self.state();
                 if !state.queue.is_empty() {
                     into.extend(state.queue.drain(..));
-                    state.bytes = state.held.as_ref().map_or(0, |held| held.iter().map(Item::bytes).sum());
+                    let held = state.held.iter().flatten().map(Item::bytes);
+                    let (bytes, large) = held.fold((0, 0), |(bytes, large), one| {
+                        (bytes + one, large + if one > self.limit { one } else { 0 })
+                    });
+                    (state.bytes, state.large) = (bytes, large);
                     return None;
                 }
                 if let Some(why) = state.closed {
@@ -243,6 +255,23 @@ mod tests {
         outbox.send("123456".to_owned());
         assert!(outbox.is_closed());
         assert_eq!(outbox.drain(&mut Vec::new()).await, Some(Closed::Behind));
+    }
+
+    #[tokio::test]
+    async fn an_answer_larger_than_the_limit_is_written() {
+        let outbox = Outbox::new(10);
+        outbox.send("small".to_owned());
+        outbox.send("x".repeat(60));
+        outbox.send("more".to_owned());
+        assert!(!outbox.is_closed());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.len(), 3);
+        // What waits together is bounded all the same.
+        for _ in 0..2 {
+            outbox.send("x".repeat(60));
+        }
+        assert_eq!(outbox.drain(&mut out).await, Some(Closed::Behind));
     }
 
     #[tokio::test]

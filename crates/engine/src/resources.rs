@@ -44,10 +44,6 @@ fn member<'a, T>(scheme: &str, operation: &str, member: &'a Option<T>) -> Result
     member.as_ref().ok_or_else(|| lacks(scheme, operation))
 }
 
-async fn told<T>(answer: Pending<T>) -> Result<T, RpcError> {
-    answer.await.map_err(Thrown::into_rpc)
-}
-
 impl Connection {
     /// Serves a `resource…` command. A scheme nobody serves is said before who may use it.
     pub(crate) async fn handle_resource(
@@ -65,7 +61,8 @@ impl Connection {
             Command::ResourceRead(params) => {
                 let provider = host.readable(&params.uri, "get", &principal).await?;
                 let reader = host.reader_of(&principal);
-                let mut content = told(provider.provider.read.call((params.uri, reader))).await?;
+                let mut content =
+                    host.asked(&provider, "read", provider.provider.read.call((params.uri, reader))).await?;
                 if params.encoding == Some(ContentEncoding::Base64)
                     && content.encoding == ContentEncoding::Utf8
                 {
@@ -83,7 +80,8 @@ impl Connection {
             Command::ResourceList(params) => {
                 let provider = host.readable(&params.uri, "list", &principal).await?;
                 let list = member(&provider.scheme, "list", &provider.provider.list)?;
-                let mut entries = told(list.call((params.uri, writer.reader))).await?;
+                let mut entries =
+                    host.asked(&provider, "list", list.call((params.uri, writer.reader))).await?;
                 entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
                 Ok(json!({ "entries": entries }))
             }
@@ -91,7 +89,9 @@ impl Connection {
                 let provider = host.readable(&params.uri, "resolve", &principal).await?;
                 let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
                 let options = ResourceResolving { follow_symlinks: params.follow_symlinks.unwrap_or(true) };
-                let mut facts = told(resolve.call((params.uri.clone(), writer.reader, options))).await?;
+                let mut facts = host
+                    .asked(&provider, "resolve", resolve.call((params.uri.clone(), writer.reader, options)))
+                    .await?;
                 facts.uri.get_or_insert(params.uri);
                 serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
             }
@@ -115,20 +115,25 @@ impl Connection {
                     position: u64::try_from(params.position.unwrap_or_default())
                         .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
                 };
-                told(write.call((params.uri.clone(), content, writer))).await?;
+                host.asked(&provider, "write", write.call((params.uri.clone(), content, writer))).await?;
                 host.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
                 Ok(json!({}))
             }
             Command::ResourceDelete(params) => {
                 let provider = host.writable(&params.uri, "delete", &principal)?;
                 let delete = member(&provider.scheme, "delete", &provider.provider.delete)?;
-                told(delete.call((params.uri, params.recursive.unwrap_or_default(), writer))).await?;
+                host.asked(
+                    &provider,
+                    "delete",
+                    delete.call((params.uri, params.recursive.unwrap_or_default(), writer)),
+                )
+                .await?;
                 Ok(json!({}))
             }
             Command::ResourceMkdir(params) => {
                 let provider = host.writable(&params.uri, "mkdir", &principal)?;
                 let mkdir = member(&provider.scheme, "mkdir", &provider.provider.mkdir)?;
-                told(mkdir.call((params.uri, writer))).await?;
+                host.asked(&provider, "mkdir", mkdir.call((params.uri, writer))).await?;
                 Ok(json!({}))
             }
             Command::ResourceMove(params) => {
@@ -136,7 +141,12 @@ impl Connection {
                 let provider = host.writable(&params.source, "move", &principal)?;
                 let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
                 let r#move = member(&provider.scheme, "move", &provider.provider.r#move)?;
-                told(r#move.call((params.source, params.destination, transfer, writer))).await?;
+                host.asked(
+                    &provider,
+                    "move",
+                    r#move.call((params.source, params.destination, transfer, writer)),
+                )
+                .await?;
                 Ok(json!({}))
             }
             Command::ResourceCopy(params) => {
@@ -144,7 +154,12 @@ impl Connection {
                 let provider = host.writable(&params.source, "copy", &principal)?;
                 let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
                 let copy = member(&provider.scheme, "copy", &provider.provider.copy)?;
-                told(copy.call((params.source, params.destination, transfer, writer))).await?;
+                host.asked(
+                    &provider,
+                    "copy",
+                    copy.call((params.source, params.destination, transfer, writer)),
+                )
+                .await?;
                 Ok(json!({}))
             }
             Command::ResourceRequest(params) => {
@@ -158,7 +173,7 @@ impl Connection {
                 let write = params.write.unwrap_or_default();
                 // Who says neither asks to read.
                 let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
-                told(request.call((params.uri, writer, access))).await?;
+                host.asked(&provider, "request", request.call((params.uri, writer, access))).await?;
                 Ok(json!({}))
             }
             Command::CreateResourceWatch(params) => {
@@ -229,6 +244,21 @@ impl Host {
     }
 
     /// The provider of a URI that may be read: its own `authorize` is asked before the grant is.
+    /// What a member of a provider answers. What it throws is told, and logged against whose it is.
+    async fn asked<T>(
+        &self,
+        held: &Owned<SchemeProvider>,
+        member: &str,
+        answer: Pending<T>,
+    ) -> Result<T, RpcError> {
+        answer.await.map_err(|why| {
+            if why.rpc.is_none() {
+                self.report_failed(&held.owner, &format!("the {member} of its scheme {}", held.scheme), &why);
+            }
+            why.into_rpc()
+        })
+    }
+
     async fn readable(
         &self,
         uri: &str,
@@ -239,7 +269,9 @@ impl Host {
         let asked = Grant::on(&provider.scheme, operation);
         if let Err(refusal) = self.gate.require(principal, &asked) {
             let admitted = match (&provider.provider.authorize, principal.reader()) {
-                (Some(authorize), Some(reader)) => told(authorize.call((uri.to_owned(), reader))).await?,
+                (Some(authorize), Some(reader)) => {
+                    self.asked(&provider, "authorize", authorize.call((uri.to_owned(), reader))).await?
+                }
                 _ => false,
             };
             if !admitted {
@@ -291,7 +323,7 @@ impl Host {
 
     async fn open_watch(
         self: &Arc<Self>,
-        provider: &SchemeProvider,
+        provider: &Owned<SchemeProvider>,
         state: ResourceWatchState,
         owner: Option<String>,
     ) -> Result<String, RpcError> {
@@ -307,7 +339,9 @@ impl Host {
             }
             Ok(())
         });
-        let stop = told(watch.call((state.root.clone(), state.recursive, on_change))).await?;
+        let stop = self
+            .asked(provider, "watch", watch.call((state.root.clone(), state.recursive, on_change)))
+            .await?;
         self.watches.lock().insert(channel.clone(), Watch { state, owner, stop });
         // One that nobody looks at in time is released as one that nobody looks at any more.
         let (host, unwatched) = (Arc::downgrade(self), channel.clone());

@@ -31,7 +31,8 @@ pub(super) async fn run(
     let edit: Edit = match verb {
         Verb::List => return Ok(people::list(&known.file(), kind).json),
         Verb::Add if kind == Kind::User => {
-            let (roles, memberships) = (texts(body, "roles")?, texts(body, "memberships")?);
+            let roles = body.contains_key("roles").then(|| texts(body, "roles")).transpose()?;
+            let memberships = texts(body, "memberships")?;
             people::add(text(body, "id")?, roles, memberships, optional(body, "primary")?, by)
         }
         Verb::Add => people::add_group(kind, text(body, "id")?, optional(body, "title")?, by),

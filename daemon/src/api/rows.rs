@@ -248,12 +248,20 @@ async fn configure(control: &Arc<Control>, body: JsonObject) -> Result<Value, Re
         Some(Value::Bool(enabled)) => Some(*enabled),
         Some(_) => return Err(Exit::usage("enabled must be true or false").into()),
     };
-    if let Some(options) = options {
-        change(control, &name, Change::Patch(options)).await?;
-    }
-    match enabled {
-        Some(enabled) => self::enable(control, &name, enabled).await,
-        None => {
+    let changed = match options {
+        Some(options) => Some(change(control, &name, Change::Patch(options)).await?),
+        None => None,
+    };
+    match (enabled, changed) {
+        (Some(enabled), changed) => {
+            let mut told = self::enable(control, &name, enabled).await?;
+            if changed.is_some_and(|changed| changed["restart"] == true) {
+                told["restart"] = true.into();
+            }
+            Ok(told)
+        }
+        (None, Some(changed)) => Ok(changed),
+        (None, None) => {
             let (_, rows) = control.configured()?;
             Ok(plugins::named(&rows, &name)?.json())
         }

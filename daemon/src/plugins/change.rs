@@ -47,7 +47,14 @@ impl Change {
             let mut options = fields.get("options").and_then(Value::as_object).cloned().unwrap_or_default();
             match self {
                 Self::Set(at, value) => {
-                    place::set(&mut options, &at, value).map_err(|why| Exit::usage(why.to_string()))?;
+                    let keys = place::keys(&at).map_err(|why| Exit::usage(why.to_string()))?;
+                    let value = options::replaced(&options, &keys, &value, row.marks.known())
+                        .map_err(|why| Exit::usage(path(&why.to_string())))?;
+                    match value {
+                        Some(value) => place::set(&mut options, &at, value).map(drop),
+                        None => place::unset(&mut options, &at).map(drop),
+                    }
+                    .map_err(|why| Exit::usage(why.to_string()))?;
                 }
                 Self::Unset(at) => {
                     gone = !place::unset(&mut options, &at).map_err(|why| Exit::usage(why.to_string()))?;

@@ -8,7 +8,6 @@ use ostler_contract::Value;
 use tokio::process::Command;
 
 use crate::exit::Exit;
-use crate::shown::hide;
 
 /// How long npm may take.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -57,7 +56,7 @@ fn errors(said: &str) -> String {
     let marked: Vec<&str> = marked.filter(|line| !line.contains("A complete log of this run")).collect();
     let lines = if marked.is_empty() { said.lines().collect() } else { marked };
     let lines = lines.into_iter().map(str::trim).filter(|line| !line.is_empty()).take(LAST_LINES);
-    lines.map(|line| format!("\n  {}", hide(line.to_owned()))).collect()
+    lines.map(|line| format!("\n  {}", ostler_loader::options::without_password(line))).collect()
 }
 
 /// What a registry says of a package, each version of it; `None` where it says nothing.

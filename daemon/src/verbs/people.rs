@@ -101,6 +101,7 @@ pub fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
     let (users, note) = file(at)?;
     let answer = match verb {
         UserVerb::Add { id, roles, memberships, primary } => {
+            let roles = (!roles.is_empty()).then_some(roles);
             add(id, roles, memberships, primary, Caller::root()).here(&users)?
         }
         UserVerb::Token { id } => token(id, Caller::root()).here(&users)?,
@@ -147,15 +148,15 @@ impl Edit {
     }
 }
 
-/// Adds somebody, with a token.
+/// Adds somebody, with a token; a guest where no roles are named.
 pub fn add(
     id: String,
-    roles: Vec<String>,
+    roles: Option<Vec<String>>,
     memberships: Vec<String>,
     primary: Option<String>,
     by: Caller,
 ) -> Edit {
-    let roles = if roles.is_empty() { vec!["guest".to_owned()] } else { roles };
+    let roles = roles.unwrap_or_else(|| vec!["guest".to_owned()]);
     let mut body = JsonObject::from_iter([("roles".to_owned(), json!(roles))]);
     if !memberships.is_empty() {
         body.insert("memberships".to_owned(), json!(memberships));

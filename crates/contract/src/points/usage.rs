@@ -300,10 +300,18 @@ impl UsageEntry {
         let amounts = [&self.cost, &self.provider_cost].into_iter().flatten();
         let amounts =
             amounts.flat_map(|cost| [Some(cost.amount), cost.input, cost.output]).chain([self.seconds]);
-        match amounts.flatten().all(f64::is_finite) {
-            true => Ok(()),
-            false => Err(Mismatch::expected("a finite number").within("cost")),
+        if !amounts.flatten().all(|amount| amount.is_finite() && amount >= 0.0) {
+            return Err(Mismatch::expected("a number of 0 or more").within("cost"));
         }
+        if self.pools.is_none() && self.charged().iter().any(|pool| !is_pool(pool)) {
+            let member =
+                if self.owner.as_ref().is_some_and(|owner| !is_pool(owner)) { "owner" } else { "team" };
+            return Err(Mismatch::expected(
+                "whose work it is, as user:<id>, with a team and a project by their ids",
+            )
+            .within(member));
+        }
+        Ok(())
     }
 }
 
@@ -316,5 +324,8 @@ pub fn is_pool(pool: &str) -> bool {
         _ => return false,
     };
     let rest: Vec<&str> = parts.collect();
-    rest.len() == words && rest.iter().all(|word| !word.trim().is_empty())
+    let is_name = |word: &&str| {
+        !word.trim().is_empty() && !word.contains(['/', '\\']) && !word.contains(char::is_control)
+    };
+    rest.len() == words && rest.iter().all(is_name)
 }

@@ -116,6 +116,9 @@ pub(super) fn bind(host: &Arc<Host>, session: &str, tool: Owned<Tool>, chat: &st
             let at = context(&host, &session, &chat, place);
             let name = tool.definition.name.to_string();
             let outcome = tool.run.call((input, at)).await;
+            if let Err(why) = &outcome {
+                host.report_failed(&tool.owner, &format!("its tool {name}"), why);
+            }
             if host.events.listened(EventName::ToolCall) {
                 let error = outcome.as_ref().err().map(|thrown| thrown.message.clone());
                 let ok = outcome.is_ok();

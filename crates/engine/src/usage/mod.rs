@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ostler_contract::live::ready;
 use ostler_contract::points::{Usage, UsageEntry};
-use ostler_contract::{Pending, RpcError};
+use ostler_contract::{Pending, RpcError, Thrown};
 
 use crate::clock::iso;
 use crate::host::Host;
@@ -55,6 +55,15 @@ impl Host {
         entry.at = Some(at.map_or_else(|| self.clock.iso(), iso));
         entry.pools = Some(entry.charged());
         store.record.call((entry,))
+    }
+
+    /// What a client is told of a store that threw; logged against whose it is.
+    pub(crate) fn use_failed(&self, why: Thrown) -> RpcError {
+        let owner = self.registry().and_then(|registry| registry.holder::<Usage>());
+        if let (None, Some(owner)) = (&why.rpc, owner) {
+            self.report_failed(owner, "its usage store", &why);
+        }
+        why.into_rpc()
     }
 
     /// Where use is kept, or that nothing keeps it.

@@ -179,7 +179,7 @@ impl Host {
             }
             Ok(json!({ "totals": totals }))
         };
-        told.await.map_err(Thrown::into_rpc)
+        told.await.map_err(|why| self.use_failed(why))
     }
 
     /// `x-ostler/usage/records`.
@@ -190,7 +190,7 @@ impl Host {
     ) -> Result<Value, RpcError> {
         refuse_foreign(reader, &asked.pool).map_err(Thrown::into_rpc)?;
         let records = self.pool_records(&asked.pool, asked.from.as_deref(), asked.until.as_deref()).await;
-        records.map(|records| json!({ "records": records })).map_err(Thrown::into_rpc)
+        records.map(|records| json!({ "records": records })).map_err(|why| self.use_failed(why))
     }
 
     /// `x-ostler/usage/groups`.
@@ -200,7 +200,7 @@ impl Host {
         reader: Option<&Reader>,
     ) -> Result<Value, RpcError> {
         let groups = self.groups(&asked, reader).await;
-        groups.map(|groups| json!({ "groups": groups })).map_err(Thrown::into_rpc)
+        groups.map(|groups| json!({ "groups": groups })).map_err(|why| self.use_failed(why))
     }
 
     /// What a pool is of, and what that is called.

@@ -10,4 +10,4 @@ pub mod walk;
 pub use check::{check, holds, unknown_keys, wrong};
 pub use from_env::fill;
 pub use secrets::{NamedSecret, is_reference, references, resolve};
-pub use shown::{Known, Untold, credentials, patched, shown, shown_value};
+pub use shown::{Known, Untold, credentials, patched, replaced, shown, shown_value, without_password};

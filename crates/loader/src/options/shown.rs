@@ -1,5 +1,7 @@
 //! Options as they are shown, and taking back what was shown. Spec: *Options and credentials*, 4 to 7 and 10.
 
+use std::borrow::Cow;
+
 use ostler_contract::secret::SET;
 use ostler_contract::{JsonObject, Value, VaultName};
 
@@ -107,6 +109,63 @@ pub fn patched(held: &JsonObject, sent: &JsonObject, known: Known<'_>) -> Result
     Ok(patched)
 }
 
+/// Options after one was set: a `<set>` in the value leaves what is held there; anything else takes the place of what
+/// was, so that what is not named is gone.
+///
+/// # Errors
+/// An entry of a list that is `<set>`, and cannot be told from others.
+pub fn replaced(
+    held: &JsonObject,
+    at: &[String],
+    sent: &Value,
+    known: Known<'_>,
+) -> Result<Option<Value>, Untold> {
+    let Some((first, rest)) = at.split_first() else { return Ok(None) };
+    let (mut place, mut value, mut path) = (option(known, first), held.get(first), format!(".{first}"));
+    for key in rest {
+        place = place.member(key);
+        value = value.and_then(|value| value.get(key));
+        path = format!("{path}.{key}");
+    }
+    replacement(value, sent, &place, &path)
+}
+
+fn replacement(
+    held: Option<&Value>,
+    sent: &Value,
+    place: &Place<'_>,
+    path: &str,
+) -> Result<Option<Value>, Untold> {
+    let Value::Object(fields) = sent else { return taken(held, sent, place, path) };
+    if is_reference(sent) {
+        return Ok(Some(sent.clone()));
+    }
+    let held = held.filter(|held| !is_reference(held)).and_then(Value::as_object);
+    let mut made = JsonObject::new();
+    for (key, sent) in fields {
+        let before = held.and_then(|held| held.get(key));
+        if let Some(value) = replacement(before, sent, &place.member(key), &format!("{path}.{key}"))? {
+            made.insert(key.clone(), value);
+        }
+    }
+    Ok(Some(Value::Object(made)))
+}
+
+/// `https://user:password@host/` as `https://<set>@host/`; any other text as it is.
+pub fn without_password(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{SET}@{host}{}", &rest[authority.len()..]).into(),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Whether a text that was sent is a held URL as it was shown, without its password.
+fn is_shown_as(held: &str, sent: &str) -> bool {
+    held != sent && without_password(held) == sent
+}
+
 impl<'a> Place<'a> {
     fn member(&self, key: &str) -> Place<'a> {
         match self {
@@ -127,6 +186,9 @@ fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> R
     match (held, sent) {
         (_, Value::Null) => Ok(None),
         (held, Value::String(text)) if text == SET => Ok(held.cloned()),
+        (Some(Value::String(held)), Value::String(text)) if is_shown_as(held, text) => {
+            Ok(Some(Value::String(held.clone())))
+        }
         // A reference is one value, not an object with a member of that name.
         (_, sent) if is_reference(sent) => Ok(Some(sent.clone())),
         (held, Value::Object(fields)) => {
@@ -163,6 +225,13 @@ fn list(held: &[Value], sent: &[Value], place: &Place<'_>, path: &str) -> Result
     let mut entries = Vec::new();
     for (index, sent_entry) in sent.iter().enumerate() {
         let path = format!("{path}[{index}]");
+        if let Value::String(text) = sent_entry
+            && let Some(same) =
+                held.iter().find(|held| held.as_str().is_some_and(|held| is_shown_as(held, text)))
+        {
+            entries.push(same.clone());
+            continue;
+        }
         let before = if holds_set(sent_entry) {
             let same: Vec<usize> = (0..shown.len()).filter(|at| shown[*at] == *sent_entry).collect();
             let at = match same[..] {

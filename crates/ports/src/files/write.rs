@@ -119,8 +119,12 @@ impl Roots {
             if options.fail_if_exists {
                 return Err(refusal(destination, &ErrorKind::AlreadyExists.into()));
             }
+            // What is lost has to be what was meant: a file is no directory.
+            if there.is_dir() != found.is_dir() {
+                return Err(refusal(destination, &ErrorKind::AlreadyExists.into()));
+            }
             // A file makes way as it is replaced; a directory has to go first.
-            if there.is_dir() || found.is_dir() {
+            if there.is_dir() {
                 remove(&to, &there, true).map_err(at_destination)?;
             }
         }
