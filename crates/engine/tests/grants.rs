@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{ResourceContent, ResourceFacts, ResourceProvider};
+use ostler_contract::points::{Containers, ResourceContent, ResourceFacts, ResourceProvider, TerminalStore};
 use ostler_contract::{Call, Plugin, Value, json};
 use ostler_engine::people::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
@@ -153,6 +153,19 @@ async fn host() -> MemoryHost {
         .plugin(notes, json!({}))
         .sessions(Arc::new(store).into_point())
         .automations(Arc::new(MemoryAutomations::new(report).unwrap()).into_point())
+        .own(|host| {
+            let containers = Containers {
+                available: Call::now(|()| Ok(true)),
+                make: Call::now(|_| Err("none is made here".into())),
+                write: Call::now(|_| Ok(())),
+                stop: Call::now(|_| Ok(())),
+                remove: Call::now(|_| Ok(())),
+                ..Containers::default()
+            };
+            host.register_containers(containers, None)?;
+            let create = Call::now(|_| Err("none is opened here".into()));
+            host.register_terminals(TerminalStore { create, ..TerminalStore::default() }, None)
+        })
         .people(People::new(SIGN_IN, "inn"))
         .start()
         .await;
