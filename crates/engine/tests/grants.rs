@@ -143,6 +143,18 @@ async fn host() -> MemoryHost {
                 watch: Some(Call::now(|_| Ok(None))),
                 ..ResourceProvider::default()
             };
+            let terminals =
+                TerminalStore { create: Call::now(|_| Err("none".into())), ..TerminalStore::default() };
+            let containers = Containers {
+                available: Call::now(|()| Ok(true)),
+                make: Call::now(|_| Err("none".into())),
+                write: Call::now(|_| Ok(())),
+                stop: Call::now(|_| Ok(())),
+                remove: Call::now(|_| Ok(())),
+                ..Containers::default()
+            };
+            host.register_terminals(terminals, None)?;
+            host.register_containers(containers, None)?;
             host.register_resource_provider("notes".into(), provider)
         })
     });
