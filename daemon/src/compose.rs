@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{Agent, AutomationStore, Port, SessionStore, Vault};
+use ostler_contract::points::{Agent, AutomationStore, Diagnostics, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
@@ -21,6 +21,7 @@ use ostler_server::ToolServers;
 
 use crate::bundled;
 use crate::config::{JavaScriptLimits, Keep, Unowned};
+use crate::diagnostics;
 use crate::exit::Exit;
 use crate::here::OnDisk;
 use crate::log::clock;
@@ -79,6 +80,12 @@ async fn compose_with(
     log: &Log,
     hidden: &Hidden,
 ) -> Result<Composed, Exit> {
+    let lines = diagnostics::Lines::default();
+    let heard = lines.clone();
+    let log = &log.through(move |log, line| {
+        heard.tell(line);
+        log.line(line);
+    });
     std::fs::create_dir_all(&settings.dir)
         .map_err(|error| Exit::machine(format!("{} could not be made: {error}", settings.dir.display())))?;
     let facts = Arc::new(HostFacts {
@@ -100,12 +107,13 @@ async fn compose_with(
     let tools = tool_servers(settings);
     host.set_tools_server(tools.opener());
     let door = HostDoor::new(&host);
-    let (own, automations) = own(agents, settings, log, &facts, door.clone(), hidden).await?;
+    let http = network();
+    let told = diagnostics::own(lines, http.clone());
+    let (own, automations) = own(agents, told, settings, log, &facts, door.clone(), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.set_own_sessions(port.value.clone());
     }
     let (lines, plugin_lines) = (log.clone(), log.clone());
-    let http = network();
     let native = http.clone();
     host.set_outbound(Outbound::new(move |request| native(request)));
     let js =
@@ -225,6 +233,7 @@ fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
 /// What the daemon is built with, registered as a plugin would.
 async fn own(
     agents: Vec<Agent>,
+    diagnostics: Diagnostics,
     settings: &Settings,
     log: &Log,
     facts: &Arc<HostFacts>,
@@ -270,6 +279,7 @@ async fn own(
         .and_then(|()| host.register_records(records, None))
         .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
         .and_then(|()| host.register_usage(usage, None))
+        .and_then(|()| host.register_diagnostics(diagnostics, None))
         .and_then(|()| host.register_resources(Arc::new(DiskFiles::new(&served)).into_point(), None))
         .and_then(|()| host.register_vault(vault, None))
         .and_then(|()| agents.into_iter().try_for_each(|agent| host.register_agent(agent)))

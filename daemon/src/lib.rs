@@ -10,6 +10,7 @@ pub mod compose;
 pub mod config;
 pub mod control;
 pub mod demo;
+mod diagnostics;
 pub mod exit;
 pub mod here;
 pub mod log;

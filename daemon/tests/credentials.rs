@@ -149,6 +149,19 @@ async fn what_a_client_sends_back_replaces_what_it_says() {
     assert_eq!(new["action"]["config"]["plugins.notes"], json!({ "enabled": true, "options": options }));
     assert_eq!(new["origin"]["clientSeq"], 2);
 
+    // Set one by one it is the same.
+    for body in [
+        json!({ "name": "notes", "key": "key", "value": "<set>" }),
+        json!({ "name": "notes", "key": "env.A", "value": "<set>" }),
+        json!({ "name": "notes", "key": "env", "value": { "A": "<set>", "B": "SECRET-set-b" } }),
+    ] {
+        post(&daemon, "plugin/config/set", body).await;
+    }
+    assert_eq!(
+        held(&folder),
+        json!({ "key": "SECRET-new", "env": { "A": "SECRET-new-a", "B": "SECRET-set-b" }, "size": 1 })
+    );
+
     change(json!({ "options": { "key": null, "env": { "B": null } } })).await;
     assert_eq!(held(&folder), json!({ "env": { "A": "SECRET-new-a" }, "size": 1 }));
 

@@ -183,3 +183,47 @@ fn a_vault_plugin_comes_first() {
     let (own, _) = skipped(json!([own]));
     assert!(own.contains("plugin vault skipped: a vault plugin's own options cannot name a secret"), "{own}");
 }
+
+#[tokio::test]
+async fn a_sentence_a_plugin_throws_is_told_without_its_secrets() {
+    let folder = folder(json!([{ "name": "./loud.js", "options": { "key": "sk-option-1" } }]));
+    folder.write("vault.json", r#"{ "host:k": "sk-vault-2" }"#);
+    folder.write(
+        "loud.js",
+        r"
+        export const name = 'loud';
+        export const optionsSchema = { properties: { key: { type: 'string', writeOnly: true } } };
+        export function apply(host, { key }) {
+            host.registerMethod('x-loud/shout', { grant: 'loud:shout', handle: async () => {
+                throw new Error(`not ${key} and not ${await host.secret('host:k')}`);
+            } });
+        }
+    ",
+    );
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let refused = client.request("x-loud/shout", json!({ "channel": "ahp-root://" })).await.unwrap_err();
+    assert_eq!(refused["message"], "not <set> and not <set>");
+    assert!(folder.wait_for_log("its command x-loud/shout failed").contains("not <set> and not <set>"));
+}
+
+#[tokio::test]
+async fn an_answer_larger_than_a_queue_is_answered() {
+    let folder = folder(json!([{ "name": "./large.js" }]));
+    folder.write(
+        "large.js",
+        r"
+        export const name = 'large';
+        export function apply(host) {
+            host.registerMethod('x-large/fetch', { grant: 'large:fetch', handle: () => 'x'.repeat(20_000_000) });
+        }
+    ",
+    );
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    for _ in 0..2 {
+        let answer = client.request("x-large/fetch", json!({ "channel": "ahp-root://" })).await.unwrap();
+        assert_eq!(answer.as_str().unwrap().len(), 20_000_000);
+    }
+    client.request("listSessions", json!({})).await.unwrap();
+}

@@ -258,3 +258,33 @@ async fn runs_are_found_in_the_catalogue() {
     let run = client.subscribe(runs[0]["resource"].as_str().unwrap()).await;
     assert!(run["lifecycle"]["error"]["message"].as_str().unwrap().contains("no oats"), "{run}");
 }
+
+#[tokio::test]
+async fn the_daemon_tells_of_itself_without_any_plugin() {
+    let folder = Folder::with_webhook("Go.");
+    let daemon = folder.start();
+    let mut client = daemon.client().await;
+    let told = client.initialize("watcher").await;
+    assert_eq!(told["telemetry"], json!({ "logs": "ahp-otlp://logs/{level}" }));
+    client.request("subscribe", json!({ "channel": "ahp-otlp://logs/info" })).await.unwrap();
+    // Something the log says: an endpoint whose record does not read.
+    folder.write("webhooks/broken.md", "---\nid: broken\nautomation: perhaps\n---\n");
+    let line = loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["method"] == "otlp/exportLogs" {
+            let record = &frame["params"]["payload"]["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+            let line = record["body"]["stringValue"].as_str().unwrap().to_owned();
+            if line.contains("broken") {
+                assert_eq!(record["severityText"], "INFO");
+                break line;
+            }
+        }
+    };
+    assert!(folder.wait_for_log("broken").contains(&line), "what is told is what the log says");
+    let network = client.request("x-ostler/diagnostics/network", json!({})).await.unwrap();
+    assert!(network["proxies"].is_object(), "{network}");
+    let url = format!("http://{}/api", daemon.address());
+    let tried = client.request("x-ostler/diagnostics/fetch", json!({ "url": url })).await.unwrap();
+    assert_eq!((&tried["url"], &tried["status"]), (&json!(url), &json!(404)), "{tried}");
+    assert!(tried["milliseconds"].is_u64());
+}

@@ -24,7 +24,7 @@ impl Log {
 
     /// The same log, written to by this instead, which is handed what this one would write.
     #[must_use]
-    pub(crate) fn through(&self, write: impl Fn(&Self, &str) + Send + Sync + 'static) -> Self {
+    pub fn through(&self, write: impl Fn(&Self, &str) + Send + Sync + 'static) -> Self {
         let written = Self { hide: None, ..self.clone() };
         Self { write: Arc::new(move |line| write(&written, line)), hide: self.hide.clone() }
     }

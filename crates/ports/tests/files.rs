@@ -276,6 +276,15 @@ async fn directories_are_made_moved_copied_and_removed() {
     ground.transfer(false, "work/new/sub", "more/sub", true).await.unwrap();
     assert!(!ground.at("work/new/sub").exists());
     assert_eq!(ground.read(&ground.uri("more/sub/b.txt")).await, Ok("A".into()));
+    // A file is no directory, and neither takes the place of the other.
+    for (keep, from, to) in [
+        (true, "more/sub", "work/a.txt"),
+        (true, "work/a.txt", "more/sub"),
+        (false, "work/a.txt", "more/sub"),
+    ] {
+        assert_eq!(code(ground.transfer(keep, from, to, false).await), EXISTS, "{from} {to}");
+    }
+    assert_eq!(ground.read(&ground.uri("work/a.txt")).await, Ok("A".into()));
     // What is in the way makes way whole.
     ground.transfer(false, "more/sub", "work/new", false).await.unwrap();
     assert!(ground.at("work/new/b.txt").exists() && !ground.at("work/new/deep").exists());

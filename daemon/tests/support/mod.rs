@@ -301,7 +301,10 @@ pub struct Client {
 
 impl Client {
     pub async fn connect(url: &str) -> Self {
-        let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+        let mut config = tokio_tungstenite::tungstenite::protocol::WebSocketConfig::default();
+        config.max_frame_size = None;
+        let connected = tokio_tungstenite::connect_async_with_config(url, Some(config), false).await;
+        let (socket, _) = connected.unwrap();
         Self { socket, before: Default::default(), next: 1 }
     }
 

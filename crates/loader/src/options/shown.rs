@@ -450,4 +450,35 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_url_sent_back_as_it_was_shown_keeps_its_password() {
+        let held = json!({ "url": "https://u:pw@h/x", "list": ["https://u:pw@a/", "b"] });
+        let sent = json!({ "url": "https://<set>@h/x", "list": ["b", "https://<set>@a/"] });
+        let kept =
+            patched(held.as_object().unwrap(), sent.as_object().unwrap(), Known::Schema(None)).unwrap();
+        assert_eq!(
+            Value::Object(kept),
+            json!({ "url": "https://u:pw@h/x", "list": ["b", "https://u:pw@a/"] })
+        );
+        let moved = json!({ "url": "https://<set>@elsewhere/x" });
+        let kept =
+            patched(held.as_object().unwrap(), moved.as_object().unwrap(), Known::Schema(None)).unwrap();
+        assert_eq!(kept["url"], "https://<set>@elsewhere/x", "another URL is another value");
+    }
+
+    #[test]
+    fn what_is_set_takes_the_place_of_what_was_but_for_credentials() {
+        let schema = json!({ "properties": { "env": { "additionalProperties": { "writeOnly": true } } } });
+        let held = json!({ "env": { "A": "a", "B": "b" } });
+        let at = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+        let set = |keys: &[&str], value: Value| {
+            replaced(held.as_object().unwrap(), &at(keys), &value, Known::Schema(Some(&schema))).unwrap()
+        };
+        assert_eq!(set(&["env", "A"], json!("<set>")), Some(json!("a")));
+        assert_eq!(set(&["env", "A"], json!("new")), Some(json!("new")));
+        assert_eq!(set(&["env"], json!({ "A": "<set>", "C": "c" })), Some(json!({ "A": "a", "C": "c" })));
+        assert_eq!(set(&["env"], Value::Null), None);
+        assert_eq!(set(&["none", "deep"], json!("<set>")), None, "there is nothing to leave");
+    }
 }

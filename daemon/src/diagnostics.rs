@@ -1,0 +1,115 @@
+//! What the daemon tells of itself without any plugin: its log, the network as it sees it, and whether a URL answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ostler_contract::http::{Body, Request};
+use ostler_contract::live::Pending;
+use ostler_contract::points::Diagnostics;
+use ostler_contract::{Call, JsonObject, Thrown, Value, json};
+use ostler_js::HttpClient;
+use ostler_loader::options::without_password;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::log::clock;
+
+/// Lines that wait for whoever reads slowly; older ones are lost to that reader.
+const WAITING: usize = 1024;
+/// How long a URL may take to answer.
+const FETCH_LIMIT: Duration = Duration::from_secs(10);
+/// What tells programs how to reach the network.
+const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
+/// The lines of the log, for whoever listens.
+#[derive(Debug, Clone)]
+pub struct Lines(broadcast::Sender<Arc<str>>);
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self(broadcast::channel(WAITING).0)
+    }
+}
+
+impl Lines {
+    /// Tells a line, without credentials already.
+    pub fn tell(&self, line: &str) {
+        if self.0.receiver_count() > 0 {
+            let _ = self.0.send(line.into());
+        }
+    }
+}
+
+/// The daemon's own diagnostics.
+pub fn own(lines: Lines, http: HttpClient) -> Diagnostics {
+    Diagnostics {
+        logs: Some(Call::now(move |(level, told): (String, Call<fn(JsonObject)>)| {
+            // A line of the log has no level of its own: it is something to know.
+            let listens = matches!(level.as_str(), "trace" | "debug" | "info");
+            Ok(listens.then(|| tell(lines.0.subscribe(), told)))
+        })),
+        traces: None,
+        metrics: None,
+        network: Some(Call::now(|()| Ok(network()))),
+        fetch: Some(Call::new(move |(url,): (String,)| fetch(http.clone(), url))),
+    }
+}
+
+/// Tells each line until the answer is called.
+fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: Call<fn(JsonObject)>) -> Call<fn()> {
+    let task = tokio::spawn(async move {
+        loop {
+            match lines.recv().await {
+                // Whoever does not take one has the next all the same.
+                Ok(line) => drop(told.call((record(&line),)).await),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    });
+    Call::now(move |()| {
+        task.abort();
+        Ok(())
+    })
+}
+
+/// One line as an OTLP `ExportLogsServiceRequest`.
+fn record(line: &str) -> JsonObject {
+    let at = clock().now().as_nanosecond().to_string();
+    let record = json!({ "timeUnixNano": at, "observedTimeUnixNano": at, "severityNumber": 9, "severityText": "INFO",
+        "body": { "stringValue": line } });
+    let service = json!({ "key": "service.name", "value": { "stringValue": "ostler" } });
+    let logs = json!({ "resource": { "attributes": [service] },
+        "scopeLogs": [{ "scope": { "name": "ostler" }, "logRecords": [record] }] });
+    JsonObject::from_iter([("resourceLogs".to_owned(), json!([logs]))])
+}
+
+/// Which proxies the environment names, without their passwords.
+fn network() -> JsonObject {
+    let named = PROXIES.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]);
+    let set = named.filter_map(|name| {
+        let value = std::env::var(&name).ok().filter(|value| !value.is_empty())?;
+        Some((name, Value::String(without_password(&value).into_owned())))
+    });
+    let proxies: JsonObject = set.collect();
+    JsonObject::from_iter([("proxies".to_owned(), Value::Object(proxies))])
+}
+
+/// `{ url, status, milliseconds }`, or `{ url, error, milliseconds }`.
+fn fetch(http: HttpClient, url: String) -> Pending<JsonObject> {
+    Box::pin(async move {
+        let mut request = Request::new(Body::Empty);
+        *request.uri_mut() = url.parse().map_err(|_| Thrown::new(format_args!("{url} is no URL")))?;
+        let begun = Instant::now();
+        let outcome = match tokio::time::timeout(FETCH_LIMIT, http(request)).await {
+            Ok(Ok(response)) => ("status", Value::from(response.status().as_u16())),
+            Ok(Err(why)) => ("error", Value::from(why.message)),
+            Err(_) => ("error", format!("no answer within {} seconds", FETCH_LIMIT.as_secs()).into()),
+        };
+        let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(JsonObject::from_iter([
+            ("url".to_owned(), Value::from(without_password(&url).into_owned())),
+            (outcome.0.to_owned(), outcome.1),
+            ("milliseconds".to_owned(), took.into()),
+        ]))
+    })
+}
