@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Value};
-use ostler_engine::{Found, Here, Pinned};
+use ostler_engine::{Found, Here, Pinned, Stamp};
 
 /// The file in the configuration folder that pins the parts machines are given.
 const VERSIONS: &str = "versions.json";
@@ -33,6 +33,12 @@ impl Here for OnDisk {
         let facts = std::fs::metadata(path).ok()?;
         let real = std::fs::canonicalize(path).ok()?.to_string_lossy().into_owned();
         Some(Found { is_directory: facts.is_dir(), real })
+    }
+
+    fn stamp(&self, path: &str) -> Option<Stamp> {
+        let facts = std::fs::metadata(path).ok()?;
+        let written = facts.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some((written.as_nanos(), facts.len()))
     }
 
     fn parts(&self) -> Result<BTreeMap<String, Pinned>, String> {

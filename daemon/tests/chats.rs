@@ -82,7 +82,8 @@ async fn chats_outlive_a_daemon_that_is_killed() {
 #[tokio::test]
 async fn the_official_client_opens_and_closes_a_chat() {
     use ostler_protocol::wire::commands::{CreateChatParams, CreateSessionParams, DisposeChatParams};
-    let daemon = folder().start();
+    let folder = folder();
+    let daemon = folder.start();
     let transport = ahp_ws::WebSocketTransport::connect(&daemon.url).await.unwrap();
     let client = ahp::Client::connect(transport, ahp::ClientConfig::default()).await.unwrap();
     client.initialize("c".to_owned(), vec!["0.9.0".to_owned()], vec![]).await.unwrap();

@@ -74,7 +74,7 @@ fn wrong_arguments_end_with_2() {
         (&["--connection-token", "a", "--without-connection-token"], "pass one of"),
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
-        (&["--issuer", "github"], "--issuer is not served by this host yet"),
+        (&["--issuer", "http://id.example.org"], "issuer has to be github or the https URL"),
         (&["--wire=frames"], "--wire is not served by this host yet"),
     ] {
         refused(&folder.run(arguments), 2, says);

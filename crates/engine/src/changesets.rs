@@ -82,6 +82,13 @@ impl Host {
         }
     }
 
+    /// Whether somebody watches a changeset of a session.
+    pub(crate) fn has_watched_changesets(&self, entry: &Entry) -> bool {
+        let beginning = format!("{}/changeset/", entry.uri);
+        let held = self.changesets.0.lock();
+        held.keys().any(|uri| uri.starts_with(&beginning) && !self.fanout.watchers(uri).is_empty())
+    }
+
     /// Asks again what the watched changesets of a session hold.
     pub(crate) async fn refresh_changesets(&self, entry: &Arc<Entry>) {
         let beginning = format!("{}/changeset/", entry.uri);
@@ -238,6 +245,7 @@ impl Connection {
                         (text, host.fanout.subscribe(&of.uri, subscriber))
                     };
                     answer.give(snapshot(&spelled, &text, seq));
+                    host.follow_tree(&of.entry);
                     host.refresh_changeset(&of).await;
                 }
                 Err(error) => answer.fail(error),

@@ -248,6 +248,8 @@ pub struct Host {
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
     pub(crate) here: OnceLock<Arc<dyn Here>>,
+    /// Sessions whose tree is followed.
+    pub(crate) followed_trees: Mutex<HashSet<String>>,
     pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
     pub(crate) files: OnceLock<Option<Owned<SchemeProvider>>>,
     pub(crate) meta: OnceLock<JsonObject>,
@@ -292,6 +294,7 @@ impl Host {
             terminals: Terminals::default(),
             relays: Relays::default(),
             here: OnceLock::new(),
+            followed_trees: Mutex::default(),
             own_providers: OnceLock::new(),
             files: OnceLock::new(),
             meta: OnceLock::new(),

@@ -10,6 +10,7 @@
 mod advertised;
 mod agents;
 mod automations;
+mod changes_follow;
 mod changesets;
 pub mod clock;
 mod closing;
@@ -53,7 +54,7 @@ pub use connection::Connection;
 pub use host::{Host, HostOptions, McpServers, Outbound, Yaml};
 pub use host_calls::HostDoor;
 pub use log::Log;
-pub use machines::{Found, Here, Pinned};
+pub use machines::{Found, Here, Pinned, Stamp};
 pub use people::People;
 pub use principal::{Gate, Principal};
 pub use session_tools::session_tools;

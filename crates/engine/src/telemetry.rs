@@ -31,6 +31,7 @@ const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "fatal"];
 pub(crate) struct Telling(Mutex<HashMap<String, Option<Call<fn()>>>>);
 
 type Told = Call<fn(JsonObject)>;
+type Teller = Box<dyn FnOnce(Told) -> Pending<Option<Call<fn()>>> + Send>;
 
 impl Host {
     fn diagnostics(&self) -> Option<&Diagnostics> {
@@ -54,23 +55,20 @@ impl Host {
         (!there.is_empty()).then_some(Value::Object(there))
     }
 
-    /// Begins what a channel tells: its notification's name, and the answer of whoever tells it.
-    fn begin_telling(
-        &self,
-        channel: &str,
-        told: impl FnOnce(&'static str) -> Told,
-    ) -> Option<Pending<Option<Call<fn()>>>> {
+    /// What a channel tells: its notification's name, and what begins it.
+    fn teller(&self, channel: &str) -> Option<(&'static str, Teller)> {
         let diagnostics = self.diagnostics()?;
         if let Some(level) = channel.strip_prefix(LOGS) {
             let level = level.strip_prefix('/').unwrap_or("trace").to_ascii_lowercase();
-            let logs = diagnostics.logs.as_ref().filter(|_| LEVELS.contains(&level.as_str()))?;
-            return Some(logs.call((level, told("otlp/exportLogs"))));
+            let logs = diagnostics.logs.clone().filter(|_| LEVELS.contains(&level.as_str()))?;
+            return Some(("otlp/exportLogs", Box::new(move |told| logs.call((level, told)))));
         }
-        match channel {
-            TRACES => Some(diagnostics.traces.as_ref()?.call((told("otlp/exportTraces"),))),
-            METRICS => Some(diagnostics.metrics.as_ref()?.call((told("otlp/exportMetrics"),))),
-            _ => None,
-        }
+        let (name, tells) = match channel {
+            TRACES => ("otlp/exportTraces", diagnostics.traces.clone()?),
+            METRICS => ("otlp/exportMetrics", diagnostics.metrics.clone()?),
+            _ => return None,
+        };
+        Some((name, Box::new(move |told| tells.call((told,)))))
     }
 
     /// Ends what a channel told, where nobody looks any more.
@@ -91,7 +89,24 @@ impl Connection {
     pub(crate) fn subscribe_telemetry(self: &Arc<Self>, channel: &str, answer: Snapshots) {
         let host = self.host().clone();
         let subscriber = self.subscriber(channel, channel, None);
-        let told = |name: &'static str| {
+        let Some((name, teller)) = host.teller(channel) else {
+            return answer.fail(crate::refusals::no_channel(channel));
+        };
+        self.remember(channel, channel);
+        host.fanout.subscribe(channel, subscriber);
+        match answer {
+            Snapshots::Subscribe(responder) => responder.raw("{}"),
+            Snapshots::Collect(collect) => drop(collect.send(None)),
+        }
+        {
+            let mut telling = host.telling.0.lock();
+            if telling.contains_key(channel) {
+                return;
+            }
+            telling.insert(channel.to_owned(), None);
+        }
+        // Only now: what is told at once has to find who asked.
+        let begun = teller({
             let (host, channel) = (Arc::downgrade(&host), channel.to_owned());
             Call::now(move |(payload,): (JsonObject,)| {
                 if let Some(host) = host.upgrade()
@@ -102,27 +117,7 @@ impl Connection {
                 }
                 Ok(())
             })
-        };
-        let begun = {
-            let mut telling = host.telling.0.lock();
-            match telling.contains_key(channel) {
-                true => None,
-                false => match host.begin_telling(channel, told) {
-                    Some(begun) => {
-                        telling.insert(channel.to_owned(), None);
-                        Some(begun)
-                    }
-                    None => return answer.fail(crate::refusals::no_channel(channel)),
-                },
-            }
-        };
-        self.remember(channel, channel);
-        host.fanout.subscribe(channel, subscriber);
-        match answer {
-            Snapshots::Subscribe(responder) => responder.raw("{}"),
-            Snapshots::Collect(collect) => drop(collect.send(None)),
-        }
-        let Some(begun) = begun else { return };
+        });
         let channel = channel.to_owned();
         tokio::spawn(async move {
             match in_time(LIMIT, begun).await {

@@ -122,6 +122,7 @@ pub async fn events_are_told_with_their_fields(builder: Builder) {
         { "type": "turn_start", "session": session, "chat": chat, "turn": "t" },
         { "type": "message", "session": session, "chat": chat, "turn": "t", "text": "Hello." },
         { "type": "tool_call", "session": session, "chat": chat, "tool": "good", "ok": true },
+        { "type": "log", "line": "plugin furniture: its tool bad failed: it broke" },
         { "type": "tool_call", "session": session, "chat": chat, "tool": "bad", "ok": false, "error": "it broke" },
         { "type": "input_needed_set", "session": session, "chat": chat, "id": "q", "kind": "chatInput" },
         { "type": "input_needed_removed", "session": session, "id": "q" },

@@ -189,7 +189,7 @@ async fn it_is_asked_for_no_other_chat(side: Side) {
     let fork = json!({ "kind": "fork", "chat": talk.chat, "turnId": "t1" });
     let first = talk.chat.clone();
     open(&mut talk, json!({ "source": fork, "initialMessage": user("/heard forked") })).await;
-    talk.client.request("subscribe", json!({ "channel": SECOND })).await.unwrap();
+    first_turn(&host, SECOND).await;
     talk.chat = first;
     assert_eq!(talk.say("/worker dig").await, "The worker is done.");
     // Nothing opens a chat for a changeset, whatever comes of asking for one.

@@ -22,7 +22,7 @@ use crate::cross::Text;
 ///
 /// let one_file = ResourceStore {
 ///     list: Call::now(|_| Ok(vec![])),
-///     read: Call::now(|(uri, _)| match uri.as_str() {
+///     read: Call::now(|(uri, _): (String, _)| match uri.as_str() {
 ///         "file:///hello.txt" => Ok(ResourceContent::text("Hello.")),
 ///         _ => Err(RpcError::not_found(format!("there is no {uri}")).into()),
 ///     }),

@@ -25,7 +25,7 @@ use crate::host::{Host, file_path};
 use crate::in_time::in_time;
 use crate::sessions::Entry;
 use plan::{Asking, Needy, plan};
-pub use plan::{Found, Here, Pinned};
+pub use plan::{Found, Here, Pinned, Stamp};
 
 /// The setting that names a session's machine.
 pub(crate) const SETTING: &str = "computer";

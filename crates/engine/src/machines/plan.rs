@@ -33,12 +33,19 @@ pub struct Pinned {
     pub requires: Vec<String>,
 }
 
+/// When a file was written, in nanoseconds of the system's clock, and its size.
+pub type Stamp = (u128, u64);
+
 /// What is asked of this host while a plan is made; handed in by whoever may read files.
 pub trait Here: Send + Sync {
     /// The home of the user the host runs as.
     fn home(&self) -> Option<String>;
     /// What stands at a path.
     fn look(&self, path: &str) -> Option<Found>;
+    /// What tells whether a file is another one than before; nothing where there is none.
+    fn stamp(&self, _path: &str) -> Option<Stamp> {
+        None
+    }
     /// The parts the versions file pins, read anew.
     ///
     /// # Errors
