@@ -20,6 +20,7 @@ mod said;
 mod talk;
 mod threads;
 mod token;
+mod told;
 pub mod tools;
 mod turn;
 mod verify;
@@ -107,6 +108,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
+        told: Default::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
     tokio::spawn(webhook.deliveries.clone().keep_on(host.clone()));

@@ -18,6 +18,7 @@ use crate::reply::{Answer, Refusal};
 use crate::talk::Talk;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
+use crate::told::Told;
 use crate::verify::Scheme;
 use crate::{ENDPOINTS, automation, bot};
 
@@ -32,6 +33,8 @@ pub(crate) struct Webhook {
     pub deliveries: Arc<Deliveries>,
     pub repeats: Arc<Repeats>,
     pub limits: Limits,
+    /// Of endpoints that cannot be called.
+    pub told: Told,
     /// How long a `sync` call waits where its endpoint does not say.
     pub sync_timeout: Duration,
 }
@@ -121,7 +124,11 @@ impl Webhook {
             Ok(_) => format!("{} is empty", endpoint.secret),
             Err(why) => why.message,
         };
-        let _ = self.host.log(format!("endpoint {ENDPOINTS}/{} cannot be called: {why}", endpoint.id));
+        if let Some(left_out) = self.told.again(&endpoint.id) {
+            let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
+            let _ =
+                self.host.log(format!("endpoint {ENDPOINTS}/{} cannot be called: {why}{more}", endpoint.id));
+        }
         None
     }
 
