@@ -57,7 +57,8 @@ fn folder(context: &Context) -> Result<Folder> {
 
 /// Milliseconds from the message that begins a turn to the action that ends it, its tool called in between.
 fn tool(address: SocketAddr) -> Result<f64> {
-    let session = format!("echo:/{:032x}", 7);
+    // The folder is used again, and what is in it is kept.
+    let session = format!("echo:/{:032x}", address.port());
     let mut client = Ws::introduced(address, "caller")?;
     client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
     let subscribed = client.ask("subscribe", json!({ "channel": session }))?;
