@@ -328,3 +328,16 @@ async fn a_plugin_ends_with_its_last_handle_whatever_it_waits_for() {
     waiting.abort();
     until("the engine ends", || Arc::strong_count(&loader.options.log) == 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_holds_what_its_plugin_uses() {
+    let used = "used() { return process.memoryUsage().heapUsed; }";
+    let small = Loader::default().text(&tools(used)).await.unwrap();
+    let small = small.run("used", Value::Null).await.unwrap().as_u64().unwrap();
+    let with_sdk = format!("import {{ RpcError }} from '@ostler/sdk';\n{}", tools(used));
+    let with_sdk = Loader::default().text(&with_sdk).await.unwrap();
+    let with_sdk = with_sdk.run("used", Value::Null).await.unwrap().as_u64().unwrap();
+    // The modules of files, streams and cryptography take twice as much.
+    assert!(small < 400 << 10, "{small}");
+    assert!(with_sdk < 500 << 10, "{with_sdk}");
+}

@@ -170,7 +170,7 @@ pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
         return None;
     }
     match specifier.split_once('/') {
-        Some(("internal" | "native", _)) => Some(format!("{PREFIX}{specifier}")),
+        Some(("internal" | "native" | "sdk", _)) => Some(format!("{PREFIX}{specifier}")),
         Some((".", file)) => Some(format!("{PREFIX}sdk/{}", file.strip_suffix(".js").unwrap_or(file))),
         _ => None,
     }

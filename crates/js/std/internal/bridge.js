@@ -1,6 +1,6 @@
 // What the engine itself calls. Read when an engine starts, so it stays small.
 
-import { RpcError } from '@ostler/sdk';
+import { RpcError } from 'sdk/rpc-error';
 
 const named = { TypeError, RangeError, SyntaxError, ReferenceError, URIError };
 const { then } = Promise.prototype;

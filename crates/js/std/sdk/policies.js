@@ -1,8 +1,11 @@
 // Policies: the check every door holds a row to, and a store in one file.
 
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import native from 'native/globals';
 import { dirname } from 'node:path';
 import { RpcError } from './rpc-error.js';
+
+// Loaded by the first store: who imports the SDK for something else pays for no files.
+const fs = () => native.load('node:fs/promises');
 
 const KINDS = ['model', 'agent', 'computer'];
 const EFFECTS = ['allow', 'deny'];
@@ -87,7 +90,7 @@ export function filePolicies({ file }) {
   const read = async () => {
     let text;
     try {
-      text = await readFile(file, 'utf8');
+      text = await fs().readFile(file, 'utf8');
     } catch (error) {
       if (error.code === 'ENOENT') return [];
       throw error;
@@ -108,9 +111,9 @@ export function filePolicies({ file }) {
     });
   };
   const write = async (rows) => {
-    await mkdir(dirname(file), { recursive: true });
-    await writeFile(`${file}.new`, `${JSON.stringify(rows, null, 2)}\n`);
-    await rename(`${file}.new`, file);
+    await fs().mkdir(dirname(file), { recursive: true });
+    await fs().writeFile(`${file}.new`, `${JSON.stringify(rows, null, 2)}\n`);
+    await fs().rename(`${file}.new`, file);
   };
   return {
     list: () => inTurn(read),

@@ -1,6 +1,9 @@
 // Tools served over HTTP to an agent that speaks MCP: one endpoint per session, with a path and a token of its own.
 
-import { randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
+import native from 'native/globals';
+
+// Loaded by the first endpoint: who imports the SDK for something else pays for no cryptography.
+const crypto = () => native.load('node:crypto');
 
 const REVISION = '2025-06-18';
 const PREFIX = '/ahp-mcp';
@@ -11,7 +14,7 @@ const refuse = (status, message, headers) => Response.json({ message }, { status
 function bears(request, token) {
   const [scheme, given = ''] = (request.headers.get('authorization') ?? '').split(' ');
   const [a, b] = [Buffer.from(given), Buffer.from(token)];
-  return scheme.toLowerCase() === 'bearer' && a.length === b.length && timingSafeEqual(a, b);
+  return scheme.toLowerCase() === 'bearer' && a.length === b.length && crypto().timingSafeEqual(a, b);
 }
 
 /** What a tool answered, as the content of a result. */
@@ -32,7 +35,7 @@ function ofClient(answer) {
 class Endpoint {
   /** The one stream; the next one takes its place. */
   streaming = undefined;
-  token = randomBytes(32).toString('base64url');
+  token = crypto().randomBytes(32).toString('base64url');
 
   constructor(about, options) {
     this.about = about;
@@ -138,7 +141,7 @@ export function toolServers({ origin, name, version }) {
     open(options) {
       const at = typeof origin === 'function' ? origin() : origin;
       if (at === undefined || at === null) return undefined;
-      const id = randomUUID();
+      const id = crypto().randomUUID();
       const endpoint = new Endpoint({ name, version }, options);
       open.set(id, endpoint);
       return {
