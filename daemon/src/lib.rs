@@ -13,6 +13,7 @@ pub mod demo;
 mod diagnostics;
 pub mod exit;
 pub mod here;
+mod idle;
 pub mod log;
 pub mod people;
 pub mod place;

@@ -17,6 +17,7 @@ use crate::compose::{Composed, compose};
 use crate::config::Keep;
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::idle;
 use crate::log;
 use crate::place::Place;
 use crate::process::{self, Signal};
@@ -119,6 +120,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let server = Server::new(mounts).with_protocol(host.clone(), token, doors.clone());
     tokio::spawn(server.serve(listener, stopped));
     host.listening();
+    tokio::spawn(idle::watch());
     host.events
         .raise_and_wait(Event::Listening {
             runtime: "ostler".to_owned(),
@@ -260,6 +262,7 @@ async fn over_stdio(
     let control = Control::new(settings, place, &composed, hidden, teller);
     host.set_own_settings(Arc::new(RootSettings(control)));
     host.listening();
+    tokio::spawn(idle::watch());
     host.events
         .raise_and_wait(Event::Listening {
             runtime: "ostler".to_owned(),

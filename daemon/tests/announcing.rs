@@ -4,8 +4,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::io::BufRead;
 
 use serde_json::{Value, json};
 use support::{Folder, wait_for};
@@ -73,22 +72,10 @@ fn what_a_plugin_says_is_announced_and_it_hears_the_end() {
 #[test]
 fn over_stdio_a_plugin_hears_the_same() {
     let folder = watched();
-    let mut child = folder
-        .command(&["--stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": { "channel": "ahp-root://", "clientId": "s", "protocolVersions": ["1.0.0"] } });
-    writeln!(input, "{hello}").unwrap();
-    let mut answer = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut answer).unwrap();
-    drop(input);
-    let ended = child.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
+    let mut daemon = folder.over_stdio();
+    daemon.initialize("1.0.0");
+    let ended = daemon.end();
+    let said = ended.err;
     assert!(said.contains("\nskipped: one record is broken\nwatcher at stdio\n"), "{said}");
     assert_eq!(
         heard(&said),
@@ -100,7 +87,7 @@ fn over_stdio_a_plugin_hears_the_same() {
             "said too late, dropped: too late",
         ]
     );
-    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(ended.code, Some(0));
 }
 
 #[tokio::test]

@@ -6,8 +6,7 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
 use support::{Client, Daemon, Folder};
@@ -179,24 +178,17 @@ async fn a_frame_over_the_limit() {
 #[tokio::test]
 async fn a_line_over_the_limit_on_stdio() {
     let folder = Folder::with_webhook("x");
-    let mut child = folder
-        .command(&["--stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut daemon = folder.over_stdio();
+    let mut input = daemon.take_input();
     let writing = std::thread::spawn(move || {
         // What is refused half-way is not read to its end.
         let _ = input.write_all(&vec![b' '; 40 << 20]).and_then(|()| input.write_all(b"\n"));
     });
-    let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
+    let answer = daemon.next().unwrap();
     assert_eq!(answer["error"]["code"], -32600);
     assert!(answer["error"]["message"].as_str().unwrap().starts_with("a message is at most "), "{answer}");
-    assert!(output.next().is_none());
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    let ended = daemon.end();
+    assert_eq!((ended.code, ended.unread), (Some(0), vec![]));
     writing.join().unwrap();
 }
 

@@ -4,9 +4,6 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 use support::{Client, Daemon, Folder, runs_of};
 
@@ -107,26 +104,12 @@ async fn a_run_may_name_its_own_plugins_or_none() {
 #[test]
 fn one_connection_on_stdin_and_stdout() {
     let folder = folder(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    let mut child = folder
-        .command(&["--stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "channel": "ahp-root://", "clientId": "c", "protocolVersions": ["0.9.0"] } });
-    writeln!(stdin, "{hello}").unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let answer: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(answer["result"]["serverInfo"]["name"], "ostler", "{answer}");
-    drop(stdin);
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(0));
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let mut daemon = folder.over_stdio();
+    let answer = daemon.initialize("0.9.0");
+    assert_eq!(answer["serverInfo"]["name"], "ostler", "{answer}");
+    let ended = daemon.end();
+    assert_eq!(ended.code, Some(0));
+    let said = ended.err;
     assert!(said.lines().any(|line| line.starts_with("ostler over stdio (")), "{said}");
     // It is nobody else's daemon.
     assert!(!folder.path().join("daemon.json").exists());

@@ -7,9 +7,8 @@ mod support;
 use std::fs;
 
 use serde_json::{Value, json};
-use support::{Client, Folder, runs_of};
+use support::{Client, Folder, runs_of, wait_for};
 
-const ROOT: &str = "ahp-root://";
 const IN: &str = "/plugins/webhook/in";
 
 #[tokio::test]
@@ -221,28 +220,12 @@ async fn a_plugin_that_fails_costs_itself_alone() {
 
 #[tokio::test]
 async fn stdio_serves_one_connection() {
-    use std::io::{BufRead, BufReader, Write};
-    use std::process::Stdio;
     let folder = Folder::with_webhook("x");
-    let mut child = folder
-        .command(&["--stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": { "channel": ROOT, "clientId": "s", "protocolVersions": ["1.0.0"] } });
-    writeln!(input, "{hello}").unwrap();
-    let answer: Value = serde_json::from_str(&output.next().unwrap().unwrap()).unwrap();
-    assert_eq!(answer["result"]["protocolVersion"], "1.0.0");
-    drop(input);
-    let ended = child.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("ostler over stdio (ostler "), "{said}");
-    assert_eq!(ended.status.code(), Some(0));
+    let mut daemon = folder.over_stdio();
+    assert_eq!(daemon.initialize("1.0.0")["protocolVersion"], "1.0.0");
+    let ended = daemon.end();
+    assert!(ended.err.contains("ostler over stdio (ostler "), "{}", ended.err);
+    assert_eq!(ended.code, Some(0));
 }
 
 #[tokio::test]
@@ -287,4 +270,21 @@ async fn the_daemon_tells_of_itself_without_any_plugin() {
     let tried = client.request("x-ostler/diagnostics/fetch", json!({ "url": url })).await.unwrap();
     assert_eq!((&tried["url"], &tried["status"]), (&json!(url), &json!(404)), "{tried}");
     assert!(tried["milliseconds"].is_u64());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn at_rest_it_holds_little_of_its_program() {
+    let folder = Folder::with_webhook("hello");
+    let daemon = folder.start();
+    let held = || -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
+        let held = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
+        held.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let started = held();
+    assert!(wait_for(|| (held() < started / 2).then_some(())).is_some(), "{started} kB, then {} kB", held());
+    // And it is there again for whoever comes.
+    assert_eq!(daemon.post(IN, Some("right"), "{}").await.0, 202);
+    daemon.initialized("c").await.ended_runs(1).await;
 }

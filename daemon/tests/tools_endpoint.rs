@@ -4,9 +4,6 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 use support::{Client, Folder, exchange};
 
@@ -110,33 +107,20 @@ async fn an_agent_calls_tools_on_the_daemons_own_port() {
 #[test]
 fn a_daemon_over_stdio_opens_none() {
     let folder = folder();
-    let mut child = folder
-        .command(&["--stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let (mut say, hear) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let mut daemon = folder.over_stdio();
+    daemon.initialize("1.0.0");
     let chat = ostler_protocol::uri::default_chat("agent:/1");
     for message in [
-        json!({ "id": 1, "method": "initialize",
-            "params": { "channel": "ahp-root://", "clientId": "c", "protocolVersions": ["1.0.0"] } }),
         json!({ "id": 2, "method": "createSession", "params": { "channel": "agent:/1", "provider": "agent" } }),
         json!({ "id": 3, "method": "subscribe", "params": { "channel": chat } }),
         json!({ "method": "dispatchAction", "params": { "channel": chat, "clientSeq": 1,
             "action": { "type": "chat/turnStarted", "turnId": "t", "message": { "text": "where?" } } } }),
     ] {
-        let mut message = message;
-        message["jsonrpc"] = "2.0".into();
-        writeln!(say, "{message}").unwrap();
+        daemon.send(message);
     }
-    let part = hear
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap())
+    let part = std::iter::from_fn(|| daemon.next())
         .find(|frame| frame["params"]["action"]["type"] == "chat/responsePart")
         .unwrap();
     assert_eq!(part["params"]["action"]["part"]["content"], "{}", "undefined where none can be opened");
-    drop(say);
-    assert!(child.wait().unwrap().success());
+    assert_eq!(daemon.end().code, Some(0));
 }

@@ -1,6 +1,7 @@
 //! Checks, generated files and benchmarks of the workspace.
 
 pub mod bench;
+mod cargo;
 pub mod examples;
 pub mod generate;
 pub mod tidy;

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -17,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-ports", &["ostler-contract"]),
     ("ostler-js", &["ostler-contract", "ostler-net"]),
     ("ostler-loader", &["ostler-contract"]),
+    ("ostler-memory", &[]),
     ("ostler-net", &[]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
@@ -106,8 +106,7 @@ pub fn check(root: &Path) -> Vec<String> {
 }
 
 fn edges(root: &Path, problems: &mut Vec<String>) {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let output = Command::new(cargo)
+    let output = crate::cargo::cargo()
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root)
         .output();

@@ -9,6 +9,7 @@ use crate::{docs, names};
 pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
     let mut forwards = Vec::new();
     let mut rows = Vec::new();
+    let mut refusals = Vec::new();
     for entry in &mut item.items {
         let TraitItem::Fn(method) = entry else { continue };
         let inner = method.attrs.iter().any(|attribute| attribute.path().is_ident("inner"));
@@ -27,10 +28,22 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
             };
             arguments.push((name.ident.clone(), (*argument.ty).clone()));
         }
+        let key = names::camel(&ident.to_string());
         let (answer, now) = answer(&signature.output)?;
         let output = &signature.output;
         let attributes: Vec<_> = method.attrs.iter().filter(|a| a.path().is_ident("doc")).collect();
         let (idents, types): (Vec<_>, Vec<_>) = arguments.iter().cloned().unzip();
+        if method.default.is_none() {
+            let refused = quote! { Err(crate::problem::no_host(#key)) };
+            let refused = if now {
+                refused
+            } else {
+                quote! { crate::live::ready(#refused) }
+            };
+            refusals.push(quote! {
+                fn #ident(&self, _: &crate::host::Caller, #(_: #types),*) #output { #refused }
+            });
+        }
         // What the plugin's own side can refuse is refused before the host is asked.
         let check = checked.map(|check| quote! { self.#check(#(&#idents),*)?; });
         forwards.push(quote! {
@@ -43,7 +56,7 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
         if inner {
             continue;
         }
-        let (key, text) = (names::camel(&ident.to_string()), docs::text(&method.attrs));
+        let text = docs::text(&method.attrs);
         let params: Vec<String> = idents.iter().map(|ident| names::camel(&ident.to_string())).collect();
         let wrapper = if now { format_ident!("Func") } else { format_ident!("Call") };
         rows.push(quote! {
@@ -66,6 +79,14 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
 
         impl crate::host::PluginHost {
             #(#forwards)*
+        }
+
+        /// No host: every call is refused. What a plugin is given that is tried without one.
+        #[derive(Debug, Clone, Copy, Default)]
+        pub struct NoHost;
+
+        impl HostCalls for NoHost {
+            #(#refusals)*
         }
 
         /// Every call a plugin makes on its host, in the order they are declared.

@@ -56,7 +56,7 @@ pub mod vault_name;
 
 pub use call::{Call, Func};
 pub use cross::{Cross, Frozen, Mismatch, Text};
-pub use host::{Caller, HostCalls, HostFacts, PluginContext, PluginHost};
+pub use host::{Caller, HostCalls, HostFacts, NoHost, PluginContext, PluginHost};
 pub use id::{PluginId, Slug};
 pub use live::{Function, Live, Pending};
 pub use ostler_contract_derive::Cross;

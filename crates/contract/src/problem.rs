@@ -193,6 +193,11 @@ pub fn no_network(plugin: impl std::fmt::Display) -> Thrown {
     Thrown::new(format_args!("plugin {plugin}: this host gives plugins no way to the network"))
 }
 
+/// What a call throws where a plugin is tried without a host.
+pub(crate) fn no_host(call: &str) -> Thrown {
+    Thrown::new(format_args!("{call} needs a host, and there is none"))
+}
+
 /// A sentence thrown at a plugin that registers too late.
 pub fn sealed(id: &str) -> String {
     format!("{id}: nothing may be registered after apply returned")

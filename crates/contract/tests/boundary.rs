@@ -11,72 +11,9 @@ use ostler_contract::registry::{Fold, Owner};
 use ostler_contract::*;
 use serde_json::json;
 
-/// A host that answers nothing.
-struct Nobody;
-
-fn never<T>() -> Result<T, Thrown> {
-    Err("not here".into())
-}
-
-fn later<T: Send + 'static>() -> Pending<T> {
-    ostler_contract::live::ready(never())
-}
-
-impl HostCalls for Nobody {
-    fn log(&self, _: &Caller, _: String) -> Result<(), Thrown> {
-        Ok(())
-    }
-    fn say(&self, _: &Caller, _: String) -> Result<(), Thrown> {
-        Ok(())
-    }
-    fn parse_yaml(&self, _: &Caller, _: String) -> Result<Value, Thrown> {
-        never()
-    }
-    fn stringify_yaml(&self, _: &Caller, _: Value) -> Result<String, Thrown> {
-        never()
-    }
-    fn connect(&self, _: &Caller) -> Result<host::Peer, Thrown> {
-        never()
-    }
-    fn start_session(&self, _: &Caller, _: host::SessionRequest) -> Pending<String> {
-        later()
-    }
-    fn session_kept(&self, _: &Caller, _: String) -> Pending<bool> {
-        later()
-    }
-    fn session_owner(&self, _: &Caller, _: String) -> Pending<Option<String>> {
-        later()
-    }
-    fn record_usage(&self, _: &Caller, _: UsageEntry) -> Pending<()> {
-        later()
-    }
-    fn secret(&self, _: &Caller, _: String, _: Option<host::SecretScope>) -> Pending<String> {
-        later()
-    }
-    fn records(&self, _: &Caller, _: String, _: Option<CollectionOptions>) -> Result<Collection, Thrown> {
-        never()
-    }
-    fn fire_trigger(&self, _: &Caller, _: String, _: String, _: JsonObject) -> Result<host::Fired, Thrown> {
-        never()
-    }
-    fn publish(
-        &self,
-        _: &Caller,
-        _: String,
-        _: String,
-        _: JsonObject,
-        _: Option<PublishOptions>,
-    ) -> Result<(), Thrown> {
-        never()
-    }
-    fn subscribers(&self, _: &Caller, _: String, _: String) -> Result<Vec<Subscriber>, Thrown> {
-        never()
-    }
-}
-
 fn host(id: &str) -> PluginHost {
     let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]), vault: None };
-    PluginHost::new(Arc::default(), caller, Arc::new(Nobody))
+    PluginHost::new(Arc::default(), caller, Arc::new(NoHost))
 }
 
 /// Calls a registration method as JavaScript would.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+mod stdio;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

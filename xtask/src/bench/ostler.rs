@@ -31,8 +31,7 @@ impl Ostler {
     /// # Errors
     /// Where it does not build.
     pub fn build(root: &Path) -> Result<Self> {
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let built = Command::new(cargo)
+        let built = crate::cargo::cargo()
             .args(["build", "--release", "--locked", "--package", "ostler"])
             .current_dir(root)
             .status()

@@ -250,9 +250,8 @@ impl Wire {
 
 /// Where cargo keeps the source of the official types.
 fn source(root: &Path) -> Result<PathBuf, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     // Only this machine's own packages are there for certain.
-    let output = Command::new(cargo)
+    let output = crate::cargo::cargo()
         .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", &platform()?])
         .current_dir(root)
         .output()
