@@ -12,7 +12,7 @@ use super::failure::{During, Failure, Result};
 /// How long a process may take to say what is waited for.
 const LIMIT: Duration = Duration::from_secs(20);
 /// A process whose processor time did not grow for this long is idle.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -110,7 +110,11 @@ impl Process {
         self.memory()
     }
 
-    fn memory(&self) -> Result<Memory> {
+    /// Answers how much memory it holds.
+    ///
+    /// # Errors
+    /// Where the system keeps no such account.
+    pub fn memory(&self) -> Result<Memory> {
         let file = format!("/proc/{}/smaps_rollup", self.child.id());
         let text = std::fs::read_to_string(&file).during(&file)?;
         Memory::read(&text)

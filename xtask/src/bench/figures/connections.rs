@@ -33,6 +33,6 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
         let before = server.process.memory_when_idle()?;
         open(COUNTED)?;
         let after = server.process.memory_when_idle()?;
-        Ok(vec![(after.rss - before.rss) * 1.024 / COUNTED as f64])
+        Ok(vec![(after.written - before.written) * 1.024 / COUNTED as f64])
     })
 }

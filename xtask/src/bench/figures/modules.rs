@@ -43,7 +43,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
         let small = start(&one, 1)?.0.memory_when_idle()?;
         let (process, took) = start(&many, PLUGINS)?;
         let large = process.memory_when_idle()?;
-        Ok(vec![took, (large.rss - small.rss) * 1.024 / 1000.0 / (PLUGINS - 1) as f64])
+        Ok(vec![took, (large.written - small.written) * 1.024 / 1000.0 / (PLUGINS - 1) as f64])
     })
 }
 

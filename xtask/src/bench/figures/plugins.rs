@@ -43,7 +43,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
             took,
             took_many,
             (took_many - took) / further,
-            (large.rss - small.rss) * 1.024 / 1000.0 / further,
+            (large.written - small.written) * 1.024 / 1000.0 / further,
         ])
     })?;
     for figure in &mut figures {

@@ -11,6 +11,7 @@ use super::super::rounds::{Column, Side, alternate};
 
 const COLUMNS: &[Column] = &[
     ("start to first connection", "ms", Some(Target::AtMost(0.25))),
+    ("memory just then: resident", "MB", None),
     ("memory when idle: resident", "MB", Some(Target::AtMost(0.4))),
     ("memory when idle: proportional", "MB", None),
     ("memory when idle: written", "MB", None),
@@ -27,11 +28,13 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
         };
         let connection = Ws::connect(address)?;
         let took = process.begun.elapsed();
+        let at_once = process.memory()?;
         drop(connection);
         let memory = process.memory_when_idle()?;
         let megabytes = |kilobytes: f64| kilobytes / 1000.0 * 1.024;
         Ok(vec![
             took.as_secs_f64() * 1000.0,
+            megabytes(at_once.rss),
             megabytes(memory.rss),
             megabytes(memory.pss),
             megabytes(memory.written),
