@@ -485,7 +485,7 @@ impl Cross for Response {
 
 /// Makes protocol types cross by their JSON.
 macro_rules! wire {
-    ($($ty:ident),+ $(,)?) => {$(
+    ($($ty:ident $(= $read:path)?),+ $(,)?) => {$(
         impl Cross for $ty {
             fn shape() -> Shape {
                 Shape::Wire(stringify!($ty))
@@ -497,12 +497,15 @@ macro_rules! wire {
 
             fn from_live(live: Live) -> Result<Self, Mismatch> {
                 let value = live.into_data().unwrap_or_default();
-                serde_json::from_value(value).map_err(|error| {
+                let read: fn(Value) -> serde_json::Result<Self> = wire!(@read $($read)?);
+                read(value).map_err(|error| {
                     Mismatch::expected(format!("{} ({error})", Self::shape().expected()))
                 })
             }
         }
     )+};
+    (@read) => { serde_json::from_value };
+    (@read $read:path) => { $read };
 }
 
 mod wire {
@@ -518,6 +521,6 @@ mod wire {
         ChangesetOperationTarget, ChatInputAnswer, ChatOrigin, ChatSummary, ConfirmationOption, Customization,
         DirectoryEntry, InvokeChangesetOperationResult, Message, MessageAttachment, ModelSelection, ProtectedResourceMetadata, SessionActiveClient,
         SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState, SessionModelInfo, SessionSummary,
-        StateAction, ToolDefinition, ToolInput, Turn,
+        StateAction = ostler_protocol::actions::read, ToolDefinition, ToolInput, Turn,
     }
 }

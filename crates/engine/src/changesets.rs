@@ -14,7 +14,7 @@ use ostler_protocol::wire::state::{
     ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
     ErrorInfo, SessionStatus,
 };
-use ostler_protocol::{RpcError, Value, Version};
+use ostler_protocol::{RpcError, Value, Version, actions};
 use parking_lot::Mutex;
 
 use crate::connection::Connection;
@@ -207,7 +207,7 @@ impl Host {
         if !scopes.iter().any(|scope| scope.scope == of.scope && scope.review) {
             return Err(format!("{spelled} is not reviewed"));
         }
-        let action: a::StateAction = serde_json::from_value(action).map_err(|error| error.to_string())?;
+        let action = actions::read(action).map_err(|error| error.to_string())?;
         if !matches!(action, a::StateAction::ChangesetFilesReviewChanged(_)) {
             return Err("this action does not belong on a changeset".to_owned());
         }

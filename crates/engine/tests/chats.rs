@@ -521,3 +521,27 @@ async fn a_preamble_that_never_answers_holds_nobody_up_for_ever() {
         format!("plugin hung: its preamble of {SECOND} failed: it did not answer within 10 seconds")
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_whose_session_ends_before_it_is_there_is_none() {
+    let hung = Plugin::new("@test/hung", |host, _| {
+        Box::pin(async move { host.register_chat_preamble(Call::new(|_| std::future::pending())) })
+    });
+    let stage = Stage::default().with_plain_chats();
+    let host = builder(&stage).plugin(hung, json!({})).start().await;
+    let mut client = begun(&host).await;
+    let frame = json!({ "jsonrpc": "2.0", "id": 90, "method": "createChat",
+        "params": { "channel": SESSION, "chat": SECOND } });
+    client.send(&frame.to_string()).await;
+    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["id"] == 90 {
+            assert_eq!(frame["error"]["code"], -32001, "{frame}");
+            break;
+        }
+    }
+    let closed = stage.told().iter().filter(|told| told.get("close").is_some()).count();
+    assert_eq!((stage.started(), closed), (2, 2), "what was started for it is closed");
+    assert_eq!(client.request("subscribe", json!({ "channel": SECOND })).await.unwrap_err()["code"], -32001);
+}

@@ -1,6 +1,9 @@
 //! The table of actions: whose channel they belong to, who may originate them, and the grant a client's
 //! dispatch asks for.
 
+use ahp_types::actions::StateAction;
+use serde_json::Value;
+
 use crate::Version;
 use crate::grants::Grant;
 
@@ -27,6 +30,15 @@ pub enum Scope {
     AutomationRun,
     /// A canvas.
     Canvas,
+}
+
+/// Reads an action. The code that reads them all is more than a megabyte, so it is in the program once: here.
+///
+/// # Errors
+/// Where it is no action, or one of its fields has another type. A type this version does not know is
+/// [`StateAction::Unknown`].
+pub fn read(action: Value) -> Result<StateAction, serde_json::Error> {
+    serde_json::from_value(action)
 }
 
 /// One action.

@@ -60,7 +60,13 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         text(),
         picker(|_| Err(Thrown::new("its answer needs [0].value to be a string"))),
     )?;
-    let attempts = [("", json!({})), ("MOOD", json!({})), ("odd", json!({ "title": 5 }))];
+    let attempts = [
+        ("", json!({})),
+        ("MOOD", json!({})),
+        ("odd", json!({ "title": 5 })),
+        ("odd", json!({ "type": "mood" })),
+        ("provider", json!({})),
+    ];
     for (key, schema) in attempts {
         let attempt = host.register_session_config(key.into(), object(schema), None);
         host.log(attempt.map_or_else(|thrown| thrown.message, |()| "taken".to_owned()))?;
@@ -222,7 +228,9 @@ async fn mistakes_and_taken_keys_are_named(side: Side) {
         said,
         "registerSessionConfig needs key to be a non-empty string\n\
          registerSessionConfig needs key to be a key no other setting in this plugin uses\n\
-         registerSessionConfig needs schema to be the schema of a setting (invalid type: integer `5`, expected a string)"
+         registerSessionConfig needs schema to be the schema of a setting (invalid type: integer `5`, expected a string)\n\
+         registerSessionConfig needs schema.type to be one of string, number, integer, boolean, array, object, null\n\
+         registerSessionConfig needs key to be none of query, provider, workingDirectory: pickers are asked with those"
     );
     assert_eq!(
         host.problems,

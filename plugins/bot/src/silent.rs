@@ -2,7 +2,7 @@
 //! and with no response part.
 
 use ostler_contract::points::{Agent, AgentSession, Emit, Start};
-use ostler_contract::wire::StateAction;
+use ostler_contract::protocol::actions;
 use ostler_contract::{Call, Frozen, JsonObject, Thrown, json};
 
 /// Its name, and so the scheme of its sessions.
@@ -25,7 +25,7 @@ fn session(start: Start) -> AgentSession {
     AgentSession {
         begin: Call::now(move |(turn, ..): (String, String, _, _, _)| {
             let ended = json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 0 });
-            let ended: StateAction = serde_json::from_value(ended).map_err(Thrown::new)?;
+            let ended = actions::read(ended).map_err(Thrown::new)?;
             start.emit.call((Emit::Chat, ended))
         }),
         cancel: Call::now(|(_turn,)| Ok(())),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ostler_contract::points::{AgentSession, BoundTool, Emit, Start, ToolCallPlace, TurnFrom};
+use ostler_contract::protocol::actions;
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use ostler_contract::{Call, Thrown, Value, json};
@@ -238,7 +239,7 @@ impl Turn {
     }
 
     pub(crate) fn emit(&self, channel: Emit, action: Value) -> Result<(), Thrown> {
-        let action: StateAction = serde_json::from_value(action).map_err(Thrown::new)?;
+        let action = actions::read(action).map_err(Thrown::new)?;
         self.conversation.start.emit.call((channel, action))
     }
 

@@ -2,7 +2,7 @@
 
 use ostler_contract::events::TurnStatus;
 use ostler_contract::points::{Emit, Worker, WorkerRequest};
-use ostler_contract::wire::StateAction;
+use ostler_contract::protocol::actions;
 use ostler_contract::{Thrown, Value, json};
 use tokio::sync::oneshot;
 
@@ -61,7 +61,7 @@ impl Turn {
 /// Works until it is done or stopped; answers whether it was done.
 async fn work(worker: &Worker, prompt: &str, stopped: oneshot::Receiver<()>) -> Result<bool, Thrown> {
     let emit = |action: Value| {
-        let action: StateAction = serde_json::from_value(action).map_err(Thrown::new)?;
+        let action = actions::read(action).map_err(Thrown::new)?;
         worker.emit.call((action,))
     };
     if Script::read(prompt) == Script::Hang {

@@ -47,6 +47,11 @@ pub struct SettingChoice {
     pub description: Option<String>,
 }
 
+/// What [`SettingQuery`] holds beside the other settings, which therefore cannot be called so.
+const ASKED_BESIDE: [&str; 3] = ["query", "provider", "workingDirectory"];
+/// What a setting may be, in JSON Schema's words.
+const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+
 /// A setting a client draws on every session, beside the backend's own. With an answerer it is a picker.
 #[derive(Debug)]
 pub struct SessionSetting {
@@ -96,9 +101,17 @@ impl Contribution for SessionSetting {
     }
 
     fn refuse(&self) -> Result<(), Mismatch> {
-        match drawn(&self.key, &self.schema) {
-            Ok(_) => Ok(()),
-            Err(why) => Err(Mismatch::expected(format!("the schema of a setting ({why})")).within("schema")),
+        if ASKED_BESIDE.contains(&&*self.key) {
+            let others = format!("none of {}: pickers are asked with those", ASKED_BESIDE.join(", "));
+            return Err(Mismatch::expected(others).within("key"));
+        }
+        let property = drawn(&self.key, &self.schema)
+            .map_err(|why| Mismatch::expected(format!("the schema of a setting ({why})")).within("schema"))?;
+        match TYPES.contains(&property.r#type.as_str()) {
+            true => Ok(()),
+            false => Err(Mismatch::expected(format!("one of {}", TYPES.join(", ")))
+                .within("type")
+                .within("schema")),
         }
     }
 

@@ -10,7 +10,7 @@ use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
     AutomationRunSummary, AutomationTriggerDefinition,
 };
-use ostler_protocol::{RpcError, Value, Version, names, uri};
+use ostler_protocol::{RpcError, Value, Version, actions, names, uri};
 
 use super::Automations;
 use super::check::check;
@@ -270,7 +270,7 @@ impl Host {
         let store = self.automations_kept().map_err(|why| why.message)?;
         let unreadable =
             || "the definition lacks a field the protocol gives it, or has one of another type".to_owned();
-        match serde_json::from_value(action.clone()) {
+        match actions::read(action.clone()) {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
                 if self.automations.entry(&id).is_some() {

@@ -56,7 +56,7 @@ impl Connection {
             }
             (None, Channel::Root) => {
                 let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
-                    serde_json::from_value(dispatch.action.clone())
+                    actions::read(dispatch.action.clone())
                 else {
                     return refuse(&format!("{name} does not belong on the root channel"));
                 };

@@ -1,8 +1,8 @@
 //! What clients do in a chat: start, cancel and cut back turns, and leave messages for later.
 
-use ostler_protocol::json;
 use ostler_protocol::wire::actions::{
-    ChatPendingMessageSetAction, ChatTruncatedAction, ChatTurnStartedAction, StateAction,
+    ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction, ChatTurnStartedAction,
+    StateAction,
 };
 use ostler_protocol::wire::state::{Message, MessageKind, PendingMessageKind};
 use tokio::sync::oneshot;
@@ -218,13 +218,16 @@ impl Actor {
         Ok(())
     }
 
+    /// Takes back a steering message: no backend has it before it any more.
+    pub(super) fn no_longer_steering(&mut self, at: usize, id: String) {
+        let removed = ChatPendingMessageRemovedAction { kind: PendingMessageKind::Steering, id };
+        self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), None);
+    }
+
     /// What becomes of a steering message: it is in the turn, or waits for the next one.
     pub(super) async fn steered(&mut self, at: usize, id: &str, taken: bool) -> Refused {
         let message = self.chats[at].state.steering_message.clone().filter(|message| message.id == id);
-        let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "steering", "id": id });
-        if let Ok(action) = serde_json::from_value(removed) {
-            self.apply_chat(at, action, None);
-        }
+        self.no_longer_steering(at, id.to_owned());
         if let (false, Some(message)) = (taken, message) {
             let queued = ChatPendingMessageSetAction {
                 kind: PendingMessageKind::Queued,

@@ -2,7 +2,7 @@
 //! reason; one that changes nothing is not echoed.
 
 use ostler_protocol::JsonObject;
-use ostler_protocol::actions::Scope;
+use ostler_protocol::actions::{self, Scope};
 use ostler_protocol::wire::actions::{
     ChatWorkingDirectoryRemovedAction, SessionActiveClientSetAction, SessionConfigChangedAction, StateAction,
 };
@@ -322,7 +322,7 @@ fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
     {
         fields.entry("duration").or_insert_with(|| 0.into());
     }
-    match serde_json::from_value(action) {
+    match actions::read(action) {
         Ok(StateAction::Unknown(_)) | Err(_) => Err(format!(
             "{} lacks a field the protocol gives it, or has one of another type",
             dispatch.row.name

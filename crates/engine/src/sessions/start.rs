@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ostler_contract::points::{Emit, Start, ToolsServerOptions, Worker, WorkerRequest};
 use ostler_contract::{Call, Func, Thrown, Value};
-use ostler_protocol::json;
 use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::{actions, json};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
@@ -130,7 +130,7 @@ fn worker(
             }
             let duration = (clock.now().as_millisecond() - begun.as_millisecond()).max(0);
             let action = ending(&turn, status, why, duration);
-            let action = serde_json::from_value(action).map_err(Thrown::new)?;
+            let action = actions::read(action).map_err(Thrown::new)?;
             ends.wait_last();
             let _ = ended.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
             Ok(())

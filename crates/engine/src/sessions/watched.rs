@@ -2,7 +2,6 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use ostler_protocol::json;
 use ostler_protocol::wire::actions::{ChatPendingMessageSetAction, ChatToolCallCompleteAction, StateAction};
 use ostler_protocol::wire::state::{PendingMessageKind, ResponsePart, ToolCallState};
 use tokio::sync::oneshot;
@@ -76,10 +75,7 @@ impl Actor {
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), None);
         self.flush_out();
         let taken = matches!(tokio::time::timeout(STEER_LIMIT, wait).await, Ok(Ok(true)));
-        let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "steering", "id": id });
-        if let Ok(action) = serde_json::from_value(removed) {
-            self.apply_chat(at, action, None);
-        }
+        self.no_longer_steering(at, id);
         taken
     }
 }

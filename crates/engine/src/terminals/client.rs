@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::TerminalRequest;
-use ostler_protocol::actions::{Action, Scope};
+use ostler_protocol::actions::{self, Action, Scope};
 use ostler_protocol::commands::CreateTerminal;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalClientClaim};
@@ -88,8 +88,8 @@ impl Connection {
             return Err(format!("{} does not belong on a terminal", row.name));
         }
         let open = host.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
-        let action = serde_json::from_value(action.clone())
-            .map_err(|error| format!("{} does not read: {error}", row.name))?;
+        let action =
+            actions::read(action.clone()).map_err(|error| format!("{} does not read: {error}", row.name))?;
         match action {
             // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
             StateAction::TerminalInput(typed) => open.input(typed.data).map_err(str::to_owned),

@@ -28,4 +28,6 @@ export function apply(host) {
   attempt('', {});
   attempt('MOOD', {});
   attempt('odd', { title: 5 });
+  attempt('odd', { type: 'mood' });
+  attempt('provider', {});
 }
