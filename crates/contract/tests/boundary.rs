@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
-use ostler_contract::live::{LiveFields, Pending};
+use ostler_contract::live::LiveFields;
 use ostler_contract::points::*;
 use ostler_contract::registry::{Fold, Owner};
 use ostler_contract::*;
