@@ -16,18 +16,45 @@ const WORK: Duration = Duration::from_millis(100);
 
 /// Gives memory back after the start and after each time of work, for as long as it is polled.
 pub async fn watch() {
-    let mut given: Option<Duration> = None;
-    let Some(mut before) = processor_time() else { return };
+    let Some(now) = processor_time() else { return };
+    let mut rest = Rest { seen: now, given: None };
     loop {
-        let due = given.is_none_or(|given| before - given > WORK);
-        let window = if due { REST } else { SELDOM };
-        tokio::time::sleep(window).await;
+        tokio::time::sleep(rest.window()).await;
         let Some(now) = processor_time() else { return };
-        if due && now - before < window / RESTS {
+        if rest.look(now) {
             ostler_memory::give_back();
-            given = processor_time();
         }
-        before = now;
+    }
+}
+
+/// What is known of the time this process spent on a processor.
+struct Rest {
+    /// When it was last looked at.
+    seen: Duration,
+    /// When memory was last given back.
+    given: Option<Duration>,
+}
+
+impl Rest {
+    /// Whether there is something to give back.
+    fn due(&self) -> bool {
+        self.given.is_none_or(|given| self.seen.saturating_sub(given) > WORK)
+    }
+
+    /// How long to wait until the next look.
+    fn window(&self) -> Duration {
+        if self.due() { REST } else { SELDOM }
+    }
+
+    /// Takes the time of now, a window after the last; answers whether memory is to be given back.
+    fn look(&mut self, now: Duration) -> bool {
+        let rested = now.saturating_sub(self.seen) < self.window() / RESTS;
+        let gives = self.due() && rested;
+        self.seen = now;
+        if gives {
+            self.given = Some(now);
+        }
+        gives
     }
 }
 
@@ -42,4 +69,26 @@ fn processor_time() -> Option<Duration> {
 #[cfg(not(target_os = "linux"))]
 fn processor_time() -> Option<Duration> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_gives_back_once_after_each_time_of_work() {
+        let ms = Duration::from_millis;
+        let mut rest = Rest { seen: ms(20), given: None };
+        assert_eq!(rest.window(), REST);
+        assert!(!rest.look(ms(400)), "it starts");
+        assert!(rest.look(ms(401)), "it has started");
+        assert_eq!(rest.window(), SELDOM);
+        assert!(!rest.look(ms(402)), "nothing has come since");
+        assert!(!rest.look(ms(490)), "too little has come since");
+        assert!(!rest.look(ms(900)), "it works");
+        assert_eq!(rest.window(), REST);
+        assert!(!rest.look(ms(910)), "it works still");
+        assert!(rest.look(ms(911)), "it has worked");
+        assert_eq!(rest.window(), SELDOM);
+    }
 }

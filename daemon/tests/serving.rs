@@ -287,4 +287,5 @@ async fn at_rest_it_holds_little_of_its_program() {
     // And it is there again for whoever comes.
     assert_eq!(daemon.post(IN, Some("right"), "{}").await.0, 202);
     daemon.initialized("c").await.ended_runs(1).await;
+    assert!(!folder.read("log").contains("panicked"), "{}", folder.read("log"));
 }
