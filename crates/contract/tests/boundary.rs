@@ -433,3 +433,13 @@ fn a_union_names_its_tag() {
     assert_eq!(wrong(json!(1)), "[0] to be an object whose kind is one of schedule, event");
     assert_eq!(wrong(json!({ "kind": "event", "id": "" })), "[0].id to be a non-empty string");
 }
+
+#[test]
+fn content_that_says_it_is_base64_is() {
+    let read =
+        |data: &str| ResourceContent::from_live(Live::Data(json!({ "data": data, "encoding": "base64" })));
+    assert_eq!(read("AAE=").unwrap().data, "AAE=");
+    for wrong in ["AAE", "A A E", "<>"] {
+        assert_eq!(read(wrong).unwrap_err().to_string(), "data to be base64", "{wrong}");
+    }
+}

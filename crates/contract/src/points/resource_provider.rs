@@ -156,14 +156,14 @@ impl Cross for ResourceContent {
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
         let read: written::ResourceContent = data_from_live(live, &Self::shape())?;
-        Ok(Self {
-            data: read.data,
-            encoding: match read.encoding {
-                Some(Encoding::Base64) => ContentEncoding::Base64,
-                _ => ContentEncoding::Utf8,
-            },
-            content_type: read.content_type,
-        })
+        let encoding = match read.encoding {
+            Some(Encoding::Base64) => ContentEncoding::Base64,
+            _ => ContentEncoding::Utf8,
+        };
+        if encoding == ContentEncoding::Base64 && STANDARD.decode(&read.data).is_err() {
+            return Err(Mismatch::expected("base64").within("data"));
+        }
+        Ok(Self { data: read.data, encoding, content_type: read.content_type })
     }
 }
 
