@@ -55,6 +55,16 @@ async fn start(client: &mut RawClient, id: &str) -> Result<(), String> {
     })
 }
 
+/// What came back of an action a client dispatched.
+async fn echo_of(client: &mut RawClient, seq: i64) -> Value {
+    loop {
+        let mut frame = client.next_frame().await.unwrap();
+        if frame["params"]["origin"]["clientSeq"] == seq {
+            return frame["params"].take();
+        }
+    }
+}
+
 fn row(id: &str, effect: &str, more: Value) -> Value {
     let mut row = json!({ "id": id, "scope": "all", "kind": "agent", "effect": effect });
     row.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
@@ -138,14 +148,51 @@ async fn a_turn_is_asked_with_the_model_it_names() {
         let message = json!({ "text": "Go.", "model": { "id": model } });
         ben.dispatch(&chat, seq, json!({ "type": "chat/turnStarted", "turnId": model, "message": message }))
             .await;
-        let answered = loop {
-            let frame = ben.next_frame().await.unwrap();
-            if frame["params"]["origin"]["clientSeq"] == seq {
-                break frame["params"]["rejectionReason"].clone();
-            }
-        };
-        assert_eq!(answered, why);
+        assert_eq!(echo_of(&mut ben, seq).await["rejectionReason"], why);
     }
+}
+
+#[tokio::test]
+async fn a_message_that_waits_is_asked_for_when_it_comes_and_when_its_turn_does() {
+    let rows = json!([
+        row("yes", "allow", json!({})),
+        row("no-big", "deny", json!({ "match": { "model": ["maker/big*"] } }))
+    ]);
+    let (host, _dir) = host(rows).await;
+    let mut ben = person(&host, "ben").await;
+    start(&mut ben, "1").await.unwrap();
+    let chat = uri::default_chat("stage:/1");
+    ben.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let waits = |id: &str, model: &str| {
+        json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id,
+            "message": { "text": "Go.", "origin": { "kind": "user" }, "model": { "id": model } } })
+    };
+    // Nothing runs, so it would begin at once.
+    ben.dispatch(&chat, 1, waits("w1", "maker/big-2")).await;
+    let reason = "no-big refuses agent stage with model maker/big-2";
+    assert_eq!(echo_of(&mut ben, 1).await["rejectionReason"], reason);
+    let started = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Run." } });
+    ben.dispatch(&chat, 2, started).await;
+    for (seq, id) in [(3, "w2"), (4, "w3")] {
+        ben.dispatch(&chat, seq, waits(id, "maker/small")).await;
+        assert_eq!(echo_of(&mut ben, seq).await["rejectionReason"], Value::Null);
+    }
+    // It is allowed no longer when its turn comes, nor is the one behind it.
+    let mut ada = person(&host, "ada").await;
+    let deny = row("no-small", "deny", json!({ "match": { "model": ["maker/small"] } }));
+    let write = json!({ "channel": "ahp-root://", "uri": "policy://no-small", "data": deny.to_string(), "encoding": "utf-8" });
+    ada.request("resourceWrite", write).await.unwrap();
+    ben.dispatch(&chat, 5, json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 1 })).await;
+    for _ in 0..2 {
+        let ended = ben.actions_until("chat/error").await.pop().unwrap();
+        let error = &ended["action"]["part"]["error"];
+        assert_eq!(error["errorType"], "policy", "{ended}");
+        assert_eq!(error["message"], "no-small refuses agent stage with model maker/small");
+    }
+    let state =
+        ben.request("subscribe", json!({ "channel": chat })).await.unwrap()["snapshot"]["state"].take();
+    assert_eq!(state["turns"].as_array().unwrap().len(), 3, "{state}");
+    assert!(state.get("queuedMessages").is_none(), "{state}");
 }
 
 #[tokio::test]

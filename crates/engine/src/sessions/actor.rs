@@ -168,6 +168,13 @@ impl Actor {
                     self.backend_failed(at, turn, why).await;
                 }
             }
+            ToSession::TurnRefused { chat, turn, why } => {
+                if let Some(at) = self.chat_numbered(chat)
+                    && self.chats[at].running() == Some(turn.as_str())
+                {
+                    self.fail_turn(at, "policy", why).await;
+                }
+            }
             ToSession::BackendId { chat, id } => {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.chats[at].backend_id = Some(id.clone());

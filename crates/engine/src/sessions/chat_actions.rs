@@ -92,6 +92,10 @@ impl Actor {
             }
             StateAction::ChatTurnResume(resume) => {
                 let turn = resume.turn_id.clone();
+                if let Some(last) = self.chats[at].state.turns.last() {
+                    let message = last.message.clone();
+                    self.may_spend(&message, dispatch.sender.as_deref()).await?;
+                }
                 if self.chats[at].is_worker()
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
                 {
@@ -209,6 +213,7 @@ impl Actor {
             let steered = tokio::time::timeout(std::time::Duration::from_secs(5), wait).await;
             return self.steered(at, &id, matches!(steered, Ok(Ok(true)))).await;
         }
+        self.may_spend(&set.message, dispatch.sender.as_deref()).await?;
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
         self.happened(at, Happened::Queued);
         self.keep_chats().await;

@@ -130,6 +130,15 @@ pub enum ToSession {
         /// What it threw.
         why: Thrown,
     },
+    /// The policies refuse a turn that has begun; nothing runs it.
+    TurnRefused {
+        /// The chat's number.
+        chat: u64,
+        /// The turn.
+        turn: String,
+        /// Their sentence.
+        why: String,
+    },
     /// The backend named itself.
     BackendId {
         /// The chat's number.
@@ -314,6 +323,7 @@ impl ToSession {
             Self::Emit { chat, .. }
             | Self::TurnRecorded { chat, .. }
             | Self::BackendFailed { chat, .. }
+            | Self::TurnRefused { chat, .. }
             | Self::BackendId { chat, .. }
             | Self::WorkerEmit { chat, .. } => Some(*chat),
             Self::Worker(opened) => Some(opened.parent),

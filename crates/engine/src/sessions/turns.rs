@@ -16,7 +16,7 @@ use ostler_protocol::{RpcError, names, uri};
 use super::Place;
 use super::actor::{Actor, cursor, not_found, read_cursor};
 use super::backend::Tell;
-use super::mailbox::{TurnRequest, TurnTaken};
+use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use crate::automations::Happened;
 use crate::clock::millis_between;
 use crate::connection::{ConnectionRef, Responder};
@@ -41,7 +41,7 @@ pub(super) fn named(title: &str) -> Result<String, &'static str> {
 }
 
 impl Actor {
-    /// Begins a turn: it is kept before anybody is told of it.
+    /// Begins a turn and has its backend run it.
     pub(super) async fn begin_turn(
         &mut self,
         at: usize,
@@ -49,9 +49,34 @@ impl Actor {
         origin: Option<Origin>,
         sender: Option<String>,
     ) {
+        let (turn, message) = (action.turn_id.clone(), action.message.clone());
+        self.open_turn(at, action, origin, sender).await;
+        let tell = match self.run_of(at, &turn, &message) {
+            Some(ran) => ran,
+            None => Tell::Begin {
+                turn,
+                from: TurnFrom::of(&message),
+                text: message.text,
+                model: message.model,
+                attachments: message.attachments,
+            },
+        };
+        self.tell_backend(at, tell);
+        if self.chats[at].context.take().is_some() {
+            self.keep_chats().await;
+        }
+    }
+
+    /// Begins a turn that nothing runs yet: it is kept before anybody is told of it.
+    async fn open_turn(
+        &mut self,
+        at: usize,
+        action: ChatTurnStartedAction,
+        origin: Option<Origin>,
+        sender: Option<String>,
+    ) {
         self.flush_gathered(at);
-        let message = action.message.clone();
-        let turn = action.turn_id.clone();
+        let (turn, text) = (action.turn_id.clone(), action.message.text.clone());
         self.chats[at].sender.clone_from(&sender);
         self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
@@ -66,7 +91,7 @@ impl Actor {
         }
         self.republish(at, &action, origin);
         self.happened(at, Happened::Began);
-        self.name_after(at, &message.text).await;
+        self.name_after(at, &text).await;
         if self.entry.row.lock().flags.is_read {
             self.entry.row.lock().flags.is_read = false;
             let unread = SessionIsReadChangedAction { is_read: false };
@@ -74,7 +99,6 @@ impl Actor {
             self.keep_flags().await;
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
-        let text = message.text.clone();
         self.host.events.raise(Event::TurnStart {
             session: session.clone(),
             chat: chat.clone(),
@@ -82,21 +106,7 @@ impl Actor {
             sender,
         });
         if self.host.events.listened(EventName::Message) {
-            self.host.events.raise(Event::Message { session, chat, turn: turn.clone(), text });
-        }
-        let tell = match self.run_of(at, &turn, &message) {
-            Some(ran) => ran,
-            None => Tell::Begin {
-                turn,
-                from: TurnFrom::of(&message),
-                text: message.text,
-                model: message.model,
-                attachments: message.attachments,
-            },
-        };
-        self.tell_backend(at, tell);
-        if self.chats[at].context.take().is_some() {
-            self.keep_chats().await;
+            self.host.events.raise(Event::Message { session, chat, turn, text });
         }
     }
 
@@ -226,7 +236,8 @@ impl Actor {
         }
     }
 
-    /// Takes the first message that waits.
+    /// Takes the first message that waits. The policies may have changed while it did: one they refuse now is a turn
+    /// that fails at once and says so.
     pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
         let Some(next) =
             self.chats[at].state.queued_messages.as_ref().and_then(|queue| queue.first().cloned())
@@ -234,14 +245,23 @@ impl Actor {
             return false;
         };
         let sender = sender_of(&next.message);
+        let refused = self.may_spend(&next.message, sender.as_deref()).await.err();
+        let turn = self.host.new_id();
         let action = ChatTurnStartedAction {
-            turn_id: self.host.new_id(),
+            turn_id: turn.clone(),
             started_at: self.host.clock.iso(),
             message: next.message,
             queued_message_id: Some(next.id),
             meta: None,
         };
-        self.begin_turn(at, action, None, sender).await;
+        match refused {
+            None => self.begin_turn(at, action, None, sender).await,
+            Some(why) => {
+                self.open_turn(at, action, None, sender).await;
+                // Its end takes the next message that waits, and that may be refused as well: one after the other.
+                let _ = self.mailbox.send(ToSession::TurnRefused { chat: self.chats[at].number, turn, why });
+            }
+        }
         true
     }
 
