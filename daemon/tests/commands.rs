@@ -67,7 +67,7 @@ impl Drop for Inn {
     fn drop(&mut self) {
         let record: Value = serde_json::from_str(&self.0.read("daemon.json")).unwrap_or_default();
         if let Some(pid) = record["pid"].as_u64() {
-            let _ = std::process::Command::new("kill").arg("-9").arg(pid.to_string()).status();
+            support::tell(u32::try_from(pid).unwrap(), support::Signal::KILL);
         }
     }
 }

@@ -437,7 +437,7 @@ proptest! {
             seen.push(folder.run(&["plugin", "list", "--json"]).out);
             let mut rest = String::new();
             let mut daemon = daemon;
-            daemon.signal("-TERM");
+            daemon.signal(support::Signal::TERM);
             std::io::Read::read_to_string(&mut daemon.out, &mut rest).unwrap();
             seen.push(daemon.block.join("\n") + &rest);
             seen.push(folder.read("log"));

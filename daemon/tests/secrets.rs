@@ -166,7 +166,7 @@ fn a_vault_plugin_comes_first() {
         let folder = folder(plugins);
         folder.write("vault.json", r#"{ "host:k": "from the daemon" }"#);
         let mut daemon = folder.start();
-        daemon.signal("-TERM");
+        daemon.signal(support::Signal::TERM);
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut daemon.out, &mut rest).unwrap();
         (rest, daemon.block.iter().find(|line| line.starts_with("vault ")).cloned().unwrap())

@@ -213,8 +213,7 @@ fn a_demonstration_that_is_told_to_stop_leaves_nothing() {
         .find_map(|line| line.strip_prefix("Serving on ws://")?.split(' ').next().map(str::to_owned))
         .expect("it serves");
     assert!(std::net::TcpStream::connect(&serving).is_ok());
-    let told = std::process::Command::new("kill").arg(demo.id().to_string()).status().unwrap();
-    assert!(told.success());
+    support::tell(demo.id(), support::Signal::TERM);
     assert_eq!(demo.wait().unwrap().code(), Some(0));
     assert!(std::net::TcpStream::connect(&serving).is_err(), "its host is gone");
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);

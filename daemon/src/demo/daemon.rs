@@ -8,6 +8,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use super::folder::Folder;
 use crate::exit::Exit;
+use crate::process::{self, Signal};
 use crate::told::Told;
 
 /// A daemon that runs.
@@ -86,7 +87,7 @@ impl Daemon {
     pub async fn stop(&mut self) {
         #[cfg(unix)]
         if let Some(pid) = self.child.id() {
-            let _ = Command::new("kill").arg(pid.to_string()).status().await;
+            let _ = process::tell(pid, Signal::Stop);
             let limit = std::time::Duration::from_secs(10);
             if tokio::time::timeout(limit, self.child.wait()).await.is_ok() {
                 return;

@@ -11,6 +11,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
+use rustix::process::Pid;
+pub use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -150,6 +152,12 @@ pub fn program() -> Command {
     command
 }
 
+/// Sends a signal to a process; one that has ended does not mind.
+pub fn tell(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
 /// Runs a program that ends by itself.
 pub fn ended(command: &mut Command) -> Ended {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -157,7 +165,7 @@ pub fn ended(command: &mut Command) -> Ended {
     let (done, waits) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         if waits.recv_timeout(LIMIT).is_err() {
-            let _ = Command::new("kill").arg("-9").arg(pid.to_string()).status();
+            tell(pid, Signal::KILL);
         }
     });
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
@@ -209,8 +217,8 @@ impl Daemon {
         client
     }
 
-    pub fn signal(&self, signal: &str) {
-        Command::new("kill").arg(signal).arg(self.child.id().to_string()).status().unwrap();
+    pub fn signal(&self, signal: Signal) {
+        tell(self.child.id(), signal);
     }
 
     /// Ends it at once, without a chance to do anything more.
@@ -221,7 +229,7 @@ impl Daemon {
 
     /// Tells it to end; answers its exit code.
     pub fn stop(mut self) -> Option<i32> {
-        self.signal("-TERM");
+        self.signal(Signal::TERM);
         wait_for(|| self.child.try_wait().unwrap()).expect("it ends when told to").code()
     }
 
