@@ -4,6 +4,9 @@ mod edit;
 mod files;
 mod settings;
 
+#[cfg(test)]
+mod page;
+
 pub use edit::edit;
 pub use files::{ConfigFiles, Environment, read, read_again};
 pub use settings::{
