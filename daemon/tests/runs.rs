@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use support::{Client, Daemon, Folder, runs_of};
 
 const YARD: &str = r"
+    import { readFileSync } from 'node:fs';
     export const name = 'yard';
     export function apply(host, options) {
         host.log('applied once');
@@ -19,7 +20,11 @@ const YARD: &str = r"
             get: async () => undefined, set: async () => {}, delete: async () => false, list: async () => [],
         }, 'replace');
         host.registerSessionConfig('stall', { type: 'integer', title: 'Stall', default: 7 });
-        host.registerRoute(() => Response.json({ pid: process.pid, version: host.version, options }));
+        host.registerRoute(async (request) => {
+            const { file } = await request.json();
+            const text = file && readFileSync(file, 'utf8');
+            return Response.json({ pid: process.pid, version: host.version, options, text });
+        });
         return { registerTool: 'ignored' };
     }
 ";
@@ -67,9 +72,13 @@ async fn installing_a_plugin_and_naming_it_adds_what_it_registers() {
         client.request("resolveSessionConfig", json!({ "channel": "ahp-root://", "provider": "echo" })).await;
     assert_eq!(asked.unwrap()["values"]["stall"], 7);
     // It runs in this very process, once, and what its `apply` answers is nothing.
-    let (status, body) = daemon.post("/plugins/yard/", None, "{}").await;
+    let elsewhere = Folder::new(json!({}));
+    elsewhere.write("note", "Mind the step.");
+    let file = json!({ "file": elsewhere.path().join("note") });
+    let (status, body) = daemon.post("/plugins/yard/", None, &file.to_string()).await;
     let seen: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, seen["pid"].as_u64()), (200, Some(u64::from(daemon.child.id()))), "{seen}");
+    assert_eq!(seen["text"], "Mind the step.", "nothing keeps it in a folder");
     assert_eq!(seen["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(folder.read("log").matches("plugin yard: applied once").count(), 1);
     assert!(!daemon.block.iter().any(|line| line.contains("applied once")), "the log is stderr");

@@ -59,6 +59,10 @@ fn a_missing_member_is_named() {
     insta::assert_snapshot!(refused("registerAgent", Live::Undefined), @"plugin notes: registerAgent needs agent to be an object");
     insta::assert_snapshot!(refused("registerTool", object(vec![("definition", Live::Data(json!({ "name": "" }))), ("run", function())])), @"plugin notes: registerTool needs definition.name to be a non-empty string");
     insta::assert_snapshot!(refused("registerVault", object(vec![("get", function())])), @"plugin notes: registerVault needs vault.set to be a function");
+    let vault = ["get", "set", "delete", "list"].map(|name| (name, function())).into();
+    let later =
+        register(&host, "registerVault", vec![object(vault), Live::Data("later".into())]).unwrap_err();
+    insta::assert_snapshot!(later, @"plugin notes: registerVault needs when to be one of replace");
     insta::assert_snapshot!(refused("registerRoute", Live::Data(json!("x"))), @"plugin notes: registerRoute needs handler to be a function");
     insta::assert_snapshot!(refused("on", Live::Data(json!("nonsense"))), @"plugin notes: on needs event to be one of session_start, session_end, session_opened, turn_start, turn_end, message, tool_call, input_needed_set, input_needed_removed, client_connect, client_disconnect, authenticated, automation_fire, resource_write, terminal_open, listening, stopping, log");
 }

@@ -353,6 +353,24 @@ async fn an_event_is_fired_only_where_its_type_was_registered() {
 }
 
 #[tokio::test]
+async fn without_a_schema_options_are_handed_on_as_they_are() {
+    let seen: Arc<Mutex<Value>> = Arc::default();
+    let took = seen.clone();
+    let plain = module(
+        "plain",
+        apply(move |_, options| {
+            *took.lock().unwrap() = options.into_live().into_data().unwrap();
+            Ok(())
+        }),
+    );
+    let given = json!({ "any": { "thing": [1, null, "x"] }, "n": 2.5, "": false });
+    let mut bench = Bench::new();
+    bench.add("plain.js", plain).options = given.as_object().unwrap().clone();
+    assert_eq!(bench.lines().await, "");
+    assert_eq!(*seen.lock().unwrap(), given);
+}
+
+#[tokio::test]
 async fn what_is_read_at_use_is_frozen_and_nothing_else() {
     let live: Arc<Mutex<Option<Live>>> = Arc::default();
     let took = live.clone();

@@ -132,8 +132,19 @@ async fn memory_does_what_a_store_does() {
 async fn names_that_are_refused() {
     let kept = Kept::new(Watching::Events);
     let mut refused = Vec::new();
-    for name in ["sessions", "usage", "automations", "agentPlugins", "node_modules", "Notes", "../notes", ""]
-    {
+    let long = "n".repeat(41);
+    for name in [
+        "sessions",
+        "usage",
+        "automations",
+        "agentPlugins",
+        "node_modules",
+        "Notes",
+        "../notes",
+        "",
+        "1st",
+        &long,
+    ] {
         refused.push(kept.open_with(name, None).await.unwrap_err());
         assert!(memory_records().collection.call((name.into(), CollectionOptions::default())).await.is_err());
     }
@@ -147,8 +158,11 @@ async fn names_that_are_refused() {
         "records Notes cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
         "records ../notes cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
         "records  cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records 1st cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
     ]
     "#);
+    kept.open_with(&long[1..], None).await.unwrap();
     kept.open_with("notes", Some("text")).await.unwrap();
     insta::assert_snapshot!(kept.open_with("notes", None).await.unwrap_err(), @"records notes is open with body text, and cannot be opened with body none too");
 }

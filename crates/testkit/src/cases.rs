@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ostler_contract::events::{Event, TurnStatus};
+use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{
     AutomationStore, Emit, RecordStore, ResourceContent, ResourceProvider, SessionStore, Tool, ToolSpec,
     Vault,
@@ -107,6 +108,8 @@ pub async fn events_are_told_with_their_fields(builder: Builder) {
     host.host.log.line("A line.");
     client.request("disposeSession", json!({ "channel": session })).await.expect("gone");
     client.connection.close();
+    let request = SessionRequest { owner: "user:ada".into(), ..SessionRequest::default() };
+    let own = host.plugin("furniture").start_session(request).await.expect("made");
     let listening =
         Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 7, guarded: false };
     host.host.events.raise_and_wait(listening).await;
@@ -132,6 +135,7 @@ pub async fn events_are_told_with_their_fields(builder: Builder) {
         { "type": "log", "line": "A line." },
         { "type": "session_end", "session": session, "reason": "disposed" },
         { "type": "client_disconnect", "client": "c" },
+        { "type": "session_start", "session": own, "provider": "stage" },
         { "type": "listening", "runtime": "test", "host": "127.0.0.1", "port": 7, "guarded": false },
         { "type": "stopping" },
     ]);
@@ -231,6 +235,7 @@ pub async fn the_host_closes_in_order(builder: Builder) {
     let close = tokio::spawn(async move { closing.close().await });
     watched.wait_for("plugin first: one").await;
     assert_eq!(told.told(), [json!({ "close": false })], "sessions end first");
+    assert_eq!(lines.all(), Vec::<String>::new(), "stores close after what plugins close");
     close.await.expect("it closes");
     let of_plugins: Vec<String> = host
         .log

@@ -220,6 +220,8 @@ impl Endpoint {
         let read = stream.read_to_string(&mut answer);
         tokio::time::timeout(Duration::from_secs(20), read).await.expect("an answer in time").unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let typed = answer.to_lowercase().contains("\r\ncontent-type: application/json\r\n");
+        assert!(typed || status != 200 || method != "POST", "{answer}");
         (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 

@@ -23,6 +23,9 @@ const ways = {
   personal: (host) => host.secret('user:ada/key', { owner: 'user:ada' }),
   usage: async (host, { request }) => (await host.recordUsage(request)) ?? null,
   records: async (host, { notes }) => {
+    const calls = [notes.list(), notes.get('z'), notes.find({ z: 1 }), notes.put({ id: 'z' }), notes.remove('z')];
+    if (!calls.every((call) => call instanceof Promise)) throw new Error('a call answers no promise');
+    await Promise.all(calls);
     const changes = [];
     const stop = notes.watch((change) => changes.push(`${change.type} ${change.id}`));
     await notes.put({ id: 'a', text: 'Milk' });
