@@ -1,6 +1,6 @@
 //! `ostler webhook test`: one call, as a sender would make it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use futures::StreamExt;
@@ -14,6 +14,8 @@ use crate::exit::Exit;
 
 /// How long the daemon may take beyond what a sync call may.
 const LIMIT: Duration = Duration::from_secs(120);
+/// How long a daemon may take to read a record that was just written.
+const READ_WITHIN: Duration = Duration::from_secs(5);
 /// How much of an answer is shown.
 const SHOWN: usize = 1 << 20;
 
@@ -38,7 +40,15 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
     })?;
     let body = flags.body.unwrap_or_else(|| curl::body(&facts));
     let url = endpoints.url(id);
-    let (status, answer) = call(&facts, &url, &secret, body).await?;
+    // The record is there and valid, but the daemon may not have read it yet.
+    let begun = Instant::now();
+    let (status, answer) = loop {
+        let (status, answer) = call(&facts, &url, &secret, body.clone()).await?;
+        if status != 404 || begun.elapsed() > READ_WITHIN {
+            break (status, answer);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     let good = (200..300).contains(&status);
     let lines = vec![format!("{url} answered {status}"), answer.clone()];
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
