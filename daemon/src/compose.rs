@@ -28,6 +28,7 @@ use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
+use crate::token::TokenSource;
 
 /// A host with its plugins applied, before anybody is let in.
 pub struct Composed {
@@ -271,6 +272,13 @@ async fn own(
     };
     let usage = Arc::new(SqliteUsage::new(db, report.clone())).into_point();
     let served: Vec<PathBuf> = settings.paths.iter().map(PathBuf::from).collect();
+    let mut private = vec![settings.dir.clone()];
+    private.extend(settings.files.iter().chain(&settings.users).cloned());
+    private.extend(match &settings.token {
+        TokenSource::File(file) => Some(file.clone()),
+        _ => None,
+    });
+    let files = Arc::new(DiskFiles::without(&served, &private)).into_point();
     let records = Arc::new(FileRecords::new(&settings.dir, report.clone())).into_point();
     let vault = Arc::new(FileVault::new(&settings.dir, report).map_err(failed)?).into_point();
     let vault = unsaid(vault, hidden.clone());
@@ -280,7 +288,7 @@ async fn own(
         .and_then(|()| host.register_policies(Arc::new(FilePolicies::new(&settings.dir)).into_point(), None))
         .and_then(|()| host.register_usage(usage, None))
         .and_then(|()| host.register_diagnostics(diagnostics, None))
-        .and_then(|()| host.register_resources(Arc::new(DiskFiles::new(&served)).into_point(), None))
+        .and_then(|()| host.register_resources(files, None))
         .and_then(|()| host.register_vault(vault, None))
         .and_then(|()| agents.into_iter().try_for_each(|agent| host.register_agent(agent)))
         .and_then(|()| session_tools().into_iter().try_for_each(|tool| host.register_tool(tool)))

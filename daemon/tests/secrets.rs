@@ -227,3 +227,26 @@ async fn an_answer_larger_than_a_queue_is_answered() {
     }
     client.request("listSessions", json!({})).await.unwrap();
 }
+
+#[tokio::test]
+async fn files_of_the_configuration_are_not_served_as_files() {
+    let folder = Folder::with_webhook("x");
+    folder.write("token", "of-the-deployment\n");
+    folder.write("people.json", r#"{ "users": [] }"#);
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    let above = folder.path().parent().unwrap();
+    config["paths"] = json!([above]);
+    folder.write("config.json", &config.to_string());
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let uri = |name: &str| format!("file://{}", folder.path().join(name).display());
+    for name in ["config.json", "vault.json", "daemon.json", "state.db", "webhooks/in.md", "people.json"] {
+        let read = client.request("resourceRead", json!({ "uri": uri(name) })).await.unwrap_err();
+        let why = format!("{} is this host's configuration, which is not served", uri(name));
+        assert_eq!((&read["code"], &read["message"]), (&json!(-32009), &json!(why)));
+        let write = json!({ "uri": uri(name), "data": "{}", "encoding": "utf-8" });
+        assert_eq!(client.request("resourceWrite", write).await.unwrap_err()["code"], -32009, "{name}");
+    }
+    let listed = json!({ "uri": format!("file://{}", above.display()) });
+    assert!(client.request("resourceList", listed).await.is_ok(), "what holds it is served");
+}

@@ -415,3 +415,49 @@ fn a_directory_that_is_not_there_yet_is_served_once_it_is() {
     fs::write(root.join("a"), "here").unwrap();
     assert_eq!(read().unwrap().data, "here");
 }
+
+#[tokio::test]
+async fn the_hosts_own_folder_is_not_served_whichever_way_leads_there() {
+    let mut ground = Ground::new();
+    fs::create_dir_all(ground.at("work/.config/host/open")).unwrap();
+    fs::write(ground.at("work/.config/host/vault.json"), "KEEP OUT").unwrap();
+    fs::write(ground.at("work/.config/host/open/a"), "a").unwrap();
+    fs::write(ground.at("work/token"), "KEEP OUT").unwrap();
+    symlink(ground.at("work/.config/host"), ground.at("work/way")).unwrap();
+    symlink(ground.at("work/token"), ground.at("work/token-link")).unwrap();
+    let own = [ground.at("work/.config/host"), ground.at("work/token"), ground.at("work/none-yet")];
+    let served = [ground.at("work"), ground.at("work/.config/host/open")];
+    ground.files = Arc::new(DiskFiles::without(&served, &own)).into_point();
+    for path in [
+        "work/.config/host",
+        "work/.config/host/vault.json",
+        "work/.config/host/new",
+        "work/way",
+        "work/way/vault.json",
+        "work/token",
+        "work/token-link",
+        "work/none-yet",
+    ] {
+        assert_eq!(code(ground.read(&ground.uri(path)).await), OUTSIDE, "{path}");
+        assert_eq!(code(ground.resolve(path, true).await), OUTSIDE, "{path}");
+        assert_eq!(code(ground.write(path, text("x")).await), OUTSIDE, "{path}");
+        assert_eq!(code(ground.files.list.call((ground.uri(path), None)).await), OUTSIDE, "{path}");
+        let delete = ground.files.delete.as_ref().unwrap();
+        assert_eq!(code(delete.call((ground.uri(path), true, Default::default())).await), OUTSIDE, "{path}");
+        assert_eq!(code(ground.transfer(true, path, "work/taken", false).await), OUTSIDE, "{path}");
+        assert_eq!(code(ground.transfer(false, "work/a.txt", path, false).await), OUTSIDE, "{path}");
+    }
+    // Nor does it go along with what holds it.
+    for keep in [true, false] {
+        assert_eq!(code(ground.transfer(keep, "work/.config", "more/taken", false).await), OUTSIDE);
+    }
+    let delete = ground.files.delete.as_ref().unwrap();
+    assert_eq!(code(delete.call((ground.uri("work/.config"), true, Default::default())).await), OUTSIDE);
+    for typed in [".config/host/", "way/", ".config/host/va"] {
+        let found = ground.files.complete.call((ground.uri("work"), typed.to_owned())).await.unwrap();
+        assert!(!json!(found).to_string().contains("vault"), "{typed}: {found:?}");
+    }
+    assert_eq!(fs::read_to_string(ground.at("work/.config/host/vault.json")).unwrap(), "KEEP OUT");
+    // A directory in it that is served for itself is.
+    assert_eq!(ground.read(&ground.uri("work/.config/host/open/a")).await.unwrap(), "a");
+}

@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use ostler_contract::RpcError;
 use ostler_contract::points::ResourceCompletion;
 
-use super::place::{Roots, uri_of};
+use super::place::{Roots, real, uri_of};
 
 /// How many are answered.
 const ANSWERED: usize = 50;
@@ -38,6 +38,7 @@ impl Roots {
             }
         }
         paths.truncate(ANSWERED);
+        paths.retain(|path| real(&base.join(path)).is_none_or(|path| !self.is_private(&path)));
         Ok(paths.into_iter().map(found).collect())
     }
 }

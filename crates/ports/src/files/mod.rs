@@ -28,8 +28,14 @@ pub struct DiskFiles {
 
 impl DiskFiles {
     /// The files below these directories.
-    pub fn new(roots: &[PathBuf]) -> Self {
-        Self { roots: Roots::new(roots), writing: Writing::default() }
+    pub fn new(served: &[PathBuf]) -> Self {
+        Self::without(served, &[])
+    }
+
+    /// The files below these directories, but for those that are the host's own: what it keeps its secrets, its people
+    /// and its automations in. They are neither read nor written, listed nor watched, whichever way leads there.
+    pub fn without(served: &[PathBuf], private: &[PathBuf]) -> Self {
+        Self { roots: Roots::new(served, private), writing: Writing::default() }
     }
 
     /// The files as the point has them.

@@ -10,9 +10,12 @@ use cap_std::fs::Dir;
 use ostler_contract::RpcError;
 use url::Url;
 
-/// The directories served.
+/// The directories served, and what is not served even where it lies below one of them.
 #[derive(Debug, Clone)]
-pub(super) struct Roots(Vec<PathBuf>);
+pub(super) struct Roots {
+    served: Vec<PathBuf>,
+    private: Vec<PathBuf>,
+}
 
 /// A place below a directory served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,23 +34,47 @@ pub(super) struct Named {
 }
 
 impl Roots {
-    pub fn new(roots: &[PathBuf]) -> Self {
-        let found = |root: &PathBuf| std::fs::canonicalize(root).unwrap_or_else(|_| root.clone());
-        Self(roots.iter().map(found).collect())
+    pub fn new(served: &[PathBuf], private: &[PathBuf]) -> Self {
+        let found = |path: &PathBuf| real(path).unwrap_or_else(|| path.clone());
+        Self { served: served.iter().map(found).collect(), private: private.iter().map(found).collect() }
     }
 
     /// The place a URI names.
     pub fn locate(&self, uri: &str) -> Result<Place, RpcError> {
         let path = path_of(uri)?;
-        self.below(&path)
-            .or_else(|| self.below(&real(&path)?))
+        let there = real(&path).unwrap_or_else(|| path.clone());
+        let place = self
+            .below(&path)
+            .or_else(|| self.below(&there))
             .map(|(root, path)| Place { uri: uri.to_owned(), root, path })
-            .ok_or_else(|| outside(uri))
+            .ok_or_else(|| outside(uri))?;
+        if self.is_private(&there) { Err(private(uri)) } else { Ok(place) }
+    }
+
+    /// Whether a real path is the host's own. A directory that is served for itself, below the host's own, is not.
+    pub fn is_private(&self, path: &Path) -> bool {
+        self.private.iter().filter(|own| path.starts_with(own)).any(|own| {
+            let meant = |root: &&PathBuf| *root != own && root.starts_with(own) && path.starts_with(root);
+            self.served.iter().find(meant).is_none()
+        })
+    }
+
+    /// Refuses what would take the host's own with it.
+    pub fn holds_nothing_private(&self, place: &Place) -> Result<(), RpcError> {
+        let path = place.path();
+        let path = real(&path).unwrap_or(path);
+        match self.private.iter().any(|own| own.starts_with(&path)) {
+            true => Err(RpcError::permission_denied(format!(
+                "{} holds this host's configuration, which is not served; name what is in it one by one",
+                place.uri
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// The root a path is below, the nearest one, and the rest of it.
     fn below(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
-        let roots = self.0.iter().filter(|root| path.starts_with(root));
+        let roots = self.served.iter().filter(|root| path.starts_with(root));
         let root = roots.max_by_key(|root| root.components().count())?;
         Some((root.clone(), path.strip_prefix(root).ok()?.to_owned()))
     }
@@ -70,6 +97,9 @@ impl Roots {
 
     fn where_it_leads(&self, place: &Place) -> Option<Place> {
         let real = std::fs::canonicalize(place.root.join(&place.path)).ok()?;
+        if self.is_private(&real) {
+            return None;
+        }
         let (root, path) = self.below(&real)?;
         let real = Place { uri: place.uri.clone(), root, path };
         (real != *place).then_some(real)
@@ -143,10 +173,14 @@ fn path_of(uri: &str) -> Result<PathBuf, RpcError> {
 }
 
 /// A path with the links of what is there of it followed.
-fn real(path: &Path) -> Option<PathBuf> {
+pub(super) fn real(path: &Path) -> Option<PathBuf> {
     let there = path.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)))?;
     let rest = path.strip_prefix(there.0).ok()?;
     Some(there.1.join(rest))
+}
+
+fn private(uri: &str) -> RpcError {
+    RpcError::permission_denied(format!("{uri} is this host's configuration, which is not served"))
 }
 
 fn outside(uri: &str) -> RpcError {

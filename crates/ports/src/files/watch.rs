@@ -31,11 +31,12 @@ impl Roots {
     ) -> Result<Call<fn()>, RpcError> {
         let place = self.locate(uri)?;
         let real = self.real(&place)?;
+        let roots = self.clone();
         let (tell, changes) = mpsc::unbounded_channel();
         let failed = |error: notify::Error| RpcError::internal(format!("{uri} cannot be watched: {error}"));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if let Ok(event) = event {
-                for change in changes_of(&event) {
+                for change in changes_of(&event).into_iter().filter(|(path, _)| !roots.is_private(path)) {
                     // Nobody listens any more.
                     let _ = tell.send(change);
                 }

@@ -78,7 +78,9 @@ impl Roots {
     }
 
     pub fn delete(&self, uri: &str, recursive: bool) -> Result<(), RpcError> {
-        let named = self.named(&self.locate(uri)?)?;
+        let place = self.locate(uri)?;
+        self.holds_nothing_private(&place)?;
+        let named = self.named(&place)?;
         let failed = |error: io::Error| refusal(uri, &error);
         let found = named.found().map_err(failed)?;
         let found = found.ok_or_else(|| refusal(uri, &ErrorKind::NotFound.into()))?;
@@ -110,6 +112,8 @@ impl Roots {
         if from.holds(&to) || to.holds(&from) {
             return Err(RpcError::invalid_params(format!("{source} and {destination} hold one another")));
         }
+        self.holds_nothing_private(&from)?;
+        self.holds_nothing_private(&to)?;
         let (from, to) = (self.named(&from)?, self.named(&to)?);
         let (at_source, at_destination) =
             (|error: io::Error| refusal(source, &error), |error: io::Error| refusal(destination, &error));
