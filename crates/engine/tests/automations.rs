@@ -237,6 +237,35 @@ async fn runs_that_no_longer_fit_are_found_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_large_event_stands_on_its_runs_own_channel_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "any", "{}", "x");
+    let host = builder(dir.path()).await.start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for length in [10, 1 << 20] {
+        let data = object(json!({ "log": "x".repeat(length) }));
+        let fired = host.plugin("builds").fire_trigger("build".into(), "done".into(), data).unwrap();
+        let run = fired.kept.call(()).await.unwrap().remove(0);
+        let state = until(async || {
+            let run = client.request("subscribe", json!({ "channel": run })).await.unwrap();
+            let state = run["snapshot"]["state"].clone();
+            (state["lifecycle"]["status"] == "completed").then_some(state)
+        })
+        .await;
+        assert_eq!(state["origin"]["event"]["log"].as_str().unwrap().len(), length);
+        let shown = until(async || {
+            let entry = entries(&mut client).await.remove(0);
+            let shown = entry["runs"].as_array().unwrap().iter().find(|shown| shown["resource"] == *run);
+            shown.filter(|shown| shown["lifecycle"]["status"] == "completed").cloned()
+        })
+        .await;
+        assert_eq!(shown["origin"]["triggerId"], "t");
+        assert_eq!(shown["origin"]["event"].is_object(), length == 10, "{length}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_kept_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "a", "{}", "hello");

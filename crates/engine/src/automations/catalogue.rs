@@ -117,7 +117,7 @@ impl Automations {
     fn add_page(&self, fanout: &Fanout, id: &str, page: RunPage) {
         let mut catalogue = self.catalogue.lock();
         let Some(entry) = catalogue.entries.get_mut(id) else { return };
-        for run in page.runs.iter().map(super::run::summary_of) {
+        for run in page.runs.iter().map(super::shown::summary_of) {
             if !entry.wire.runs.iter().any(|shown| shown.resource == run.resource) {
                 entry.wire.runs.push(run);
             }
@@ -212,7 +212,7 @@ impl Host {
                     let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
                     page.runs.iter().for_each(|run| self.remember_request(run));
                     self.plan(&id, None, &automation.definition, &page.runs).await;
-                    let runs = page.runs.iter().map(super::run::summary_of).collect();
+                    let runs = page.runs.iter().map(super::shown::summary_of).collect();
                     self.automations.set(&self, &id, wire_of(automation, runs, page.next_cursor), None);
                 }
             }

@@ -11,6 +11,7 @@ mod rule;
 mod run;
 mod schedule;
 mod settings;
+mod shown;
 mod triggers;
 mod watching;
 

@@ -14,7 +14,7 @@ use ostler_protocol::wire::actions::{
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationManualRunOrigin,
     AutomationPendingRunLifecycle, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
-    AutomationRunSummary, AutomationTrigger, MessageKind,
+    AutomationTrigger, MessageKind,
 };
 use ostler_protocol::{RpcError, Version, json, names, uri};
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ use super::fire::{Keep, count_of, event_of};
 use super::lanes::{Cause, Lane};
 use super::message::{Facts, fill};
 use super::settings::{Settings, with_pinned};
+use super::shown::summary_of;
 use super::watching::is_watched_type;
 use crate::fanout::{Fanout, Outgoing, Subscriber};
 use crate::host::{Host, message};
@@ -53,19 +54,6 @@ pub(super) struct Runs {
     /// Ended, and not yet kept as that.
     ended: HashMap<String, AutomationRunState>,
     pub lanes: HashMap<String, Lane>,
-}
-
-/// A run as its automation's entry shows it.
-pub(super) fn summary_of(run: &AutomationRunState) -> AutomationRunSummary {
-    AutomationRunSummary {
-        resource: run.resource.clone(),
-        automation: run.automation.clone(),
-        origin: run.origin.clone(),
-        lifecycle: run.lifecycle.clone(),
-        primary_session: run.primary_session.clone(),
-        session_count: i64::try_from(run.sessions.len()).unwrap_or(i64::MAX),
-        meta: run.meta.clone(),
-    }
 }
 
 impl Automations {

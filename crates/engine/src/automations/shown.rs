@@ -1,0 +1,64 @@
+//! A run as its automation's entry shows it.
+
+use std::io;
+
+use ostler_protocol::wire::state::{
+    AutomationRunOrigin, AutomationRunState, AutomationRunSummary, AutomationTriggeredRunOrigin,
+};
+use ostler_protocol::{JsonObject, Value, names};
+use serde::Serialize;
+
+use super::run::LATEST;
+
+/// The longest event an entry shows, in bytes of its JSON. Every watcher of the catalogue is sent an entry with its runs at
+/// each change, so a larger one stands on the run's own channel alone.
+const EVENT_SHOWN: usize = 4 << 10;
+
+/// A run as its automation's entry shows it.
+pub(super) fn summary_of(run: &AutomationRunState) -> AutomationRunSummary {
+    AutomationRunSummary {
+        resource: run.resource.clone(),
+        automation: run.automation.clone(),
+        origin: origin_of(&run.origin),
+        lifecycle: run.lifecycle.clone(),
+        primary_session: run.primary_session.clone(),
+        session_count: i64::try_from(run.sessions.len()).unwrap_or(i64::MAX),
+        meta: run.meta.as_ref().map(meta_of),
+    }
+}
+
+fn origin_of(origin: &AutomationRunOrigin) -> AutomationRunOrigin {
+    match origin {
+        AutomationRunOrigin::Trigger(origin) => AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
+            trigger_id: origin.trigger_id.clone(),
+            scheduled_for: origin.scheduled_for.clone(),
+            catch_up: origin.catch_up,
+            event: origin.event.as_ref().filter(|event| is_shown(event)).cloned(),
+        }),
+        AutomationRunOrigin::Manual(_) => origin.clone(),
+    }
+}
+
+fn meta_of(meta: &JsonObject) -> JsonObject {
+    let latest = names::meta_key(LATEST);
+    let shown = |(key, value): &(&String, &Value)| **key != latest || is_shown(value);
+    meta.iter().filter(shown).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn is_shown(event: &impl Serialize) -> bool {
+    serde_json::to_writer(Left(EVENT_SHOWN), event).is_ok()
+}
+
+/// Takes so many bytes and fails at the next.
+struct Left(usize);
+
+impl io::Write for Left {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
