@@ -69,14 +69,17 @@ pub enum Channel {
 impl Channel {
     /// Reads a channel URI. A scheme that is none of the protocol's names a session, as `echo:/<id>` does.
     pub fn parse(uri: &str) -> Self {
+        match uri {
+            ROOT => return Self::Root,
+            AUTOMATIONS | AUTOMATIONS_CATALOG => return Self::Automations,
+            _ => {}
+        }
         let Some((scheme, rest)) = uri.split_once(':') else { return Self::Other };
         if !is_scheme(scheme) {
             return Self::Other;
         }
         let scheme = scheme.to_ascii_lowercase();
         match scheme.as_str() {
-            "ahp-root" => Self::Root,
-            "ahp-automations" => Self::Automations,
             "ahp-otlp" => Self::Telemetry,
             CHAT => Self::parse_chat(uri, rest),
             "ahp-automation-run" => {
@@ -257,6 +260,10 @@ mod tests {
         assert_eq!(Channel::parse("echo:/abc/annotations"), Channel::Annotations("abc".into()));
         assert_eq!(Channel::parse("x-notes://all"), Channel::Plugin { scheme: "x-notes".into() });
         assert_eq!(Channel::parse("ahp-automations://catalog"), Channel::Automations);
+        // What is no channel of a client's is not another's name either.
+        for alias in ["ahp-root:", "ahp-root://x", "AHP-ROOT://", "ahp-automations:", "ahp-automations://x"] {
+            assert_eq!(Channel::parse(alias), Channel::Other, "{alias}");
+        }
         assert_eq!(Channel::parse("ahp-nonsense:/1"), Channel::Other);
         assert_eq!(Channel::parse("no scheme"), Channel::Other);
         assert_eq!(Channel::parse("echo:/abc/other"), Channel::Other);

@@ -33,7 +33,7 @@ fn origin_of(origin: &AutomationRunOrigin) -> AutomationRunOrigin {
             trigger_id: origin.trigger_id.clone(),
             scheduled_for: origin.scheduled_for.clone(),
             catch_up: origin.catch_up,
-            event: origin.event.as_ref().filter(|event| is_shown(event)).cloned(),
+            event: origin.event.as_ref().filter(is_shown).cloned(),
         }),
         AutomationRunOrigin::Manual(_) => origin.clone(),
     }
