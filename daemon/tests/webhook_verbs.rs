@@ -128,7 +128,7 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
     let none = endpoints.run(WebhookVerb::Log { id: "fire".to_owned() }).await.unwrap();
     assert_eq!(
         (none.lines, &none.json["calls"]),
-        (vec!["fire has not been called".to_owned()], &Value::Array(vec![]))
+        (vec!["no call of fire is kept yet".to_owned()], &Value::Array(vec![]))
     );
 }
 

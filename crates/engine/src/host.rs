@@ -1,6 +1,7 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -535,9 +536,15 @@ pub fn file_uri(path: &str) -> String {
 
 /// A `file:` URI as a path; what is a path already stays.
 pub fn file_path(uri: &str) -> String {
-    url::Url::parse(uri)
-        .ok()
-        .filter(|url| url.scheme() == "file")
-        .and_then(|url| url.to_file_path().ok())
-        .map_or_else(|| uri.to_owned(), |path| path.to_string_lossy().into_owned())
+    path_of(uri).map_or_else(|| uri.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+fn path_of(uri: &str) -> Option<PathBuf> {
+    let url = url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
+    url.to_file_path().ok()
+}
+
+/// Whether a text names a directory to work in: a `file:` URI or an absolute path.
+pub(crate) fn names_a_directory(text: &str) -> bool {
+    text.starts_with('/') || path_of(text).is_some()
 }

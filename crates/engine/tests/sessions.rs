@@ -162,6 +162,18 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
     client.dispatch(SESSION, 99, json!({ "type": "session/titleChanged", "title": "Kept" })).await;
     let seen = other.next_action().await;
     assert_eq!(seen["action"]["title"], "Kept", "nothing of the refusals reached another client");
+    let seq = host.host.fanout.seq();
+    client.dispatch(SESSION, 100, json!({ "type": "session/titleChanged", "title": " Kept" })).await;
+    client.dispatch(SESSION, 101, json!({ "type": "session/titleChanged", "title": "Other" })).await;
+    let told = other.actions_until("session/titleChanged").await.pop().unwrap();
+    assert_eq!(told["action"]["title"], "Other", "what changes nothing is not told of");
+    assert!(host.host.fanout.seq() > seq);
+    for wrong in ["relative", "http://x/y", "file:", "file://elsewhere/a", ""] {
+        let session = json!({ "channel": "echo:/lost", "workingDirectories": [wrong] });
+        let refused = client.request("createSession", session).await.unwrap_err();
+        let why = format!("workingDirectories: {wrong} is no file: URI and no absolute path");
+        assert_eq!((&refused["code"], &refused["message"]), (&json!(-32602), &json!(why)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

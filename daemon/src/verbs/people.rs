@@ -178,11 +178,12 @@ pub fn token(id: String, by: Caller) -> Edit {
     Edit { change: Box::new(move |file| file.set_token(&id, &hash, &by)), answer }
 }
 
-/// A new token: its hash, and the answer that shows it. It is all of stdout, so that a pipe holds it alone.
+/// A new token: its hash, and the answer that shows it. It is all of stdout, with `--quiet` too, so
+/// that a pipe holds it alone and no token is given out unseen.
 fn mint(id: &str) -> (String, Answer) {
     let token = Secret::new(fresh());
     let answer = Answer::new([token.reveal().clone()], json!({ "id": id, "token": token.reveal() }))
-        .named([id])
+        .named([token.reveal().as_str()])
         .note(format!("This is the token of user {id}. It is shown this once; only its hash is kept."));
     (hash_of(token.reveal()), answer)
 }

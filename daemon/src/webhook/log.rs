@@ -17,7 +17,7 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
     let mut lines: Vec<String> = all.iter().map(line).collect();
     if lines.is_empty() {
-        lines.push(format!("{id} has not been called"));
+        lines.push(format!("no call of {id} is kept yet"));
     }
     Ok(Told { lines, json: json!({ "id": id, "calls": all }), names: vec![id.to_owned()], good: true })
 }

@@ -24,7 +24,7 @@ use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::moving::Lent;
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
-use crate::host::Host;
+use crate::host::{Host, names_a_directory};
 use crate::machines::SETTING;
 use crate::policies::Use;
 use crate::refusals::{no_provider, not_loaded};
@@ -76,6 +76,10 @@ impl Host {
         };
         if self.is_stopping() {
             return Err(RpcError::internal("the host is stopping"));
+        }
+        if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
+            let why = format!("workingDirectories: {other} is no file: URI and no absolute path");
+            return Err(RpcError::invalid_params(why));
         }
         let provider = agent.provider.to_string();
         let now = self.clock.iso();

@@ -376,6 +376,9 @@ impl Actor {
     pub(super) async fn rename(&mut self, title: &str, origin: Option<Origin>) {
         let (Some(title), Some(at)) = (tidy_title(title), self.chat_at(&Place::DefaultChat)) else { return };
         self.chats[at].titled = true;
+        if self.state.title == title && self.chats[at].state.title == title {
+            return;
+        }
         self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
         self.set_title(at, title, origin).await;
     }
