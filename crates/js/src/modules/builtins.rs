@@ -51,6 +51,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("modules", names),
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
+    ("sdk", crate::native::sdk::native),
     ("streams", crate::native::streams::native),
     ("timers", crate::timers::native),
     ("url", crate::native::url::native),

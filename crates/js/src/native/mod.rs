@@ -8,6 +8,7 @@ pub(crate) mod fs;
 mod interfaces;
 pub(crate) mod net;
 pub(crate) mod process;
+pub(crate) mod sdk;
 mod signatures;
 pub(crate) mod streams;
 mod system_error;
