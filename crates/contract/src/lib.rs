@@ -36,6 +36,7 @@ extern crate self as ostler_contract;
 
 pub mod call;
 pub mod cross;
+pub mod duration;
 pub mod events;
 pub mod host;
 pub mod http;
