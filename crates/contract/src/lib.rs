@@ -53,6 +53,7 @@ pub mod secret;
 pub mod settings;
 pub mod shape;
 pub mod thrown;
+pub mod tools_endpoint;
 pub mod vault_name;
 
 pub use call::{Call, Func};
