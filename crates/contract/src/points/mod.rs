@@ -121,9 +121,8 @@ pub trait Contribution: Any + Send + Sync {
     }
 
     /// The line when another plugin took the name first.
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        let name = self.key().map(|key| key.name).unwrap_or_default();
-        format!("{owner} registers {name}, which {holder} already registered")
+    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+        key.clash(owner, holder, "registered")
     }
 }
 
