@@ -7,6 +7,7 @@ pub(crate) mod encoding;
 pub(crate) mod fs;
 mod interfaces;
 pub(crate) mod net;
+mod pipes;
 pub(crate) mod process;
 pub(crate) mod sdk;
 mod signatures;
