@@ -2,8 +2,8 @@
 //!
 //! A plugin is a module with an `apply(host, options)`: native Rust (a [`Plugin`]) or a JavaScript module run
 //! on an embedded engine. Both meet the same [registration points](points), each declared once as a plain
-//! struct; the conversion of JavaScript values, the check and its sentence, the TypeScript declarations and
-//! the reference page are made from that declaration.
+//! struct; the conversion of JavaScript values, the check and its sentence, and the TypeScript declarations
+//! are made from that declaration.
 //!
 //! ```
 //! use ostler_contract::{Call, Plugin, points::{Tool, ToolContext, ToolSpec}, Value};

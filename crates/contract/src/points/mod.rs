@@ -1,8 +1,7 @@
 //! The registration points: what a plugin may give the host.
 //!
 //! One file per point, one line in the table below. From the line and the structs it names come the method on
-//! [`PluginHost`], the JavaScript method, the check and its sentence, the TypeScript declaration and the row
-//! in the reference.
+//! [`PluginHost`], the JavaScript method, the check and its sentence, and the TypeScript declaration.
 
 mod agent;
 mod automations;
@@ -190,7 +189,7 @@ macro_rules! points {
         $point:ty: $method:literal $function:ident($($param:ident: $param_name:literal $ty:ty),+)
             $(-> $answer:ty)? = $build:expr;
     )+) => {
-        /// Every registration method, in the order of the reference.
+        /// Every registration method, in the order of the contract's table.
         pub const POINTS: &[PointDeclaration] = &[$(PointDeclaration {
             method: $method,
             docs: concat!($($docs, "\n"),+),

@@ -1,4 +1,4 @@
-//! Ports: singletons a plugin may fill, and take over with `replace`.
+//! Ports: singletons a plugin may fill, and take over with `replace`. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};

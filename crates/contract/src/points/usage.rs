@@ -286,7 +286,10 @@ impl UsageEntry {
         self.owner.iter().cloned().chain(team.map(|team| format!("team:{team}"))).chain(project).collect()
     }
 
-    /// What the shapes cannot say of an entry.
+    /// Checks what the shapes cannot say of an entry.
+    ///
+    /// # Errors
+    /// The member that does not hold.
     pub fn refuse(&self) -> Result<(), Mismatch> {
         for (at, pool) in self.pools.iter().flatten().enumerate() {
             if !is_pool(pool) {
