@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::Slug;
+use ostler_contract::id::SLUG_RULE;
 
 use crate::exit::Exit;
 
@@ -27,9 +28,7 @@ const FILES: &[(&str, &str)] = &[
 /// Exit 2 where the name is no slug or the folder holds something already, 1 where it cannot be written.
 pub fn plugin_new(name: &str, parent: &Path) -> Result<PathBuf, Exit> {
     if Slug::parse(name).is_none() {
-        return Err(Exit::usage(format!(
-            "{name} cannot be a plugin's name: use lowercase letters, digits and dashes, at most 40, starting with a letter"
-        )));
+        return Err(Exit::usage(format!("{name} cannot be a plugin's name: use {SLUG_RULE}")));
     }
     let folder = parent.join(name);
     let failed = |path: &Path, error: std::io::Error| Exit::machine(format!("{}: {error}", path.display()));

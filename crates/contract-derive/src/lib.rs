@@ -1,9 +1,8 @@
 //! Derives for `ostler-contract`.
 //!
 //! [`Cross`](macro@Cross) turns a plain struct or enum into something that crosses the plugin boundary: its
-//! conversion both ways, its check, and the shape from which the JavaScript surface, the TypeScript
-//! declarations and the reference docs are made. [`host_calls`] does the same for the calls a plugin makes on
-//! its host.
+//! conversion both ways, its check, and the shape from which the JavaScript surface and the TypeScript
+//! declarations are made. [`host_calls`] does the same for the calls a plugin makes on its host.
 
 mod cross;
 mod docs;

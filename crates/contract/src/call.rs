@@ -227,6 +227,9 @@ impl<S: Signature> Func<S> {
     }
 
     /// Calls it.
+    ///
+    /// # Errors
+    /// What the function throws; one that panicked throws that it did.
     pub fn call(&self, arguments: S::Arguments) -> Result<S::Answer, Thrown> {
         caught_now(|| (self.0)(arguments))
     }

@@ -80,7 +80,10 @@ impl fmt::Display for Mismatch {
 pub struct Fields(BTreeMap<String, Live>);
 
 impl Fields {
-    /// Opens an object; anything else does not fit.
+    /// Opens an object.
+    ///
+    /// # Errors
+    /// Anything else does not fit.
     pub fn open(live: Live) -> Result<Self, Mismatch> {
         match live {
             Live::Frozen(inner) => Self::open(*inner),
@@ -95,6 +98,9 @@ impl Fields {
     }
 
     /// Takes one member out; one that is not there is `undefined`.
+    ///
+    /// # Errors
+    /// It does not fit its type; the path begins with the member.
     pub fn take<T: Cross>(&mut self, member: &str) -> Result<T, Mismatch> {
         T::from_live(self.0.remove(member).unwrap_or_default()).map_err(|wrong| wrong.within(member))
     }
@@ -107,6 +113,9 @@ pub fn data_to_live<T: Serialize>(value: &T) -> Live {
 }
 
 /// Plain data from the other side. The shape is asked first, so that what does not fit is named as everywhere.
+///
+/// # Errors
+/// The value does not have the shape, or does not read as the type.
 pub fn data_from_live<T: DeserializeOwned>(live: Live, shape: &Shape) -> Result<T, Mismatch> {
     let value = live.into_data().unwrap_or_default();
     check_data(&value, shape)?;
@@ -114,7 +123,10 @@ pub fn data_from_live<T: DeserializeOwned>(live: Live, shape: &Shape) -> Result<
         .map_err(|error| Mismatch::expected(format!("{} ({error})", shape.expected())))
 }
 
-/// Whether a JSON value has a shape.
+/// Checks that a JSON value has a shape.
+///
+/// # Errors
+/// What does not fit, by its path.
 pub fn check_data(value: &Value, shape: &Shape) -> Result<(), Mismatch> {
     let fits = match shape {
         Shape::Optional(_) if value.is_null() => true,

@@ -1,4 +1,5 @@
 //! Requests and responses of plugin routes: the `http` crate's own, with a body that is read only when asked.
+//! Spec: *Plugin routes on the host listener*.
 
 use std::fmt;
 use std::pin::Pin;
@@ -56,6 +57,9 @@ impl Body {
     }
 
     /// The next bit; `None` at the end.
+    ///
+    /// # Errors
+    /// The body was cut short, or did not arrive in time.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         match self {
             Self::Empty => None,
@@ -69,6 +73,9 @@ impl Body {
     }
 
     /// All of it, up to `limit` bytes: a longer one is given up at the first byte too many.
+    ///
+    /// # Errors
+    /// The body is too large, was cut short, or did not arrive in time.
     pub async fn read(mut self, limit: usize) -> Result<Bytes, BodyError> {
         let Some(first) = self.next().await else { return Ok(Bytes::new()) };
         let first = first?;

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter. Spec: *Plugin id*.
+/// What a slug is, as every sentence says it. Spec: *Plugin id*.
+pub const SLUG_RULE: &str =
+    "lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter";
+
+/// The longest slug, in characters.
+const SLUG_MAX: usize = 40;
+
+/// A name by the [`SLUG_RULE`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Slug(Arc<str>);
-
-/// The longest slug, in characters.
-pub const SLUG_MAX: usize = 40;
 
 impl Slug {
     /// Reads a slug; anything else is `None`.
@@ -61,5 +65,6 @@ mod tests {
         for bad in ["", "1a", "-a", "A", "a_b", "a.b", "@a/b", "ä", "a b", &"a".repeat(41)] {
             assert!(Slug::parse(bad).is_none(), "{bad}");
         }
+        assert!(SLUG_RULE.contains(&format!("1 to {SLUG_MAX} characters")));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A plugin is a module with an `apply(host, options)`: native Rust (a [`Plugin`]) or a JavaScript module run
 //! on an embedded engine. Both meet the same [registration points](points), each declared once as a plain
-//! struct; the conversion of JavaScript values, the check and its sentence, the TypeScript declarations and
-//! the reference page are made from that declaration.
+//! struct; the conversion of JavaScript values, the check and its sentence, and the TypeScript declarations
+//! are made from that declaration.
 //!
 //! ```
 //! use ostler_contract::{Call, Plugin, points::{Tool, ToolContext, ToolSpec}, Value};
@@ -36,6 +36,7 @@ extern crate self as ostler_contract;
 
 pub mod call;
 pub mod cross;
+pub mod duration;
 pub mod events;
 pub mod host;
 pub mod http;
@@ -52,6 +53,7 @@ pub mod secret;
 pub mod settings;
 pub mod shape;
 pub mod thrown;
+pub mod tools_endpoint;
 pub mod vault_name;
 
 pub use call::{Call, Func};

@@ -145,6 +145,9 @@ impl Function {
     }
 
     /// Calls it; the answer is there.
+    ///
+    /// # Errors
+    /// What the function throws, or the argument that does not fit.
     pub fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
         self.0.call_now(arguments)
     }

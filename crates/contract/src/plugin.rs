@@ -5,11 +5,18 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use ostler_protocol::JsonObject;
+use ostler_protocol::names::HOST;
 use serde_json::Value;
 
 use crate::host::PluginHost;
 use crate::live::{Live, Pending};
 use crate::thrown::Thrown;
+
+/// The package authors import; the host serves it itself.
+pub const SDK: &str = "@ostler/sdk";
+
+/// The conditions under which a package's `exports` are read, by a manifest's reader and by an `import` alike.
+pub const IMPORT_CONDITIONS: [&str; 4] = [HOST, "node", "import", "default"];
 
 type Apply = dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync;
 

@@ -1,8 +1,11 @@
-//! A policy: the check every door holds a row to. Spec: *Policies, vault, usage stores*.
-//!
-//! The sentences are those of `checkPolicy` in `@ostler/sdk`.
+//! A policy: the check every door holds a row to, `checkPolicy` of `@ostler/sdk` too. Spec: *Policies, vault,
+//! usage stores*.
+
+use std::fmt;
 
 use ostler_protocol::{JsonObject, RpcError, Value, json};
+
+use crate::Thrown;
 
 const KINDS: &[&str] = &["model", "agent", "computer"];
 const EFFECTS: &[&str] = &["allow", "deny"];
@@ -156,9 +159,35 @@ pub fn check_policy(body: &Value) -> Result<JsonObject, RpcError> {
     Ok(row)
 }
 
+/// The rows of a file: a JSON array of policies.
+///
+/// # Errors
+/// The sentence names the file, and the row that is none.
+pub fn read_policies(file: impl fmt::Display, text: &[u8]) -> Result<Vec<JsonObject>, Thrown> {
+    let wrong = |why: fmt::Arguments<'_>| Thrown::new(format_args!("{file}{why}"));
+    let rows: Value =
+        serde_json::from_slice(text).map_err(|error| wrong(format_args!(" is not JSON: {error}")))?;
+    let Value::Array(rows) = rows else {
+        return Err(wrong(format_args!(" must be a JSON array of policies")));
+    };
+    let checked = rows.iter().enumerate().map(|(at, row)| {
+        check_policy(row).map_err(|error| wrong(format_args!(": [{at}]: {}", error.message)))
+    });
+    checked.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_holds_no_rows_says_why() {
+        let why = |text: &str| read_policies("p.json", text.as_bytes()).unwrap_err().message;
+        assert!(why("[").starts_with("p.json is not JSON: "), "{}", why("["));
+        assert_eq!(why("{}"), "p.json must be a JSON array of policies");
+        assert_eq!(why("[{}]"), "p.json: [0]: id must be a non-empty string");
+        assert_eq!(read_policies("p.json", b"[]").unwrap(), Vec::<JsonObject>::new());
+    }
 
     #[test]
     fn a_body_that_is_no_row_names_its_field() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::id::PluginId;
 use crate::points::{Point, PointDeclaration, Slot, TriggerType};
 use crate::problem;
+use crate::registry::Owner;
 use crate::thrown::Thrown;
 
 /// One plugin's contributions, in the order they were registered.
@@ -35,10 +36,48 @@ pub struct Key {
     pub name: String,
     /// The member that holds it, for the sentence.
     pub member: &'static str,
-    /// The words when a plugin takes it twice: *needs `member` to be* …
-    pub unique: &'static str,
+    /// Who may not take it too, in the words of the sentences that say so.
+    pub unique: Unique,
+}
+
+/// Among whom a name is unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unique {
+    /// What a plugin registers once; whether another may too is the slot's matter.
+    Once,
+    /// A name nobody else takes, in this plugin or in another.
+    Among {
+        /// What is registered: a `trigger type`.
+        kind: &'static str,
+        /// What it takes: a `type name`.
+        takes: &'static str,
+        /// What else takes one: no other `type`.
+        other: &'static str,
+    },
+}
+
+impl Key {
+    /// What `member` has to be where the plugin took the name before: *needs `member` to be* …
+    pub(crate) fn expected(&self) -> String {
+        match self.unique {
+            Unique::Once => "registered only once".to_owned(),
+            Unique::Among { takes, other, .. } => format!("a {takes} no other {other} in this plugin uses"),
+        }
+    }
+
+    /// The line where another plugin took the name first, and `did` so: *which plugin a already* `registered`.
+    pub(crate) fn clash(&self, owner: &Owner, holder: &Owner, did: &str) -> String {
+        let kind = match self.unique {
+            Unique::Once => "",
+            Unique::Among { kind, .. } => &format!("{kind} "),
+        };
+        format!("{owner} registers {kind}{}, which {holder} already {did}", self.name)
+    }
+
     /// Whether two plugins may not share it either.
-    pub across: bool,
+    pub(crate) fn is_across(&self) -> bool {
+        self.unique != Unique::Once
+    }
 }
 
 /// Where names must differ.
@@ -108,7 +147,7 @@ impl Recorder {
                 .filter_map(|entry| entry.key.as_ref())
                 .any(|other| other.space == key.space && other.name.eq_ignore_ascii_case(&key.name))
         {
-            let wrong = crate::cross::Mismatch::expected(key.unique).within(key.member);
+            let wrong = crate::cross::Mismatch::expected(key.expected()).within(key.member);
             return Err(needs(wrong));
         }
         let value = Arc::new(value);

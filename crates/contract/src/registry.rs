@@ -150,8 +150,10 @@ impl Fold {
     }
 
     /// Who took a key before, if somebody did.
-    fn claim(&mut self, key: Option<&Key>, owner: &Owner) -> Option<Owner> {
-        let key = key.filter(|key| key.across)?;
+    fn claim(&mut self, key: &Key, owner: &Owner) -> Option<Owner> {
+        if !key.is_across() {
+            return None;
+        }
         match self.taken.entry((key.space, key.name.to_ascii_lowercase())) {
             std::collections::hash_map::Entry::Occupied(held) => Some(held.get().clone()),
             std::collections::hash_map::Entry::Vacant(free) => {
@@ -168,11 +170,12 @@ pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Owner, entry: Entry) {
     match P::SLOT {
         Slot::Append | Slot::Keyed => {
             let hosts = value.is_hosts() && owner != Owner::Host;
-            let holder = if hosts { Some(Owner::Host) } else { fold.claim(entry.key.as_ref(), &owner) };
-            if let Some(holder) = holder {
-                let line = value.clash(&owner, &holder);
-                fold.problems.push(Problem::Clash(line));
-                return;
+            if let Some(key) = &entry.key {
+                let holder = if hosts { Some(Owner::Host) } else { fold.claim(key, &owner) };
+                if let Some(holder) = holder {
+                    fold.problems.push(Problem::Clash(value.clash(key, &owner, &holder)));
+                    return;
+                }
             }
             if let Some(slot) = fold.slot::<P>() {
                 slot.push(Owned { owner, value });

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A value that prints as `<set>`: in `Debug`, so in logs and panics too.
+/// A value that prints as [`SET`]: in `Debug`, so in logs and panics too.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<T>(T);
 

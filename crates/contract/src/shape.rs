@@ -1,5 +1,5 @@
 //! What a value that crosses the boundary looks like, as data: from it come the conversion of a JavaScript
-//! value, the sentence when one does not fit, the TypeScript declaration and the row in the reference.
+//! value, the sentence when one does not fit, and the TypeScript declaration.
 
 /// What a value looks like.
 #[derive(Debug, Clone)]

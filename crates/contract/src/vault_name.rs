@@ -1,4 +1,4 @@
-//! The names of secrets, which say whose work may read them. Spec: *Secret reference*.
+//! The names of secrets, which say whose work may read them. Spec: *Options and credentials*.
 
 use std::fmt;
 
@@ -47,6 +47,9 @@ impl From<NotAVaultName> for Thrown {
 
 impl VaultName {
     /// Reads one of the three forms.
+    ///
+    /// # Errors
+    /// Any other form.
     pub fn parse(text: &str) -> Result<Self, NotAVaultName> {
         let (whose, rest) = text.split_once(':').ok_or(NotAVaultName)?;
         let owned = || {

@@ -93,8 +93,8 @@ impl HostCalls for HostDoor {
                 ));
             }
             if !is_owner(&request.owner) {
-                let what = "startSession needs owner to be user:<id>, team:<id>, project:<team>:<project>, root:<host> or plugin:<id>";
-                return Err(Thrown::from(RpcError::invalid_params(needs(&caller, what).message)));
+                let what = format!("startSession needs owner to be {}", ostler_contract::points::OWNER_FORMS);
+                return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
             host.require_of(&request.owner, &Grant::of("session", "create"))?;
             let new = NewSession {

@@ -212,7 +212,7 @@ async fn a_session_is_started_for_its_owner_or_refused() {
         ),
         (
             request("ada"),
-            "plugin caller: startSession needs owner to be user:<id>, team:<id>, project:<team>:<project>, root:<host> or plugin:<id>",
+            "plugin caller: startSession needs owner to be user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>",
         ),
         (SessionRequest { provider: Some("none".into()), ..request("user:ada") }, "No provider called none"),
     ] {

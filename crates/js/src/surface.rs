@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
+use ostler_contract::plugin::SDK;
 use rquickjs::object::Filter;
 use rquickjs::{Ctx, Object};
 
@@ -36,7 +37,7 @@ fn read(ctx: &Ctx<'_>) -> rquickjs::Result<Surface> {
     for name in node_modules() {
         modules.insert(name.to_owned(), names(&builtin(ctx, &format!("node:{name}"))?)?);
     }
-    modules.insert("@ostler/sdk".to_owned(), names(&builtin(ctx, "@ostler/sdk")?)?);
+    modules.insert(SDK.to_owned(), names(&builtin(ctx, SDK)?)?);
     Ok(Surface { modules, globals: names(&ctx.globals())? })
 }
 

@@ -101,7 +101,7 @@ async fn tools_are_served_to_whoever_has_the_token() {
          const call = async (id, method, params) => (await ask({ jsonrpc: '2.0', id, method, params })).json();\n\
          said.push(endpoint.url.startsWith('http://127.0.0.1:9187/ahp-mcp/'), (await call(1, 'initialize')).result);\n\
          said.push((await call(2, 'tools/list')).result.tools);\n\
-         for (const [name, input] of [['twice', { n: 4 }], ['fails'], ['theirs', { a: 1 }], ['none']]) said.push(await call(3, 'tools/call', { name, arguments: input }));\n\
+         for (const [name, input] of [['twice', { n: 4 }], ['fails'], ['theirs', { a: 1 }], ['none'], ['\\ud83d'], [{ toString: 5 }]]) said.push(await call(3, 'tools/call', { name, arguments: input }));\n\
          said.push((await call(4, 'prompts/list')).error.code);\n\
          said.push((await ask({ jsonrpc: '2.0', method: 'notifications/initialized' })).status);\n\
          for (const body of ['{', '[]', '[{}]', '5', { jsonrpc: '1.0', id: 1, method: 'initialize' }]) said.push((await ask(body)).status);\n\
@@ -136,6 +136,8 @@ async fn tools_are_served_to_whoever_has_the_token() {
         text("no hands", true),
         text("theirs {\"a\":1}", false),
         json!({ "jsonrpc": "2.0", "id": 3, "error": { "code": -32602, "message": "there is no tool none" } }),
+        json!({ "jsonrpc": "2.0", "id": 3, "error": { "code": -32602, "message": "there is no tool \u{FFFD}" } }),
+        json!({ "jsonrpc": "2.0", "id": 3, "error": { "code": -32602, "message": "tools/call needs name, the name of a tool" } }),
         json!(-32601),
         json!(202),
         json!(400),

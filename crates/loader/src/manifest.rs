@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use ostler_contract::Value;
+use ostler_contract::plugin::{IMPORT_CONDITIONS, SDK};
 use ostler_contract::problem::Problem;
+use ostler_contract::protocol::names::HOST;
 
 /// What a manifest says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,8 +25,6 @@ pub struct Manifest {
     /// `main`.
     pub main: Option<String>,
 }
-
-const SDK: &str = "@ostler/sdk";
 
 impl Manifest {
     /// Reads `<dir>/package.json`; a folder without one has an empty manifest.
@@ -53,18 +53,18 @@ impl Manifest {
             main: text(fields.get("main")),
             ..Self::default()
         };
-        match fields.get("ostler") {
+        match fields.get(HOST) {
             None => {}
             Some(Value::Object(own)) => {
                 match own.get("entry") {
                     None => {}
                     Some(Value::String(entry)) if points_outside(entry) => {
                         return Err(format!(
-                            "names an ostler.entry {entry} that points outside the package."
+                            "names an {HOST}.entry {entry} that points outside the package."
                         ));
                     }
                     Some(Value::String(entry)) => manifest.entry = Some(entry.clone()),
-                    Some(_) => return Err("has an ostler.entry that is not a string.".to_owned()),
+                    Some(_) => return Err(format!("has an {HOST}.entry that is not a string.")),
                 }
                 manifest.title = text(own.get("title"));
                 if let Some(Value::Object(options)) = own.get("options") {
@@ -74,7 +74,7 @@ impl Manifest {
                         .collect();
                 }
             }
-            Some(_) => return Err("has an ostler key that is not an object.".to_owned()),
+            Some(_) => return Err(format!("has an {HOST} key that is not an object.")),
         }
         match fields.get("peerDependencies").and_then(|peers| peers.get(SDK)) {
             None => {}
@@ -103,7 +103,7 @@ impl Manifest {
 fn exports(exports: &Value) -> Option<String> {
     let of = |value: &Value| match value {
         Value::String(path) => Some(path.clone()),
-        Value::Object(conditions) => ["ostler", "node", "import", "default"]
+        Value::Object(conditions) => IMPORT_CONDITIONS
             .iter()
             .find_map(|condition| conditions.get(*condition).and_then(Value::as_str))
             .map(str::to_owned),

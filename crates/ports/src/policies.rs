@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_contract::points::Policies;
-use ostler_contract::policy::check_policy;
+use ostler_contract::policy::{check_policy, read_policies};
 use ostler_contract::{Call, JsonObject, Thrown, Value};
 
 use crate::atomic::{self, Access};
@@ -66,15 +66,7 @@ impl FilePolicies {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Thrown::new(format_args!("{path} could not be read: {error}"))),
         };
-        let rows: Value = serde_json::from_slice(&text)
-            .map_err(|error| Thrown::new(format_args!("{path} is not JSON: {error}")))?;
-        let Value::Array(rows) = rows else {
-            return Err(Thrown::new(format_args!("{path} must be a JSON array of policies")));
-        };
-        let checked = rows.iter().enumerate().map(|(at, row)| {
-            check_policy(row).map_err(|error| Thrown::new(format_args!("{path}: [{at}]: {}", error.message)))
-        });
-        checked.collect()
+        read_policies(path, &text)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<JsonObject>) -> T) -> Result<T, Thrown> {

@@ -1,6 +1,7 @@
 //! How a request is refused: one shape, `{ "message": … }`.
 
 use ostler_contract::http::{self, HeaderValue, Response, StatusCode, header};
+use ostler_contract::tools_endpoint;
 
 /// A refusal, with the status it is answered under.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,19 +35,19 @@ pub enum Reply {
     #[error("A connection token is required")]
     NoToken,
     /// No tools endpoint is open there.
-    #[error("No tools at {0}")]
+    #[error("{}", tools_endpoint::no_endpoint(.0))]
     NoTools(String),
     /// A tools endpoint was asked without its token.
-    #[error("This endpoint needs its own token as bearer")]
+    #[error("{}", tools_endpoint::NOT_ITS_TOKEN)]
     NotItsToken,
     /// A tools endpoint has no such method.
-    #[error("{0} is not served here")]
+    #[error("{}", tools_endpoint::no_method(.0))]
     NoMethod(String),
     /// A backend that lists its tools anew has no stream of changes.
-    #[error("This endpoint has no stream; list its tools again instead")]
+    #[error("{}", tools_endpoint::NO_STREAM)]
     NoStream,
     /// What was posted to a tools endpoint is no message.
-    #[error("The body must be exactly one JSON-RPC message{0}")]
+    #[error("{}{}", tools_endpoint::NOT_ONE_MESSAGE, .0)]
     NotOneMessage(String),
     /// What was posted is too much.
     #[error("{0}")]

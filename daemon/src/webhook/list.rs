@@ -1,7 +1,7 @@
 //! `ostler webhook list`: every record, what it does, and what is wrong with it.
 
 use ostler_contract::{JsonObject, Value, json};
-use ostler_plugin_webhook::tools::Facts;
+use ostler_plugin_webhook::tools::{Facts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
 use super::{Endpoints, Told, machine};
@@ -19,7 +19,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
         let facts = match Facts::read(record) {
             Ok(facts) => facts,
             Err(why) => {
-                lines.push(format!("{id}: {why}; a call to it answers 404"));
+                lines.push(format!("{id}: {}", no_endpoint(&why)));
                 rows.push(json!({ "id": id, "url": url, "problem": why }));
                 continue;
             }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Subcommand;
+use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
 use ostler_contract::{JsonObject, Slug, Thrown, Value};
 use ostler_plugin_webhook::ENDPOINTS;
@@ -114,9 +115,7 @@ impl Endpoints {
 fn slug(id: &str) -> Result<(), Exit> {
     match Slug::parse(id) {
         Some(_) => Ok(()),
-        None => Err(Exit::usage(format!(
-            "{id} cannot be an endpoint: 1 to 40 lowercase letters, digits and dashes, starting with a letter"
-        ))),
+        None => Err(Exit::usage(format!("{id} cannot be an endpoint: {SLUG_RULE}"))),
     }
 }
 

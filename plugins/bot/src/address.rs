@@ -1,5 +1,6 @@
 //! `bot://<slug>`, and the chat asked for beside it.
 
+use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{RpcError, Slug};
 
 /// What a `bot:` URI names.
@@ -47,10 +48,8 @@ impl Address {
             let why = format!("{uri} is not where a bot is; write bot://<slug>");
             return Err(RpcError::invalid_params(why));
         }
-        Slug::parse(name).ok_or_else(|| {
-            let rule = "lowercase letters, digits and a dash, starting with a letter";
-            RpcError::invalid_params(format!("{name} is not a bot's name: {rule}"))
-        })
+        Slug::parse(name)
+            .ok_or_else(|| RpcError::invalid_params(format!("{name} is not a bot's name: {SLUG_RULE}")))
     }
 }
 
@@ -98,7 +97,7 @@ mod tests {
         }
         assert_eq!(
             Address::written("bot://Helper").unwrap_err().message,
-            "Helper is not a bot's name: lowercase letters, digits and a dash, starting with a letter"
+            format!("Helper is not a bot's name: {SLUG_RULE}")
         );
     }
 

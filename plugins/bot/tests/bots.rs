@@ -207,7 +207,7 @@ async fn what_is_refused_leaves_no_bot() {
             "bot://Bad",
             json!({ "name": "x" }),
             -32602,
-            "Bad is not a bot's name: lowercase letters, digits and a dash, starting with a letter"
+            "Bad is not a bot's name: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter"
                 .to_owned(),
         ),
         (

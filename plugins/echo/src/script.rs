@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ostler_contract::Value;
+use ostler_contract::duration::read_duration;
 
 /// The commands and what they do, in the order they are listed.
 pub const COMMANDS: &[(&str, &str)] = &[
@@ -69,7 +70,7 @@ impl Script {
             "throw" => Self::Throw(or("threw, as it was asked to")),
             "slow" => {
                 let (wait, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-                match duration(wait) {
+                match read_duration(wait, &["ms", "s", "m"]) {
                     Some(wait) => Self::Slow(wait, text.trim().to_owned()),
                     None => said(),
                 }
@@ -97,18 +98,6 @@ impl Script {
             "hang" => Self::Hang,
             _ => said(),
         }
-    }
-}
-
-/// `250ms`, `5s`, `2m`.
-fn duration(text: &str) -> Option<Duration> {
-    let at = text.find(|c: char| !c.is_ascii_digit())?;
-    let number: u64 = text[..at].parse().ok()?;
-    match &text[at..] {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(number * 60)),
-        _ => None,
     }
 }
 

@@ -123,11 +123,8 @@ impl Call<'_> {
                 let endpoint = self.endpoint.id.clone();
                 let (chat, retry) = (chat.uri, self.endpoint.extras.retry);
                 let callback = Callback { endpoint, chat, thread, turn, url, failures: 0, next: None };
-                if retry.is_some()
-                    && self.webhook.callbacks.take(&callback)
-                    && let Err(why) = self.webhook.callbacks.keep(&callback).await
-                {
-                    self.webhook.problem(&callback.endpoint, &format!("a callback could not be kept: {why}"));
+                if retry.is_some() && self.webhook.callbacks.take(&callback) {
+                    self.webhook.keep_callback(&callback).await;
                 }
                 self.webhook.call_back(callback, retry, waiting, sure);
                 Answer::new(StatusCode::ACCEPTED, accepted)

@@ -133,6 +133,13 @@ impl Webhook {
         }
     }
 
+    /// Keeps a callback for a later start.
+    pub(crate) async fn keep_callback(&self, callback: &Callback) {
+        if let Err(why) = self.callbacks.keep(callback).await {
+            self.problem(&callback.endpoint, &format!("a callback could not be kept: {why}"));
+        }
+    }
+
     async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
         let endpoint = self.endpoint(&callback.endpoint).await.ok()??;
         let Target::Bot(target) = &endpoint.target else { return None };
@@ -175,9 +182,7 @@ impl Webhook {
                 &format!("the callback of turn {turn} to {to} failed: {why}; tried again in {again} seconds"),
             );
             callback.next = Timestamp::now().checked_add(wait).ok();
-            if let Err(why) = self.callbacks.keep(&callback).await {
-                self.problem(&callback.endpoint, &format!("a callback could not be kept: {why}"));
-            }
+            self.keep_callback(&callback).await;
             tokio::time::sleep(wait).await;
         }
         if retry.is_some() {

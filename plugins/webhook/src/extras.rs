@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ostler_contract::duration::{A_DURATION, read_duration};
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
@@ -92,11 +93,8 @@ impl Extras {
 }
 
 fn limit(value: &Value) -> Result<Limit, String> {
-    let wrong = || {
-        format!(
-            "limit has to be {{ calls, per }}: a number from 1 to {MOST_CALLS} and a duration such as 30s, 5m or 2h"
-        )
-    };
+    let wrong =
+        || format!("limit has to be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}");
     let fields = value.as_object().filter(|fields| fields.keys().all(|key| key == "calls" || key == "per"));
     let fields = fields.ok_or_else(wrong)?;
     let calls = fields.get("calls").and_then(Value::as_u64).filter(|calls| (1..=MOST_CALLS).contains(calls));
@@ -110,7 +108,7 @@ fn limit(value: &Value) -> Result<Limit, String> {
 fn retry(value: &Value) -> Result<Option<Retry>, String> {
     let wrong = || {
         format!(
-            "retry has to be true, or {{ times, first }}: a number from 1 to {MOST_TRIES} and a duration such as 30s"
+            "retry has to be true, or {{ times, first }}: a number from 1 to {MOST_TRIES} and {A_DURATION}"
         )
     };
     let fields = match value {
@@ -131,27 +129,14 @@ fn retry(value: &Value) -> Result<Option<Retry>, String> {
 
 /// `30s`, `5m`, `2h`, `1d`; or `second`, `minute`, `hour`, `day`.
 fn duration(text: &str) -> Option<Duration> {
-    let seconds = match text {
-        "second" => 1,
-        "minute" => 60,
-        "hour" => 3600,
-        "day" => 86_400,
-        _ => {
-            let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-            let unit = match unit {
-                "s" => 1,
-                "m" => 60,
-                "h" => 3600,
-                "d" => 86_400,
-                _ => return None,
-            };
-            if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-                return None;
-            }
-            number.parse::<u64>().ok()?.checked_mul(unit)?
-        }
+    let duration = match text {
+        "second" => Duration::from_secs(1),
+        "minute" => Duration::from_secs(60),
+        "hour" => Duration::from_secs(3600),
+        "day" => Duration::from_secs(86_400),
+        _ => read_duration(text, &["s", "m", "h", "d"])?,
     };
-    (1..=31_536_000).contains(&seconds).then(|| Duration::from_secs(seconds))
+    (1..=31_536_000).contains(&duration.as_secs()).then_some(duration)
 }
 
 #[cfg(test)]

@@ -170,11 +170,21 @@ fn report_edits(host: &PluginHost, endpoints: &Collection) -> Result<(), Thrown>
 fn report(host: &PluginHost, id: &str, record: &ostler_contract::JsonObject) {
     let problems = match Endpoint::read(record) {
         Ok((_, warnings)) => warnings,
-        Err(why) => vec![format!("{why}; a call to it answers 404")],
+        Err(why) => vec![tools::no_endpoint(&why)],
     };
     for problem in problems {
-        let _ = host.log(format!("endpoint {ENDPOINTS}/{id}: {problem}"));
+        say(host, id, &problem);
     }
+}
+
+/// Says in the log what is wrong with an endpoint.
+fn say(host: &PluginHost, endpoint: &str, what: &str) {
+    let _ = host.log(format!("{}: {what}", named(endpoint)));
+}
+
+/// An endpoint, as the log names it.
+fn named(endpoint: &str) -> String {
+    format!("endpoint {ENDPOINTS}/{endpoint}")
 }
 
 #[cfg(test)]

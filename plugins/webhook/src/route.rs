@@ -20,7 +20,7 @@ use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
 use crate::told::Told;
 use crate::verify::Scheme;
-use crate::{ENDPOINTS, automation, bot};
+use crate::{automation, bot};
 
 /// What the route needs.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Webhook {
 
     /// Says in the log what is wrong with an endpoint.
     pub fn problem(&self, endpoint: &str, what: &str) {
-        let _ = self.host.log(format!("endpoint {ENDPOINTS}/{endpoint}: {what}"));
+        crate::say(&self.host, endpoint, what);
     }
 
     /// Lets the sender in, or not. Of a body whose sender is to show a token nothing is read.
@@ -126,8 +126,8 @@ impl Webhook {
         };
         if let Some(left_out) = self.told.again(&endpoint.id) {
             let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
-            let _ =
-                self.host.log(format!("endpoint {ENDPOINTS}/{} cannot be called: {why}{more}", endpoint.id));
+            let endpoint = crate::named(&endpoint.id);
+            let _ = self.host.log(format!("{endpoint} cannot be called: {why}{more}"));
         }
         None
     }

@@ -4,6 +4,11 @@ use ostler_contract::JsonObject;
 
 use crate::endpoint::{Endpoint, ReplyMode, Target};
 
+/// The sentence about a record that is no endpoint.
+pub fn no_endpoint(why: &str) -> String {
+    format!("{why}; a call to it answers 404")
+}
+
 /// An endpoint, as its record says it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {

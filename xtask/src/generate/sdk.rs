@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ostler_contract::Cross;
 use ostler_contract::host::{HOST_CALLS, PluginContext};
+use ostler_contract::plugin::SDK;
 use ostler_contract::points::POINTS;
 use ostler_contract::shape::{FieldShape, FunctionShape, Shape, VariantShape};
 
@@ -109,7 +110,7 @@ pub fn declares(exported: &[String]) -> Result<(), String> {
         (declared.collect(), exported.iter().map(String::as_str).collect());
     match declared == exported {
         true => Ok(()),
-        false => Err(format!("@ostler/sdk exports {exported:?} and declares {declared:?}")),
+        false => Err(format!("{SDK} exports {exported:?} and declares {declared:?}")),
     }
 }
 

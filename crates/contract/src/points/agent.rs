@@ -16,7 +16,7 @@ use super::resource_provider::refuse_reserved;
 use super::{Contribution, SessionComputer, SessionTerminal, SessionTerminals, Slot, ToolEffects};
 use crate::call::{Call, Func};
 use crate::cross::{Frozen, Mismatch, Text};
-use crate::recorder::{Key, Space};
+use crate::recorder::{Key, Space, Unique};
 use crate::registry::Owner;
 
 /// A backend a client names in `createSession`.
@@ -507,8 +507,7 @@ impl Contribution for Agent {
             space: Space::Scheme,
             name: self.provider.to_string(),
             member: "provider",
-            unique: "a provider no other agent in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "agent", takes: "provider", other: "agent" },
         })
     }
 
@@ -519,10 +518,7 @@ impl Contribution for Agent {
         refuse_reserved(&self.provider, "provider")
     }
 
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!(
-            "agent provider clash: {owner} registers agent {}, which {holder} already registered",
-            self.provider
-        )
+    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+        format!("agent provider clash: {}", key.clash(owner, holder, "registered"))
     }
 }

@@ -1,5 +1,5 @@
 //! The automation store: definitions and runs. The host matches events, starts runs and settles them; the
-//! store keeps.
+//! store keeps. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::wire::state::{

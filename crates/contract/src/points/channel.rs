@@ -13,8 +13,7 @@ use super::{Answer, Checked, Contribution, Reader, Slot};
 use crate::call::{Call, Func};
 use crate::cross::{Cross, Mismatch, Text};
 use crate::host::PluginHost;
-use crate::recorder::{Key, Space};
-use crate::registry::Owner;
+use crate::recorder::{Key, Space, Unique};
 
 /// What a name of a plugin's own channel or command starts with.
 const OWN: &str = "x-";
@@ -115,8 +114,7 @@ impl Contribution for SchemeChannel {
             space: Space::Scheme,
             name: self.scheme.to_string(),
             member: "scheme",
-            unique: "a scheme no other channel in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "channel", takes: "scheme", other: "channel" },
         })
     }
 
@@ -129,10 +127,6 @@ impl Contribution for SchemeChannel {
 
     fn is_hosts(&self) -> bool {
         self.scheme.eq_ignore_ascii_case(&names::own_scheme())
-    }
-
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!("{owner} registers channel {}, which {holder} already registered", self.scheme)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Listeners, and lines a plugin says about itself while it is applied.
+//! Listeners, and lines a plugin says about itself while it is applied. Spec: *Listener events*.
 
 use super::{Checked, Contribution, Slot};
 use crate::cross::{Cross, Mismatch};

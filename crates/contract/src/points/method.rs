@@ -9,8 +9,7 @@ use super::channel::{is_own, refuse_grant};
 use super::{Checked, Contribution, Description, Reader, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Mismatch, Text};
-use crate::recorder::{Key, Space};
-use crate::registry::Owner;
+use crate::recorder::{Key, Space, Unique};
 
 /// A command a client sends by name. A plugin names its own after itself: `x-<plugin>/<verb>`.
 ///
@@ -65,8 +64,7 @@ impl Contribution for NamedMethod {
             space: Space::Command,
             name: self.name.to_string(),
             member: "name",
-            unique: "a name no other command in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "command", takes: "name", other: "command" },
         })
     }
 
@@ -81,9 +79,5 @@ impl Contribution for NamedMethod {
 
     fn is_hosts(&self) -> bool {
         names::is_own_command(&self.name)
-    }
-
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!("{owner} registers command {}, which {holder} already registered", self.name)
     }
 }

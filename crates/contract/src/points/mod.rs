@@ -1,8 +1,7 @@
 //! The registration points: what a plugin may give the host.
 //!
 //! One file per point, one line in the table below. From the line and the structs it names come the method on
-//! [`PluginHost`], the JavaScript method, the check and its sentence, the TypeScript declaration and the row
-//! in the reference.
+//! [`PluginHost`], the JavaScript method, the check and its sentence, and the TypeScript declaration.
 
 mod agent;
 mod automations;
@@ -121,9 +120,8 @@ pub trait Contribution: Any + Send + Sync {
     }
 
     /// The line when another plugin took the name first.
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        let name = self.key().map(|key| key.name).unwrap_or_default();
-        format!("{owner} registers {name}, which {holder} already registered")
+    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+        key.clash(owner, holder, "registered")
     }
 }
 
@@ -191,7 +189,7 @@ macro_rules! points {
         $point:ty: $method:literal $function:ident($($param:ident: $param_name:literal $ty:ty),+)
             $(-> $answer:ty)? = $build:expr;
     )+) => {
-        /// Every registration method, in the order of the reference.
+        /// Every registration method, in the order of the contract's table.
         pub const POINTS: &[PointDeclaration] = &[$(PointDeclaration {
             method: $method,
             docs: concat!($($docs, "\n"),+),

@@ -1,11 +1,11 @@
-//! Ports: singletons a plugin may fill, and take over with `replace`.
+//! Ports: singletons a plugin may fill, and take over with `replace`. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
 
 use super::{Checked, Contribution, Slot};
 use crate::cross::{Cross, Mismatch};
-use crate::recorder::{Key, Space};
+use crate::recorder::{Key, Space, Unique};
 
 /// Whether to take over a port that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
@@ -38,13 +38,7 @@ impl<V> Port<V> {
 
 /// The one a plugin may register of its kind.
 pub(super) fn single(member: &'static str) -> Key {
-    Key {
-        space: Space::Single,
-        name: member.to_owned(),
-        member,
-        unique: "registered only once",
-        across: false,
-    }
+    Key { space: Space::Single, name: member.to_owned(), member, unique: Unique::Once }
 }
 
 impl<V: PortValue> Contribution for Port<V> {

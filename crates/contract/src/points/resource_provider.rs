@@ -13,8 +13,7 @@ use super::{Checked, Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Mismatch, Text, data_from_live, data_to_live};
 use crate::live::Live;
-use crate::recorder::{Key, Space};
-use crate::registry::Owner;
+use crate::recorder::{Key, Space, Unique};
 use crate::reserved;
 use crate::shape::Shape;
 
@@ -357,8 +356,7 @@ impl Contribution for SchemeProvider {
             space: Space::Scheme,
             name: self.scheme.to_string(),
             member: "scheme",
-            unique: "a scheme no other provider in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "scheme", takes: "scheme", other: "provider" },
         })
     }
 
@@ -367,10 +365,6 @@ impl Contribution for SchemeProvider {
             return Err(Mismatch::expected("a URI scheme, as notes").within("scheme"));
         }
         refuse_reserved(&self.scheme, "scheme")
-    }
-
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!("{owner} registers scheme {}, which {holder} already registered", self.scheme)
     }
 }
 

@@ -118,7 +118,10 @@ impl ResourceContent {
 }
 
 impl ResourceWrite {
-    /// The bytes to write, or that they are no base64.
+    /// The bytes to write.
+    ///
+    /// # Errors
+    /// `-32602`: they are said to be base64 and are not.
     pub fn decoded(&self) -> Result<Vec<u8>, RpcError> {
         match self.encoding {
             Some(Encoding::Base64) => {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Checked, Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Mismatch, Text};
-use crate::recorder::{Key, Space};
+use crate::recorder::{Key, Space, Unique};
 use crate::registry::Owner;
 
 /// Answers the rows of a picker.
@@ -95,8 +95,7 @@ impl Contribution for SessionSetting {
             space: Space::Setting,
             name: self.key.to_string(),
             member: "key",
-            unique: "a key no other setting in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "session setting", takes: "key", other: "setting" },
         })
     }
 
@@ -115,7 +114,7 @@ impl Contribution for SessionSetting {
         }
     }
 
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!("{owner} registers session setting {}, which {holder} already declares", self.key)
+    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+        key.clash(owner, holder, "declares")
     }
 }

@@ -1,4 +1,5 @@
-//! The session store: what the host keeps of a session beside what its backend keeps.
+//! The session store: what the host keeps of a session beside what its backend keeps. Spec: *Registration
+//! methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;

@@ -9,8 +9,7 @@ use serde_json::Value;
 use super::{Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Frozen, Mismatch, Text};
-use crate::recorder::{Key, Space};
-use crate::registry::Owner;
+use crate::recorder::{Key, Space, Unique};
 
 /// A server tool offered to every session's model.
 ///
@@ -174,8 +173,7 @@ impl Contribution for Tool {
             space: Space::Tool,
             name: self.definition.name.to_string(),
             member: "definition.name",
-            unique: "a name no other tool in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "tool", takes: "name", other: "tool" },
         })
     }
 
@@ -184,9 +182,5 @@ impl Contribution for Tool {
             return Err(Mismatch::of::<Text>().within("definition.name"));
         }
         Ok(())
-    }
-
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!("{owner} registers tool {}, which {holder} already registered", self.definition.name)
     }
 }

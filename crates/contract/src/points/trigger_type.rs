@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Contribution, Slot};
 use crate::cross::{Mismatch, Text};
 use crate::problem;
-use crate::recorder::{Key, Space};
-use crate::registry::Owner;
+use crate::recorder::{Key, Space, Unique};
 use crate::reserved;
 use crate::thrown::Thrown;
 
@@ -85,8 +84,7 @@ impl Contribution for TriggerType {
             space: Space::TriggerType,
             name: self.r#type.to_string(),
             member: "type",
-            unique: "a type name no other type in this plugin uses",
-            across: true,
+            unique: Unique::Among { kind: "trigger type", takes: "type name", other: "type" },
         })
     }
 
@@ -115,9 +113,5 @@ impl Contribution for TriggerType {
             }
         }
         Ok(())
-    }
-
-    fn clash(&self, owner: &Owner, holder: &Owner) -> String {
-        format!("{owner} registers trigger type {}, which {holder} already registered", self.r#type)
     }
 }

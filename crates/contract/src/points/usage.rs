@@ -286,12 +286,14 @@ impl UsageEntry {
         self.owner.iter().cloned().chain(team.map(|team| format!("team:{team}"))).chain(project).collect()
     }
 
-    /// What the shapes cannot say of an entry.
+    /// Checks what the shapes cannot say of an entry.
+    ///
+    /// # Errors
+    /// The member that does not hold.
     pub fn refuse(&self) -> Result<(), Mismatch> {
         for (at, pool) in self.pools.iter().flatten().enumerate() {
             if !is_pool(pool) {
-                let known = "user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
-                return Err(Mismatch::expected(known).at(at).within("pools"));
+                return Err(Mismatch::expected(OWNER_FORMS).at(at).within("pools"));
             }
         }
         if self.at.as_ref().is_some_and(|at| at.parse::<jiff::Timestamp>().is_err()) {
@@ -314,6 +316,9 @@ impl UsageEntry {
         Ok(())
     }
 }
+
+/// How it is said whose something is: an owner, or a pool that is charged.
+pub const OWNER_FORMS: &str = "user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
 
 /// Whether a text names a pool.
 pub fn is_pool(pool: &str) -> bool {

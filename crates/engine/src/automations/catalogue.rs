@@ -361,9 +361,7 @@ fn slug_of(resource: &str) -> Result<String, String> {
     match ostler_contract::Slug::parse(id) {
         Some(slug) => Ok(slug.to_string()),
         None if uuid::Uuid::parse_str(id).is_ok() => Ok(id.to_owned()),
-        None => Err(format!(
-            "{id} is not an automation's id: lowercase letters, digits and dashes, starting with a letter"
-        )),
+        None => Err(format!("{id} is not an automation's id: {}", ostler_contract::id::SLUG_RULE)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ostler_contract::duration::{A_DURATION, read_duration};
 use ostler_contract::settings::drawn;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::wire::state::{
@@ -240,7 +241,7 @@ fn then(part: Part<'_>) -> Result<Then, String> {
         Some(event) => Kind::of(event),
         None => Err(format!("{} has to be text", part.at("event"))),
     };
-    let lasting = |part: &Part<'_>| part.duration("for")?.ok_or_else(|| part.not("for", DURATION));
+    let lasting = |part: &Part<'_>| part.duration("for")?.ok_or_else(|| part.not("for", A_DURATION));
     match kind {
         Some("event") => {
             part.only(&["kind", "event", "within"])?;
@@ -268,7 +269,10 @@ fn when(part: Part<'_>) -> Result<When, String> {
     })
 }
 
-const DURATION: &str = "a duration such as 30s, 5m or 2h";
+/// The units of a rule's durations.
+const UNITS: [&str; 3] = ["s", "m", "h"];
+/// How many digits may stand before one.
+const DIGITS: usize = 9;
 
 /// An object of a config, and where it stands.
 struct Part<'a> {
@@ -345,21 +349,10 @@ impl<'a> Part<'a> {
     }
 
     fn duration(&self, key: &str) -> Result<Option<Duration>, String> {
-        self.read(key, DURATION, |value| duration(value.as_str()?))
+        self.read(key, A_DURATION, |value| {
+            read_duration(value.as_str().filter(|text| text.len() <= DIGITS + 1)?, &UNITS)
+        })
     }
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let unit = match text.as_bytes().last()? {
-        b's' => 1,
-        b'm' => 60,
-        b'h' => 3600,
-        _ => return None,
-    };
-    let number = &text[..text.len() - 1];
-    let digits = !number.is_empty() && number.len() <= 9 && number.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds = number.parse::<u64>().ok().filter(|_| digits)?.checked_mul(unit)?;
-    Some(Duration::from_secs(seconds))
 }
 
 /// The host's own types, as clients draw them.
@@ -370,7 +363,7 @@ pub(super) fn definitions() -> Vec<AutomationTriggerDefinition> {
         description: None,
     };
     let texts = json!({ "type": "array", "items": { "type": "string" } });
-    let span = json!({ "type": "string", "pattern": "^[0-9]{1,9}[smh]$" });
+    let span = json!({ "type": "string", "pattern": format!("^[0-9]{{1,{DIGITS}}}[{}]$", UNITS.concat()) });
     let whole = json!({ "type": "integer", "minimum": 1 });
     let filter = json!({ "type": "object", "title": "Sessions", "properties": {
         "sessions": texts, "providers": texts, "owners": texts, "projects": texts, "folders": texts,

@@ -69,9 +69,7 @@ pub(crate) fn request_from_js<'js>(
     state: &State,
     value: &Value<'js>,
 ) -> Result<Option<Live>> {
-    let parts: Option<Object<'js>> =
-        module(ctx)?.get::<_, Function>("partsOfRequest")?.call((value.clone(),))?;
-    match parts {
+    match parts(ctx, "Request", value)? {
         Some(parts) => Ok(Some(Live::Request(Box::new(read_request(ctx, state, &parts)?)))),
         None => Ok(None),
     }
@@ -95,15 +93,19 @@ pub(crate) fn response_from_js<'js>(
     state: &State,
     value: &Value<'js>,
 ) -> Result<Option<Live>> {
-    let parts: Option<Object<'js>> =
-        module(ctx)?.get::<_, Function>("partsOfResponse")?.call((value.clone(),))?;
-    let Some(parts) = parts else { return Ok(None) };
+    let Some(parts) = parts(ctx, "Response", value)? else { return Ok(None) };
     let mut response = Response::new(body_from_js(ctx, state, parts.get("body")?)?);
     let status: u16 = parts.get("status")?;
     *response.status_mut() = StatusCode::from_u16(status)
         .map_err(|_| type_error(ctx, format_args!("{status} is no HTTP status")))?;
     *response.headers_mut() = headers_from_js(ctx, parts.get("headers")?)?;
     Ok(Some(Live::Response(Box::new(response))))
+}
+
+/// What the host reads of a `Request` or a `Response`; nothing where the value is none.
+fn parts<'js>(ctx: &Ctx<'js>, class: &str, value: &Value<'js>) -> Result<Option<Object<'js>>> {
+    let module = module(ctx)?;
+    module.get::<_, Function>("partsOf")?.call((module.get::<_, Value>(class)?, value.clone()))
 }
 
 fn module<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {

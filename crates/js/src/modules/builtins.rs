@@ -1,12 +1,11 @@
 //! The modules the engine serves itself: Node's, the SDK's, and those only they may import.
 
+use ostler_contract::plugin::SDK;
 use rquickjs::function::Func;
 use rquickjs::{Ctx, Object, Result};
 
 /// Before the names nobody outside may import.
 pub(super) const PREFIX: &str = "ostler:";
-
-const SDK: &str = "@ostler/sdk";
 
 /// Where a module of the engine's comes from.
 pub(super) enum Source {
@@ -51,6 +50,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("modules", names),
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
+    ("sdk", crate::native::sdk::native),
     ("streams", crate::native::streams::native),
     ("timers", crate::timers::native),
     ("url", crate::native::url::native),

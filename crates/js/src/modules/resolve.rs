@@ -3,6 +3,8 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use ostler_contract::plugin::IMPORT_CONDITIONS;
+use ostler_contract::protocol::names::HOST;
 use oxc_resolver::{ResolveError, ResolveOptions, Resolver as OxcResolver};
 use rquickjs::{Ctx, Error, Result};
 
@@ -72,8 +74,8 @@ fn options(how: How) -> ResolveOptions {
     let alias = |from: &str, to: &[&str]| (from.to_owned(), words(to));
     ResolveOptions {
         condition_names: match how {
-            How::Import => words(&["ostler", "node", "import", "default"]),
-            How::Require => words(&["ostler", "node", "require", "default"]),
+            How::Import => words(&IMPORT_CONDITIONS),
+            How::Require => words(&[HOST, "node", "require", "default"]),
         },
         // TypeScript writes the name its output would have.
         extension_alias: vec![

@@ -6,14 +6,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command as BlockingCommand, ExitStatus, Stdio};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rquickjs::{Array, Ctx, Function, IntoJs, Object, Promise, Result, Value};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, watch};
 
+use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
 use crate::engine::State;
 use crate::values::{bytes_of, bytes_to_js};
@@ -151,25 +151,8 @@ fn outcome<'js>(ctx: &Ctx<'js>, status: ExitStatus) -> Result<Array<'js>> {
 
 /// `write(bytes)` and `end()`.
 fn set_input<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, input: ChildStdin) -> Result<()> {
-    let input = Arc::new(Mutex::new(Some(input)));
-    let written = input.clone();
-    handle.set(
-        "write",
-        Function::new(ctx.clone(), move |ctx: Ctx<'js>, bytes: Value<'js>| {
-            let bytes = bytes_of(&bytes).unwrap_or_default();
-            let (written, inside) = (written.clone(), ctx.clone());
-            Promise::wrap_future(&ctx, async move {
-                let done = match &mut *written.lock().await {
-                    Some(input) => match input.write_all(&bytes).await {
-                        Ok(()) => input.flush().await,
-                        failed => failed,
-                    },
-                    None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
-                };
-                done.map_err(|error| system_error(&inside, SystemError::new(error, "write")))
-            })
-        }),
-    )?;
+    let input: Slot<_> = Rc::new(Mutex::new(Some(input)));
+    handle.set("write", write_to(ctx, input.clone(), |error| SystemError::new(error, "write"))?)?;
     handle.set(
         "end",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>| {

@@ -15,8 +15,11 @@ use super::natives;
 use crate::errors::{plain_error, type_error};
 use crate::values::{bytes_of, bytes_to_js};
 
+/// What a key of the one cipher has to be.
+const AES_KEY: &str = "An AES-GCM key has to be of 128 or 256 bits here";
+
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
-    natives! { ctx;
+    let native: Result<Object<'js>> = natives! { ctx;
         "hash": |ctx: Ctx<'js>, name: String| hasher(&ctx, Hasher::digest(&ctx, &name)?),
         "hmac": |ctx: Ctx<'js>, name: String, key: Value<'js>| hasher(&ctx, Hasher::hmac(&ctx, &name, &given(&ctx, &key)?)?),
         "random": random,
@@ -50,7 +53,10 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "sign": super::signatures::sign,
         "verify": super::signatures::verify,
         "publicKey": super::signatures::public_key,
-    }
+    };
+    let native = native?;
+    native.set("aesKey", AES_KEY)?;
+    Ok(native)
 }
 
 /// Bytes nobody can guess.
@@ -245,7 +251,7 @@ fn gcm(
     let algorithm = match key.len() {
         16 => &aead::AES_128_GCM,
         32 => &aead::AES_256_GCM,
-        _ => return Err(type_error(ctx, "an AES-GCM key has to be of 128 or 256 bits here")),
+        _ => return Err(type_error(ctx, AES_KEY)),
     };
     let key = aead::UnboundKey::new(algorithm, &key).map_err(|_| type_error(ctx, "Invalid key length"))?;
     let nonce = aead::Nonce::try_assume_unique_for_key(&given(ctx, iv)?)

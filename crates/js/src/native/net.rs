@@ -1,15 +1,15 @@
 //! Sockets: TCP and Unix, as a client and as a server.
 
-use std::io;
 use std::rc::Rc;
 
 use rquickjs::{Ctx, Function, Object, Promise, Result, Value};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, split};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Mutex, Notify};
 
+use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
-use crate::values::{bytes_of, bytes_to_js};
+use crate::values::bytes_to_js;
 
 /// One read takes no more.
 const CHUNK: usize = 64 << 10;
@@ -93,7 +93,7 @@ fn socket<'js>(
     }
     let gone = Rc::new(Notify::new());
     handle.set("read", reader(ctx, read.clone(), gone.clone())?)?;
-    handle.set("write", writer(ctx, write.clone())?)?;
+    handle.set("write", write_to(ctx, write.clone(), |error| SystemError::socket(error, "write", ""))?)?;
     let ended = write.clone();
     handle.set(
         "end",
@@ -123,8 +123,6 @@ fn socket<'js>(
     Ok(handle)
 }
 
-type Slot<T> = Rc<Mutex<Option<T>>>;
-
 fn reader<'js>(ctx: &Ctx<'js>, slot: Slot<ReadHalf<Connection>>, gone: Rc<Notify>) -> Result<Function<'js>> {
     Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
         let (slot, gone, inside) = (slot.clone(), gone.clone(), ctx.clone());
@@ -142,23 +140,6 @@ fn reader<'js>(ctx: &Ctx<'js>, slot: Slot<ReadHalf<Connection>>, gone: Rc<Notify
                 0 => Ok(Value::new_null(inside)),
                 _ => bytes_to_js(&inside, bytes.into()),
             }
-        })
-    })
-}
-
-fn writer<'js>(ctx: &Ctx<'js>, slot: Slot<WriteHalf<Connection>>) -> Result<Function<'js>> {
-    Function::new(ctx.clone(), move |ctx: Ctx<'js>, bytes: Value<'js>| {
-        let bytes = bytes_of(&bytes).unwrap_or_default();
-        let (slot, inside) = (slot.clone(), ctx.clone());
-        Promise::wrap_future(&ctx, async move {
-            let done = match &mut *slot.lock().await {
-                Some(write) => match write.write_all(&bytes).await {
-                    Ok(()) => write.flush().await,
-                    failed => failed,
-                },
-                None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
-            };
-            done.map_err(|error| system_error(&inside, SystemError::socket(error, "write", "")))
         })
     })
 }

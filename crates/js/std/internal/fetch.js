@@ -1,7 +1,7 @@
 // `fetch`.
 
 import native from 'native/http';
-import { Request, partsOfRequest, responseFrom } from 'internal/http';
+import { Request, partsOf, responseFrom } from 'internal/http';
 import { URL } from 'internal/url';
 import { Buffer } from 'node:buffer';
 
@@ -70,7 +70,7 @@ export async function fetch(input, init) {
     throw failed(new Error(`fetch does not know the scheme ${url.protocol}`));
   }
   const streamed = request._isStream;
-  const parts = partsOfRequest(request);
+  const parts = partsOf(Request, request);
   parts.headers = parts.headers.map((pair) => [...pair]);
   const has = (name) => parts.headers.some(([known]) => known === name);
   if (!has('accept')) parts.headers.push(['accept', '*/*']);

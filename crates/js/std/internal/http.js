@@ -435,13 +435,8 @@ export function responseFrom(parts) {
   return new Response(inside, parts);
 }
 
-export function partsOfRequest(request) {
-  if (!(request instanceof Request)) return undefined;
-  const headers = request.headers._pairs();
-  return { method: request.method, url: request.url, headers, body: request._parts() };
-}
-
-export function partsOfResponse(response) {
-  if (!(response instanceof Response)) return undefined;
-  return { status: response.status, headers: response.headers._pairs(), body: response._parts() };
+export function partsOf(Class, value) {
+  if (!(value instanceof Class)) return undefined;
+  const { method, url, status } = value;
+  return { method, url, status, headers: value.headers._pairs(), body: value._parts() };
 }

@@ -17,14 +17,37 @@ function milliseconds(after) {
   return after >= 1 && after <= LONGEST ? Math.trunc(after) : 1;
 }
 
-export class Timeout {
+/** What every timer answers. Nothing here is kept running for one, so a reference is only remembered. */
+class Timer {
+  #referenced = true;
+
+  ref() {
+    this.#referenced = true;
+    return this;
+  }
+
+  unref() {
+    this.#referenced = false;
+    return this;
+  }
+
+  hasRef() {
+    return this.#referenced;
+  }
+
+  [Symbol.dispose]() {
+    this.close();
+  }
+}
+
+export class Timeout extends Timer {
   #call;
   #after;
   #repeat;
   #id;
-  #referenced = true;
 
   constructor(callback, after, args, repeat) {
+    super();
     check(callback);
     this.#after = milliseconds(after);
     this.#repeat = repeat;
@@ -39,20 +62,6 @@ export class Timeout {
   #start() {
     this.#id = native.start(this.#call, this.#after, this.#repeat);
     running.set(this.#id, this);
-  }
-
-  ref() {
-    this.#referenced = true;
-    return this;
-  }
-
-  unref() {
-    this.#referenced = false;
-    return this;
-  }
-
-  hasRef() {
-    return this.#referenced;
   }
 
   refresh() {
@@ -72,42 +81,20 @@ export class Timeout {
   [Symbol.toPrimitive]() {
     return this.#id;
   }
-
-  [Symbol.dispose]() {
-    this.close();
-  }
 }
 
-export class Immediate {
+export class Immediate extends Timer {
   #id;
-  #referenced = true;
 
   constructor(callback, args) {
+    super();
     check(callback);
     const call = follow(callback);
     this.#id = native.soon(() => call.apply(this, args));
   }
 
-  ref() {
-    this.#referenced = true;
-    return this;
-  }
-
-  unref() {
-    this.#referenced = false;
-    return this;
-  }
-
-  hasRef() {
-    return this.#referenced;
-  }
-
   close() {
     native.stop(this.#id);
-  }
-
-  [Symbol.dispose]() {
-    this.close();
   }
 }
 

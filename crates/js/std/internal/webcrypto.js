@@ -97,7 +97,7 @@ export class SubtleCrypto {
       else if (format === 'jwk' && data.kty === 'oct') bytes = new Uint8Array(Buffer.from(data.k, 'base64url'));
       else throw unsupported(`Importing ${given.name} keys from ${format}`);
       if (given.name === 'AES-GCM' && ![16, 32].includes(bytes.length)) {
-        throw new DOMException('An AES-GCM key has to be of 128 or 256 bits here', 'DataError');
+        throw new DOMException(native.aesKey, 'DataError');
       }
       return make('secret', bytes, { length: bytes.length * 8 });
     }
@@ -129,7 +129,7 @@ export class SubtleCrypto {
     else if (given.name === 'AES-GCM') length = given.length;
     else throw unsupported(`Generating ${given.name} keys`);
     if (given.name === 'AES-GCM' && ![128, 256].includes(length)) {
-      throw new DOMException('An AES-GCM key has to be of 128 or 256 bits here', 'OperationError');
+      throw new DOMException(native.aesKey, 'OperationError');
     }
     return new CryptoKey(inside, 'secret', { ...given, length }, extractable, [...usages], native.random(length / 8));
   }

@@ -174,6 +174,23 @@ fs.unwatchFile = function unwatchFile(path, listener) {
   polled.set(pathOf(path), all.filter((each) => !gone.includes(each)));
 };
 
+const settingsOf = (options) => (typeof options === 'string' ? { encoding: options } : (options ?? {}));
+
+/** The file a stream is of, opened or given; the stream tells of it. */
+function opened(stream, path, { fd, flags, mode }, usual) {
+  const given = fd === undefined || fd === null
+    ? promises.open(path, flags ?? usual, mode)
+    : Promise.resolve(typeof fd === 'number' ? new promises.FileHandle(fd) : fd);
+  const told = given.then((handle) => {
+    stream.fd = handle.fd;
+    stream.emit('open', handle.fd);
+    stream.emit('ready');
+    return handle;
+  });
+  told.catch((error) => stream.destroy(error));
+  return told;
+}
+
 export class ReadStream extends Readable {
   bytesRead = 0;
   #handle;
@@ -181,21 +198,12 @@ export class ReadStream extends Readable {
   #end;
 
   constructor(path, options = {}) {
-    const settings = typeof options === 'string' ? { encoding: options } : (options ?? {});
+    const settings = settingsOf(options);
     super({ highWaterMark: settings.highWaterMark ?? 65536, encoding: settings.encoding, emitClose: true, signal: settings.signal });
     this.path = path;
     this.#at = settings.start ?? null;
     this.#end = settings.end ?? Infinity;
-    const opened = settings.fd === undefined || settings.fd === null
-      ? promises.open(path, settings.flags ?? 'r')
-      : Promise.resolve(typeof settings.fd === 'number' ? new promises.FileHandle(settings.fd) : settings.fd);
-    this.#handle = opened.then((handle) => {
-      this.fd = handle.fd;
-      this.emit('open', handle.fd);
-      this.emit('ready');
-      return handle;
-    });
-    this.#handle.catch((error) => this.destroy(error));
+    this.#handle = opened(this, path, settings, 'r');
   }
 
   async _read(size) {
@@ -231,20 +239,11 @@ export class WriteStream extends Writable {
   #at;
 
   constructor(path, options = {}) {
-    const settings = typeof options === 'string' ? { encoding: options } : (options ?? {});
+    const settings = settingsOf(options);
     super({ highWaterMark: settings.highWaterMark ?? 16384, defaultEncoding: settings.encoding ?? 'utf8', decodeStrings: true, emitClose: true, signal: settings.signal });
     this.path = path;
     this.#at = settings.start ?? null;
-    const opened = settings.fd === undefined || settings.fd === null
-      ? promises.open(path, settings.flags ?? 'w', settings.mode)
-      : Promise.resolve(typeof settings.fd === 'number' ? new promises.FileHandle(settings.fd) : settings.fd);
-    this.#handle = opened.then((handle) => {
-      this.fd = handle.fd;
-      this.emit('open', handle.fd);
-      this.emit('ready');
-      return handle;
-    });
-    this.#handle.catch((error) => this.destroy(error));
+    this.#handle = opened(this, path, settings, 'w');
   }
 
   _write(chunk, encoding, callback) {

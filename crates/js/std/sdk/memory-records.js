@@ -1,9 +1,11 @@
 // A record store that keeps everything in memory, for tests.
 
+import native from 'native/globals';
 import { deepEqual } from 'internal/deep-equal';
 
-const SLUG = /^[a-z][a-z0-9-]{0,39}$/;
-const A_SLUG = 'a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter';
+// Loaded by the first store.
+const sdk = () => native.load('native/sdk').default;
+const aSlug = () => `a slug: ${sdk().slugRule}`;
 
 class Collection {
   #name;
@@ -39,7 +41,7 @@ class Collection {
   async put(record) {
     const refuse = (why) => new Error(`records ${this.#name} cannot keep this record: ${why}`);
     const id = record?.id;
-    if (typeof id !== 'string' || !SLUG.test(id)) throw refuse(`its id has to be ${A_SLUG}`);
+    if (!sdk().isSlug(id)) throw refuse(`its id has to be ${aSlug()}`);
     const kept = structuredClone(record);
     if (this.#body !== undefined) {
       const text = kept[this.#body] ?? '';
@@ -72,7 +74,7 @@ export function memoryRecords() {
   const open = new Map();
   return {
     async collection(name, options = {}) {
-      if (!SLUG.test(name)) throw new Error(`records ${name} cannot be opened: a collection's name has to be ${A_SLUG}`);
+      if (!sdk().isSlug(name)) throw new Error(`records ${name} cannot be opened: a collection's name has to be ${aSlug()}`);
       if (options.body === 'id') throw new Error(`records ${name} cannot be opened: a record's body cannot be its id`);
       if (!open.has(name)) open.set(name, new Collection(name, options.body));
       return open.get(name);

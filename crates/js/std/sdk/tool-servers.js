@@ -2,12 +2,10 @@
 
 import native from 'native/globals';
 
-// Loaded by the first endpoint: who imports the SDK for something else pays for no cryptography.
+// Loaded at the first use: who imports the SDK for something else pays for neither.
 const crypto = () => native.load('node:crypto');
-
-const REVISION = '2025-06-18';
-const PREFIX = '/ahp-mcp';
-const CHANGED = { jsonrpc: '2.0', method: 'notifications/tools/list_changed' };
+/** The words of the daemon's own endpoints. */
+const words = () => native.load('native/sdk').default.toolsEndpoint;
 
 const refuse = (status, message, headers) => Response.json({ message }, { status, headers });
 
@@ -49,11 +47,13 @@ class Endpoint {
 
   async call(params) {
     const { name, arguments: input = {} } = params ?? {};
+    const wrong = (message) => ({ error: { code: -32602, message } });
+    if (typeof name !== 'string') return wrong(words().noName);
     const tool = (await this.tools()).find(({ definition }) => definition.name === name);
-    if (!tool) return { error: { code: -32602, message: `there is no tool ${name}` } };
+    if (!tool) return wrong(words().noTool(name));
     const { runClient } = this.options;
     try {
-      if (!tool.run && !runClient) throw new Error(`${name} is run by a client, and nobody asks one`);
+      if (!tool.run && !runClient) throw new Error(words().noClient(name));
       if (!tool.run) return { result: ofClient(await runClient(name, input)) };
       return { result: { content: content(await tool.run(input)), isError: false } };
     } catch (error) {
@@ -66,7 +66,7 @@ class Endpoint {
       case 'initialize':
         return {
           result: {
-            protocolVersion: REVISION,
+            protocolVersion: words().revision,
             capabilities: { tools: { listChanged: this.options.toolsChanged === 'notify' } },
             serverInfo: { name: this.about.name, version: this.about.version },
           },
@@ -82,12 +82,12 @@ class Endpoint {
       case 'tools/call':
         return this.call(params);
       default:
-        return { error: { code: -32601, message: `${method} is not served here` } };
+        return { error: { code: -32601, message: words().noMethod(method) } };
     }
   }
 
   stream() {
-    if (this.options.toolsChanged !== 'notify') return refuse(405, 'this endpoint has no stream', { allow: 'POST' });
+    if (this.options.toolsChanged !== 'notify') return refuse(405, words().noStream, { allow: 'POST' });
     this.end();
     let mine;
     const body = new ReadableStream({
@@ -113,7 +113,7 @@ class Endpoint {
     const answers = isOne && message.id !== undefined && message.method === undefined && ('result' in message || 'error' in message);
     if (answers && message.jsonrpc === '2.0') return new Response(null, { status: 202 });
     if (!isOne || message.jsonrpc !== '2.0' || typeof message.method !== 'string') {
-      return refuse(400, 'the body must be one JSON-RPC message');
+      return refuse(400, words().notOneMessage);
     }
     const { id, method, params } = message;
     if (id === undefined) return new Response(null, { status: 202 });
@@ -121,8 +121,7 @@ class Endpoint {
   }
 
   changed() {
-    const event = new TextEncoder().encode(`event: message\ndata: ${JSON.stringify(CHANGED)}\n\n`);
-    this.streaming?.enqueue(event);
+    this.streaming?.enqueue(new TextEncoder().encode(words().changed));
   }
 
   end() {
@@ -145,7 +144,7 @@ export function toolServers({ origin, name, version }) {
       const endpoint = new Endpoint({ name, version }, options);
       open.set(id, endpoint);
       return {
-        url: `${String(at).replace(/\/+$/, '')}${PREFIX}/${id}`,
+        url: `${String(at).replace(/\/+$/, '')}${words().prefix}/${id}`,
         token: endpoint.token,
         changed: () => endpoint.changed(),
         close: () => {
@@ -155,12 +154,13 @@ export function toolServers({ origin, name, version }) {
     },
     async request(request) {
       const { pathname } = new URL(request.url);
-      if (pathname !== PREFIX && !pathname.startsWith(`${PREFIX}/`)) return undefined;
-      const endpoint = open.get(pathname.slice(PREFIX.length + 1));
-      if (!endpoint) return refuse(404, `No tools at ${pathname}`);
-      if (!bears(request, endpoint.token)) return refuse(401, 'this endpoint needs its token as bearer');
+      const { prefix } = words();
+      if (pathname !== prefix && !pathname.startsWith(`${prefix}/`)) return undefined;
+      const endpoint = open.get(pathname.slice(prefix.length + 1));
+      if (!endpoint) return refuse(404, words().noEndpoint(pathname));
+      if (!bears(request, endpoint.token)) return refuse(401, words().notItsToken);
       if (request.method === 'GET') return endpoint.stream();
-      if (request.method !== 'POST') return refuse(405, `${request.method} is not served here`, { allow: 'GET, POST' });
+      if (request.method !== 'POST') return refuse(405, words().noMethod(request.method), { allow: 'GET, POST' });
       return endpoint.post(request);
     },
   };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Slug, Value};
 
-use super::SLUG;
 use super::find::Finder;
 use super::packed::Packed;
 use crate::folder::Format;
@@ -55,7 +55,9 @@ impl Format for RecordFormat {
     fn check_id(&self, id: &str) -> Result<(), String> {
         match Slug::parse(id) {
             Some(_) => Ok(()),
-            None => Err(format!("a record's file is named after its id, and an id has to be {SLUG}")),
+            None => {
+                Err(format!("a record's file is named after its id, and an id has to be a slug: {SLUG_RULE}"))
+            }
         }
     }
 

@@ -9,19 +9,18 @@ mod packed;
 pub use file::FileRecords;
 pub use memory::memory_records;
 
+use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::CollectionOptions;
 use ostler_contract::{JsonObject, Slug, Thrown};
 
 /// Names that are folders of the host's own. Spec: *Records*.
 const RESERVED: [&str; 5] = ["sessions", "usage", "automations", "agentPlugins", "node_modules"];
 
-const SLUG: &str = "a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter";
-
 fn check_options(name: &str, options: &CollectionOptions) -> Result<(), Thrown> {
     let why = if RESERVED.contains(&name) {
         "that name is the host's own".to_owned()
     } else if Slug::parse(name).is_none() {
-        format!("a collection's name has to be {SLUG}")
+        format!("a collection's name has to be a slug: {SLUG_RULE}")
     } else if options.body.as_deref() == Some("id") {
         "a record's body cannot be its id".to_owned()
     } else {
@@ -35,7 +34,7 @@ fn check_record(name: &str, body: Option<&str>, record: &JsonObject) -> Result<S
     let refuse =
         |why: String| Err(Thrown::new(format_args!("records {name} cannot keep this record: {why}")));
     let Some(id) = record.get("id").and_then(|id| id.as_str()).filter(|id| Slug::parse(id).is_some()) else {
-        return refuse(format!("its id has to be {SLUG}"));
+        return refuse(format!("its id has to be a slug: {SLUG_RULE}"));
     };
     match body.and_then(|body| Some((body, record.get(body)?))) {
         Some((body, text)) if !text.is_string() && !text.is_null() => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_contract::points::{BoundTool, ToolsChanged, ToolsServerOptions};
+use ostler_contract::tools_endpoint::no_client;
 use ostler_contract::{Secret, Value};
 use ostler_engine::sessions::SessionTools;
 use parking_lot::Mutex;
@@ -123,7 +124,7 @@ impl Endpoint {
         Some(match (tool.run, run_client) {
             (Some(run), _) => outcome(run.call((input, None)).await, tool.definition.output_schema.is_some()),
             (None, Some(run)) => outcome(run.call((name.to_owned(), input)).await, false).of_client(),
-            (None, None) => Called::failed(format!("{name} is run by a client, and this backend asks none")),
+            (None, None) => Called::failed(no_client(name)),
         })
     }
 }

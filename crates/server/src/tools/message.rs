@@ -2,14 +2,13 @@
 
 use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode};
 use ostler_contract::points::BoundTool;
+use ostler_contract::tools_endpoint::{NO_NAME, REVISION, no_method, no_tool};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_protocol::error::code;
 
 use super::endpoint::Endpoint;
 use crate::reply::{Reply, refuse};
 
-/// The revision of MCP spoken here.
-pub(super) const REVISION: &str = "2025-06-18";
 /// The header in which a client names the revision it speaks.
 const VERSION_HEADER: &str = "mcp-protocol-version";
 /// The longest message.
@@ -91,7 +90,7 @@ async fn result(endpoint: &Endpoint, method: &str, params: Value) -> Result<Valu
         "tools/call" => {
             let invalid = |why: String| (code::INVALID_PARAMS, why);
             let Some(name) = params.get("name").and_then(Value::as_str) else {
-                return Err(invalid("tools/call needs name, the name of a tool".to_owned()));
+                return Err(invalid(NO_NAME.to_owned()));
             };
             let input = match params.get("arguments") {
                 None | Some(Value::Null) => Value::Object(JsonObject::new()),
@@ -99,9 +98,9 @@ async fn result(endpoint: &Endpoint, method: &str, params: Value) -> Result<Valu
                 Some(_) => return Err(invalid("arguments have to be an object".to_owned())),
             };
             let called = endpoint.call(name, input).await;
-            called.map(Called::result).ok_or_else(|| invalid(format!("there is no tool {name}")))
+            called.map(Called::result).ok_or_else(|| invalid(no_tool(name)))
         }
-        _ => Err((code::METHOD_NOT_FOUND, format!("{method} is not served here"))),
+        _ => Err((code::METHOD_NOT_FOUND, no_method(method))),
     }
 }
 

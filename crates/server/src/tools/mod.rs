@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ostler_contract::http::{Method, Request, Response};
 use ostler_contract::points::{ToolsServer, ToolsServerOptions};
+use ostler_contract::tools_endpoint::PREFIX;
 use ostler_contract::{Func, Pending};
 use ostler_engine::host::OpenToolsServer;
 use ostler_engine::sessions::SessionTools;
@@ -20,9 +21,6 @@ use crate::guard::bearer;
 use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 use endpoint::{About, Endpoint};
-
-/// Where every endpoint is.
-const PREFIX: &str = "/ahp-mcp";
 
 /// The tools endpoints of a host: one per session, for its life.
 #[derive(Clone)]

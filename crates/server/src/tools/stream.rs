@@ -6,14 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use ostler_contract::http::{Body, Response};
+use ostler_contract::tools_endpoint::CHANGED;
 use ostler_engine::sessions::Brought;
 use tokio::sync::watch;
 
 use super::endpoint::Endpoint;
 use crate::reply::{Reply, refuse};
 
-const CHANGED: &[u8] =
-    b"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 /// Says nothing, so that a peer that is gone is noticed.
 const STILL_HERE: &[u8] = b": still here\n\n";
 /// How often it is said.
@@ -52,7 +51,7 @@ async fn next(mut stream: Stream) -> Option<(Result<Bytes, ostler_contract::http
         }
         if moved != stream.told {
             stream.told = moved;
-            return Some((Ok(Bytes::from_static(CHANGED)), stream));
+            return Some((Ok(Bytes::from_static(CHANGED.as_bytes())), stream));
         }
         tokio::select! {
             changed = stream.changes.changed() => if changed.is_err() { return None },
