@@ -520,6 +520,11 @@ fn heard(log: Log, host: Weak<Host>) -> Log {
     })
 }
 
+/// A host that something holds without keeping it alive.
+pub(crate) fn upgraded(host: &Weak<Host>) -> Result<Arc<Host>, Thrown> {
+    host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
+}
+
 /// A message of the host's own making.
 pub fn message(text: String, kind: MessageKind) -> Message {
     Message { text, origin: MessageOrigin { kind }, attachments: None, model: None, agent: None, meta: None }

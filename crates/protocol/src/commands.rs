@@ -136,7 +136,7 @@ macro_rules! commands {
                         check_channel(method, params, $on)?;
                         Ok(Self::$variant(decode_on(method, params, $on)?))
                     })+
-                    _ => Err(RpcError::method_not_found(format!("{method} is not a command this host serves"))),
+                    _ => Err(RpcError::no_command(method)),
                 }
             }
 

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::automations::{Happened, Happening};
 use crate::host::{Host, file_path, file_uri, message};
+use crate::refusals::{SESSION_ENDED, nothing_at};
 use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken, tidy_title};
 
 impl Host {
@@ -44,14 +45,14 @@ impl Host {
     ) -> Result<TurnTaken, String> {
         let (taken, wait) = oneshot::channel();
         self.tell(entry, ToSession::Turn { request: Box::new(request), taken });
-        wait.await.map_err(|_| "the session has ended".to_owned())?
+        wait.await.map_err(|_| SESSION_ENDED.to_owned())?
     }
 
     /// Ends a session and forgets it.
     pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
         let (done, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
-            return Err(RpcError::session_not_found(crate::sessions::not_found(&entry.uri)));
+            return Err(nothing_at(&entry.uri));
         }
         Ok(())
     }
@@ -94,10 +95,7 @@ impl Host {
         from: &str,
         request: ToolSession,
     ) -> Result<String, Thrown> {
-        let entry = self
-            .sessions
-            .by_uri(from)
-            .ok_or_else(|| Thrown::from(RpcError::session_not_found(crate::sessions::not_found(from))))?;
+        let entry = self.sessions.by_uri(from).ok_or_else(|| Thrown::from(nothing_at(from)))?;
         let directories = match &request.working_directory {
             Some(path) => vec![file_uri(path)],
             None => entry.row.lock().kept.working_directories.clone(),
@@ -141,7 +139,7 @@ impl Host {
             ..NewChat::default()
         };
         let opened = self.open_chat(entry, new)?.await;
-        opened.map_err(|_| Thrown::new("the session has ended"))??;
+        opened.map_err(|_| Thrown::new(SESSION_ENDED))??;
         Ok(uri)
     }
 
