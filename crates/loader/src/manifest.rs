@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ostler_contract::Value;
 use ostler_contract::problem::Problem;
+use ostler_contract::protocol::names::SDK;
 
 /// What a manifest says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,8 +24,6 @@ pub struct Manifest {
     /// `main`.
     pub main: Option<String>,
 }
-
-const SDK: &str = "@ostler/sdk";
 
 impl Manifest {
     /// Reads `<dir>/package.json`; a folder without one has an empty manifest.

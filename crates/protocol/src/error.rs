@@ -90,3 +90,8 @@ impl RpcError {
         self
     }
 }
+
+/// Where a text breaks that is no JSON, and not what stands there: that may be a secret.
+pub fn no_json(error: &serde_json::Error) -> String {
+    format!("line {}, column {}: this is no JSON", error.line(), error.column())
+}
