@@ -72,6 +72,9 @@ pub struct Claimed {
 
 impl Host {
     /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it.
+    ///
+    /// # Errors
+    /// `-32002` where no such backend is loaded, `-32003` where the id is taken, `-32603` while the host stops.
     pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
         let agent = match &new.provider {
             Some(provider) => self.agent(provider).ok_or_else(|| no_provider(provider))?,
@@ -194,6 +197,9 @@ impl Claimed {
     }
 
     /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
+    ///
+    /// # Errors
+    /// `-32009` where a policy refuses it; what the backend, its machine or the store failed with.
     pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };

@@ -49,6 +49,9 @@ impl Host {
     }
 
     /// Ends a session and forgets it.
+    ///
+    /// # Errors
+    /// `-32001` where it has ended already.
     pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
         let (done, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
