@@ -23,7 +23,7 @@ use super::chat::Chat;
 use super::create::{START_LIMIT, started};
 use super::mailbox::ToSession;
 use crate::clock::millis_between;
-use crate::host::{Host, file_path};
+use crate::host::Host;
 use crate::in_time::in_time;
 use crate::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, not_loaded, nothing_at};
 
@@ -375,12 +375,8 @@ impl Actor {
             if let Some(backend) = backend {
                 backend.close(true).await;
             }
-            let delete = host.agent(&entry.provider).and_then(|agent| agent.delete.clone());
-            if let (Some(delete), Some(id)) = (delete, id) {
-                let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-                if let Err(why) = delete.call((id, folder)).await {
-                    host.log.line(format_args!("{}: {} kept its own copy: {why}", chat.uri, entry.provider));
-                }
+            if let Some(id) = id {
+                host.delete_copy(&entry, &chat.uri, id).await;
             }
         });
     }

@@ -30,7 +30,7 @@ use crate::host::Host;
 use crate::in_time::in_time;
 use crate::machines::SETTING;
 use crate::policies::Use;
-use crate::refusals::{STOPPING, no_provider, not_loaded};
+use crate::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
 
 /// How long a backend may take to start.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
@@ -270,7 +270,7 @@ impl Claimed {
         if !(actor.keep_turns(0).await && keep_new(host, &actor).await.is_ok()) {
             entry.end();
             host.sessions.remove(&entry);
-            let refused = RpcError::internal("the chat could not be kept, so it was not moved");
+            let refused = RpcError::internal(NOT_MOVED);
             return Err((refused, Lent { chats: actor.chats }));
         }
         for chat in &actor.chats {

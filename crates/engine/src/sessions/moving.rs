@@ -17,7 +17,7 @@ use super::create::NewSession;
 use super::mailbox::ToSession;
 use super::{Entry, Place};
 use crate::host::Host;
-use crate::refusals::{no_chat, no_chat_in, no_directory_of, nothing_at};
+use crate::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 
 /// A chat on its way to another session, with the chats of its workers.
 #[derive(Debug)]
@@ -145,8 +145,7 @@ impl Actor {
         self.drop_turns(at, 0).await;
         if !(self.keep_turns(at).await && self.keep_chats().await) {
             lent.chats = self.chats.split_off(at);
-            let why = "the chat could not be kept, so it was not moved";
-            return Err((RpcError::internal(why), lent));
+            return Err((RpcError::internal(NOT_MOVED), lent));
         }
         for at in at..at + count {
             self.host.sessions.give_chat(&self.chats[at].uri, &self.entry.id);

@@ -60,16 +60,21 @@ impl Host {
         Ok(())
     }
 
+    /// Has a backend delete what it keeps itself of a session or a chat.
+    pub(super) async fn delete_copy(&self, entry: &Entry, of: &str, id: String) {
+        let delete = self.agent(&entry.provider).and_then(|agent| agent.delete.clone());
+        let Some(delete) = delete else { return };
+        let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
+        if let Err(why) = delete.call((id, folder)).await {
+            self.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
+        }
+    }
+
     /// What is left to do once a session's state is gone.
     pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
         self.end_terminals_of(&entry.uri).await;
-        if let Some(delete) = self.agent(&entry.provider).and_then(|agent| agent.delete.clone()) {
-            let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-            for id in backend_ids {
-                if let Err(why) = delete.call((id, directory.clone())).await {
-                    self.log.line(format_args!("{}: {} kept its own copy: {why}", entry.uri, entry.provider));
-                }
-            }
+        for id in backend_ids {
+            self.delete_copy(entry, &entry.uri, id).await;
         }
         self.release_tree(entry).await;
         self.clear_changesets(entry);
