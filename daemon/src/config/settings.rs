@@ -1,4 +1,5 @@
-//! Every configuration key, once: its name, its type and what it does. What a wrong value is told is made from here.
+//! Every configuration key, once: its name, its type and what it does. What a wrong value is told is made from here,
+//! and the page of the keys is held against it.
 
 use ostler_contract::cross::{data_from_live, data_to_live};
 use ostler_contract::live::Live;
