@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use ostler_protocol::names;
+
 use crate::compose::Composed;
 use crate::settings::Settings;
 
@@ -46,7 +48,7 @@ pub fn block(
     }
     lines.push(settings.token.line());
     if let Some(address) = routes {
-        lines.push(format!("routes on http://{address}/plugins/"));
+        lines.push(format!("routes on http://{address}{}/", names::ROUTES));
     }
     if settings.advanced_tools {
         lines.push("advanced tools: offered to every session".to_owned());

@@ -81,6 +81,11 @@ impl Answer {
         Self { code: 1, ..Self::new([line], json!({ what: false })) }
     }
 
+    /// No daemon runs to do it to.
+    pub fn none_running(what: &str) -> Self {
+        Self::none("None running.", what)
+    }
+
     /// Prints it.
     pub fn print(&self, common: &Common) {
         let mut out = std::io::stdout().lock();

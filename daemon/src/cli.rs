@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use ostler_contract::json;
 use ostler_engine::people::Kind;
+use ostler_protocol::names;
 
 use crate::answer::{Answer, Common};
 use crate::config::{Keep, Unowned};
@@ -16,11 +17,18 @@ use crate::settings::Settings;
 use crate::webhook::WebhookVerb;
 use crate::{demo, run, verbs};
 
-/// Serves AI-agent sessions to many clients over the Agent Host Protocol.
-///
-/// Without a command it serves in the foreground until it is told to end.
+/// What the program is, as its package says it.
+const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
+
+/// The command line of the program.
 #[derive(Debug, Parser)]
-#[command(name = "ostler", version, about, disable_version_flag = true)]
+#[command(
+    name = names::HOST,
+    version,
+    about = ABOUT,
+    long_about = format!("{ABOUT}\n\nWithout a command it serves in the foreground until it is told to end."),
+    disable_version_flag = true
+)]
 pub struct Cli {
     #[command(flatten)]
     common: Common,
@@ -141,7 +149,7 @@ pub struct RunFlags {
     pub detached: bool,
 }
 
-/// Flags a fuller host has and this one does not: refused, not silently taken.
+/// Flags this host does not serve: refused, not silently taken.
 const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--wire", "--update-check", "--no-update-check"];
 
 /// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
@@ -202,7 +210,7 @@ impl Cli {
             |argument: &String, flag: &str| argument == flag || argument.starts_with(&format!("{flag}="));
         if let Some(flag) = FLAGS_NOT_SERVED.iter().find(|flag| arguments.iter().skip(1).any(|a| is(a, flag)))
         {
-            return Err(Exit::usage(format!("{flag} is not served by this host yet")));
+            return Err(Exit::usage(format!("{flag} is not served by this host")));
         }
         let (detached, line) = match arguments.split_last() {
             Some((last, line)) if last == DETACHED => (true, line),
@@ -278,12 +286,82 @@ async fn serve(common: &Common, flags: &RunFlags, arguments: &[String]) -> Resul
 fn completion(shell: clap_complete::Shell) -> Answer {
     let mut script = Vec::new();
     let mut command = Cli::command();
-    clap_complete::generate(shell, &mut command, "ostler", &mut script);
+    clap_complete::generate(shell, &mut command, names::HOST, &mut script);
     let text = String::from_utf8_lossy(&script).into_owned();
     Answer {
         json: json!({ "script": text }),
         names: vec![text.trim_end().to_owned()],
         text,
         ..Answer::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use ostler_contract::Cross;
+    use ostler_contract::shape::Shape;
+    use ostler_engine::HostOptions;
+    use ostler_js::JsOptions;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::settings::{DEFAULT_HOST, DEFAULT_PORT};
+
+    fn name(choice: impl ValueEnum) -> String {
+        choice.to_possible_value().unwrap().get_name().to_owned()
+    }
+
+    #[test]
+    fn the_help_tells_the_defaults_there_are() {
+        let cli = Cli::command();
+        for (flag, default) in [
+            ("port", DEFAULT_PORT.to_string()),
+            ("host", DEFAULT_HOST.to_owned()),
+            ("client-tool-timeout-ms", HostOptions::CLIENT_TOOL_TIMEOUT_MS.to_string()),
+            ("automations", name(Keep::default())),
+            ("sessions", name(Keep::default())),
+            ("unowned-automations", name(Unowned::default())),
+        ] {
+            let arg = cli.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.ends_with(&format!(" [default: {default}]")), "--{flag}: {help}");
+        }
+    }
+
+    #[test]
+    fn the_docs_of_the_configuration_tell_the_defaults_there_are() {
+        let javascript = JsOptions::default();
+        let megabytes = javascript.memory_limit.unwrap() >> 20;
+        for (key, told) in [
+            ("port", format!(" {DEFAULT_PORT} when left out.")),
+            ("host", format!(" `{DEFAULT_HOST}` when left out;")),
+            ("routes.host", format!(" `{DEFAULT_HOST}` when left out.")),
+            ("http.host", format!(" `{DEFAULT_HOST}` when left out.")),
+            ("clientToolTimeoutMs", format!(" {} when left out.", HostOptions::CLIENT_TOOL_TIMEOUT_MS)),
+            ("deltaWindowMs", format!(" {} when left out.", HostOptions::DELTA_WINDOW_MS)),
+            ("sessions", format!(" `{}` (when left out)", name(Keep::default()))),
+            ("automations", format!(" `{}` (when left out)", name(Keep::default()))),
+            ("unownedAutomations", format!(" `{}` (when left out)", name(Unowned::default()))),
+            ("javascript.busyLimitMs", format!(" {} when left out.", javascript.busy_limit.as_millis())),
+            ("javascript.memoryLimitMb", format!(" in MiB. {megabytes} when left out.")),
+        ] {
+            let (mut shape, mut docs) = (Config::shape(), "");
+            for part in key.split('.') {
+                let Shape::Object(object) = shape.core() else { panic!("{key}") };
+                let field = object().fields.iter().find(|field| field.name == part).unwrap();
+                (docs, shape) = (field.docs, field.shape.clone());
+            }
+            assert!(docs.contains(&told), "{key}: {docs}");
+        }
+    }
+
+    #[test]
+    fn short_help_and_long_help_and_the_manifest_say_the_same_of_the_program() {
+        let mut cli = Cli::command();
+        for help in [cli.render_help().to_string(), cli.render_long_help().to_string()] {
+            assert!(help.starts_with(ABOUT), "{help}");
+        }
+        assert_eq!(crate::cli_manifest::manifest()["about"], ABOUT);
     }
 }

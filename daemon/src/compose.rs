@@ -139,7 +139,7 @@ async fn compose_with(
     };
     let vault = match &vault_plugin {
         Some(_) => "vault from a plugin".to_owned(),
-        None => format!("vault {}", settings.dir.join("vault.json").display()),
+        None => format!("vault {}", settings.dir.join(FileVault::FILE).display()),
     };
     host.build(loaded.registry).await;
     Ok(Composed {

@@ -65,8 +65,11 @@ impl Control {
     }
 
     /// What it says about itself, once it is up.
-    pub fn record(&self) -> Option<&Record> {
-        self.record.get()
+    ///
+    /// # Errors
+    /// Exit 1 before.
+    pub fn record(&self) -> Result<&Record, Exit> {
+        self.record.get().ok_or_else(|| Exit::machine("the daemon is not up yet"))
     }
 
     /// Whether it can start itself again.

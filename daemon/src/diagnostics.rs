@@ -9,6 +9,7 @@ use ostler_contract::points::Diagnostics;
 use ostler_contract::{Call, JsonObject, Thrown, Value, json};
 use ostler_js::HttpClient;
 use ostler_loader::options::without_password;
+use ostler_protocol::names;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::log::clock;
@@ -77,9 +78,9 @@ fn record(line: &str) -> JsonObject {
     let at = clock().now().as_nanosecond().to_string();
     let record = json!({ "timeUnixNano": at, "observedTimeUnixNano": at, "severityNumber": 9, "severityText": "INFO",
         "body": { "stringValue": line } });
-    let service = json!({ "key": "service.name", "value": { "stringValue": "ostler" } });
+    let service = json!({ "key": "service.name", "value": { "stringValue": names::HOST } });
     let logs = json!({ "resource": { "attributes": [service] },
-        "scopeLogs": [{ "scope": { "name": "ostler" }, "logRecords": [record] }] });
+        "scopeLogs": [{ "scope": { "name": names::HOST }, "logRecords": [record] }] });
     JsonObject::from_iter([("resourceLogs".to_owned(), json!([logs]))])
 }
 

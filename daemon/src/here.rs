@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::{Found, Here, Pinned, Stamp};
+use ostler_protocol::names;
 
 /// The file in the configuration folder that pins the parts machines are given.
 const VERSIONS: &str = "versions.json";
 /// The part that is the daemon itself: its own version, unless the file says another.
-const OWN: &str = "ostler";
+const OWN: &str = names::HOST;
 
 /// This host, as its files show it.
 #[derive(Debug)]

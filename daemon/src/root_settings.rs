@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::secret::SET;
 use ostler_contract::{JsonObject, Value, json};
-use ostler_engine::settings::{OwnChange, OwnSettings};
+use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
 use ostler_loader::options::walk::Nodes;
 use ostler_loader::options::{Known, patched, shown_value};
 use ostler_protocol::names;
@@ -126,7 +126,7 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
         return change_plugin(control, &files, &rows, name, value);
     }
     let Some(known) = KEYS.iter().find(|known| known.name == key) else {
-        return Err(Exit::usage(format!("{key} is not a setting of this host")));
+        return Err(Exit::usage(no_setting(key)));
     };
     let live = match (known.name, &value) {
         ("advancedTools", Value::Bool(offered)) => Some(*offered),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ostler_contract::events::Event;
 use ostler_engine::{Host, Log};
 use ostler_loader::Hidden;
+use ostler_protocol::names;
 use ostler_protocol::wire::state::SessionStatus;
 use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
@@ -123,7 +124,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     tokio::spawn(idle::watch());
     host.events
         .raise_and_wait(Event::Listening {
-            runtime: "ostler".to_owned(),
+            runtime: names::HOST.to_owned(),
             host: address.ip().to_string(),
             port: address.port(),
             guarded: !matches!(settings.token, TokenSource::Unsaid | TokenSource::Without),
@@ -265,7 +266,7 @@ async fn over_stdio(
     tokio::spawn(idle::watch());
     host.events
         .raise_and_wait(Event::Listening {
-            runtime: "ostler".to_owned(),
+            runtime: names::HOST.to_owned(),
             host: "stdio".to_owned(),
             port: 0,
             guarded: false,

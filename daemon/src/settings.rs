@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret, Value};
-use ostler_engine::Log;
 use ostler_engine::usage::{UsageOptions, UsagePer};
+use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
@@ -17,7 +17,10 @@ use crate::exit::Exit;
 use crate::token::TokenSource;
 use ostler_engine::people::Issuer;
 
-const DEFAULT_PORT: u16 = 9187;
+/// The port listened on where none is said.
+pub const DEFAULT_PORT: u16 = 9187;
+/// The address listened on where none is said.
+pub const DEFAULT_HOST: &str = "127.0.0.1";
 
 /// What a run is set up with.
 #[derive(Debug, Clone)]
@@ -93,8 +96,8 @@ impl Settings {
     /// # Errors
     /// What does not go together: exit 2.
     pub fn new(flags: &RunFlags, files: ConfigFiles, working_dir: &Path) -> Result<Self, Exit> {
-        let ConfigFiles { config, files, dir, mut warnings } = files;
-        let host = flags.host.clone().or(config.host).unwrap_or_else(|| "127.0.0.1".to_owned());
+        let ConfigFiles { config, files, dir, mut warnings, .. } = files;
+        let host = flags.host.clone().or(config.host).unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let ip = ip(&host)?;
         let port = flags.port.or(config.port.map(|port| port.0)).unwrap_or(DEFAULT_PORT);
         let token = token(
@@ -118,7 +121,7 @@ impl Settings {
                 (None, Some(_)) => return Err(Exit::usage("routes.host needs routes.port")),
                 (None, None) => None,
                 (Some(port), host) => {
-                    Some(SocketAddr::new(self::ip(host.as_deref().unwrap_or("127.0.0.1"))?, port.0))
+                    Some(SocketAddr::new(self::ip(host.as_deref().unwrap_or(DEFAULT_HOST))?, port.0))
                 }
             },
         };
@@ -139,7 +142,7 @@ impl Settings {
             }
             Some(HttpApi { port: None, host: None }) => Some(Http::Here),
             Some(HttpApi { port: Some(port), host }) => {
-                Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or("127.0.0.1"))?, port.0)))
+                Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or(DEFAULT_HOST))?, port.0)))
             }
         };
         let mcp_servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
@@ -163,8 +166,10 @@ impl Settings {
             client_tool_timeout_ms: flags
                 .client_tool_timeout_ms
                 .or(config.client_tool_timeout_ms)
-                .unwrap_or(600_000),
-            delta_window_ms: config.delta_window_ms.map_or(75, |window| u64::from(window.0)),
+                .unwrap_or(HostOptions::CLIENT_TOOL_TIMEOUT_MS),
+            delta_window_ms: config
+                .delta_window_ms
+                .map_or(HostOptions::DELTA_WINDOW_MS, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
             usage: usage(config.usage.unwrap_or_default(), &mut warnings),

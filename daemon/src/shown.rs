@@ -19,11 +19,8 @@ pub static MARKS: LazyLock<Value> = LazyLock::new(|| {
 
 /// What a client is shown of the files.
 pub fn config(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
-    let said = match serde_json::to_value(&files.config) {
-        Ok(Value::Object(said)) => said,
-        _ => JsonObject::new(),
-    };
-    let said: JsonObject = said.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    let said = files.said.iter().filter(|(_, value)| !value.is_null());
+    let said: JsonObject = said.map(|(key, value)| (key.clone(), value.clone())).collect();
     let mut seen = shown(&said, Known::Schema(Some(&MARKS)));
     if let Some(Value::Array(entries)) = seen.get_mut("plugins") {
         for (entry, row) in entries.iter_mut().zip(rows) {
@@ -50,6 +47,20 @@ pub fn without_userinfo(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
+
+    #[test]
+    fn it_is_shown_as_the_file_says_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.json");
+        for http in [json!(true), json!(false), json!({ "port": 0 })] {
+            let said = json!({ "port": 0, "http": http, "connectionToken": "a", "origins": null });
+            std::fs::write(&file, said.to_string()).unwrap();
+            let files = config::read(Some(&file), &config::Environment::default()).unwrap();
+            let seen = Value::Object(super::config(&files, &[]));
+            assert_eq!(seen, json!({ "port": 0, "http": http, "connectionToken": "<set>" }));
+        }
+    }
 
     #[test]
     fn a_password_in_a_url_is_hidden() {

@@ -75,7 +75,7 @@ fn wrong_arguments_end_with_2() {
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
         (&["--issuer", "http://id.example.org"], "issuer has to be github or the https URL"),
-        (&["--wire=frames"], "--wire is not served by this host yet"),
+        (&["--wire=frames"], "--wire is not served by this host"),
     ] {
         refused(&folder.run(arguments), 2, says);
     }

@@ -12,9 +12,6 @@ use crate::host::PluginHost;
 use crate::live::{Live, Pending};
 use crate::thrown::Thrown;
 
-/// The package authors import; the host serves it itself.
-pub const SDK: &str = "@ostler/sdk";
-
 /// The conditions under which a package's `exports` are read, by a manifest's reader and by an `import` alike.
 pub const IMPORT_CONDITIONS: [&str; 4] = [HOST, "node", "import", "default"];
 

@@ -65,7 +65,7 @@ pub enum Problem {
     #[error("{0}")]
     Manifest(String),
     /// The SDK's version is out of the plugin's range.
-    #[error("plugin {name} needs {sdk} {range}, this is {version}{why}", sdk = crate::plugin::SDK)]
+    #[error("plugin {name} needs {sdk} {range}, this is {version}{why}", sdk = ostler_protocol::names::SDK)]
     Range {
         /// The plugin.
         name: String,

@@ -21,8 +21,8 @@ use crate::connection::Connection;
 use crate::fanout::{Origin, Outgoing};
 use crate::host::Host;
 use crate::in_time::in_time;
-use crate::refusals::no_channel;
-use crate::sessions::{Entry, Snapshots, not_found, snapshot};
+use crate::refusals::{does_not_belong, no_channel, nothing_at};
+use crate::sessions::{Entry, Snapshots, snapshot};
 
 /// How long it may take to tell what a changeset holds.
 const STATE_LIMIT: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ impl Host {
             return Err(no_channel(spelled));
         };
         let entry = self.sessions.get(&session);
-        let entry = entry.ok_or_else(|| RpcError::session_not_found(not_found(spelled)))?;
+        let entry = entry.ok_or_else(|| nothing_at(spelled))?;
         let uri = format!("{}/changeset/{scope}", entry.uri);
         Ok(Of { entry, scope, uri })
     }
@@ -207,9 +207,10 @@ impl Host {
         if !scopes.iter().any(|scope| scope.scope == of.scope && scope.review) {
             return Err(format!("{spelled} is not reviewed"));
         }
+        let name = action.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let action = actions::read(action).map_err(|error| error.to_string())?;
         if !matches!(action, a::StateAction::ChangesetFilesReviewChanged(_)) {
-            return Err("this action does not belong on a changeset".to_owned());
+            return Err(does_not_belong(&name, "a changeset"));
         }
         self.apply_changeset(&of.uri, &action, Some(origin));
         Ok(())

@@ -9,10 +9,11 @@ use ostler_contract::points::{
     AutomationStore, Close, Computers, Containers, Policies, Port, PortValue, RecordStore, SessionStore,
     TerminalStore, Usage, Vault,
 };
-use ostler_contract::{Call, Registry, Thrown};
+use ostler_contract::{Call, Registry};
 use tokio::sync::oneshot;
 
 use crate::host::{Host, Stage};
+use crate::in_time::in_time;
 use crate::principal::Principal;
 use crate::sessions::ToSession;
 
@@ -117,11 +118,7 @@ impl Host {
 
     /// Calls something that is to end in time; what goes wrong is a line.
     async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
-        let outcome = match tokio::time::timeout(limit, close.call(())).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Thrown::new(format_args!("it did not answer within {} seconds", limit.as_secs()))),
-        };
-        if let Err(why) = outcome {
+        if let Err(why) = in_time(limit, close.call(())).await {
             self.log.line(format_args!("{what} failed: {}", why.for_log()));
         }
     }

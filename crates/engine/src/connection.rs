@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::log::Log;
 use crate::outbox::{Closed, Outbox};
 use crate::principal::Principal;
+use crate::refusals::before_initialize;
 use crate::sessions::{Place, ToSession};
 
 /// How long a client may be gone before the sessions it was active in are told.
@@ -216,8 +217,7 @@ impl Connection {
                 };
                 let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
                 if !introduces && self.state.lock().client.is_none() {
-                    let error = RpcError::invalid_request(format!("{method} came before initialize"));
-                    return responder.fail(error);
+                    return responder.fail(before_initialize(&method));
                 }
                 if let Some(unserved) = self.host.unserved(&command) {
                     return responder.fail(unserved);

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::connection::{Connection, Responder};
 use crate::fanout::ConnectionId;
 use crate::host::{Host, file_path};
+use crate::refusals::not_served;
 
 /// The key at `initialize` that says containers are served.
 pub(crate) const CAPABILITY: &str = "vscode.devContainers";
@@ -53,7 +54,7 @@ impl Host {
     pub(crate) fn unserved(&self, command: &Command) -> Option<RpcError> {
         if matches!(command, Command::CreateTerminal(_) | Command::DisposeTerminal(_)) {
             let none = self.terminal_store().is_none();
-            return none.then(|| crate::terminals::unserved(command.name()));
+            return none.then(|| not_served(command.name()));
         }
         let of_containers = matches!(
             command,
@@ -64,9 +65,7 @@ impl Host {
                 | Command::DevContainersStop(_)
                 | Command::DevContainersRemove(_)
         );
-        (of_containers && self.containers().is_none()).then(|| {
-            RpcError::method_not_found(format!("{} is not a command this host serves", command.name()))
-        })
+        (of_containers && self.containers().is_none()).then(|| RpcError::no_command(command.name()))
     }
 
     /// Ends the relays a test picks, here and where they lead.

@@ -68,14 +68,21 @@ pub struct HostOptions {
     pub outbox: usize,
 }
 
+impl HostOptions {
+    /// The window streamed text is gathered in, where nothing else is said.
+    pub const DELTA_WINDOW_MS: u64 = 75;
+    /// How long a client's tool may take, where nothing else is said.
+    pub const CLIENT_TOOL_TIMEOUT_MS: u64 = 600_000;
+}
+
 impl Default for HostOptions {
     fn default() -> Self {
         Self {
             host_name: "localhost".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             paths: Vec::new(),
-            delta_window_ms: 75,
-            client_tool_timeout_ms: 600_000,
+            delta_window_ms: Self::DELTA_WINDOW_MS,
+            client_tool_timeout_ms: Self::CLIENT_TOOL_TIMEOUT_MS,
             unowned_automations: true,
             advanced_tools: false,
             check_policies: false,
@@ -519,6 +526,11 @@ fn heard(log: Log, host: Weak<Host>) -> Log {
             host.events.raise(Event::Log { line: line.to_owned() });
         }
     })
+}
+
+/// A host that something holds without keeping it alive.
+pub(crate) fn upgraded(host: &Weak<Host>) -> Result<Arc<Host>, Thrown> {
+    host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
 }
 
 /// A message of the host's own making.

@@ -16,7 +16,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
 use tokio::sync::{OnceCell, watch};
 
-use crate::host::{Host, Stage, file_uri};
+use crate::host::{Host, Stage, file_uri, upgraded};
 use crate::principal::Principal;
 use crate::sessions::NewSession;
 
@@ -31,7 +31,7 @@ impl HostDoor {
     }
 
     fn host(&self) -> Result<Arc<Host>, Thrown> {
-        self.0.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
+        upgraded(&self.0)
     }
 }
 
@@ -320,7 +320,7 @@ impl Opened {
 
     async fn stored(&self) -> Result<StoredCollection, Thrown> {
         let opened = self.cell.get_or_try_init(|| async {
-            let host = self.host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))?;
+            let host = upgraded(&self.host)?;
             host.built().await;
             let store =
                 host.record_store().ok_or_else(|| Thrown::new(problem::no_record_store(&self.name)))?;

@@ -7,6 +7,8 @@
 //! The engine has no sockets, no files, no JavaScript and no clock of its own: time is tokio's, which tests
 //! pause, and a [`Clock`] that is handed in.
 
+#![deny(missing_docs)]
+
 mod advertised;
 mod agents;
 mod automations;

@@ -13,6 +13,7 @@ use crate::connection::{Connection, Responder};
 use crate::host::Host;
 use crate::in_time::in_time;
 use crate::principal::Principal;
+use crate::refusals::before_initialize;
 
 /// How long a command may take: as long as a client's tool, which is long.
 const HANDLE_LIMIT: Duration = Duration::from_secs(600);
@@ -42,8 +43,7 @@ impl Connection {
         responder: Responder,
     ) {
         let Some(client) = self.client_id() else {
-            let error = RpcError::invalid_request(format!("{} came before initialize", command.name));
-            return responder.fail(error);
+            return responder.fail(before_initialize(&command.name));
         };
         let params = match params.decode(&command.name) {
             Ok(params) => params,

@@ -1,5 +1,6 @@
 //! Policies: what they say of work that is about to start, and the scheme they are edited under.
 
+use std::fmt::Display;
 use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{
@@ -55,11 +56,7 @@ impl Host {
         if !self.gate.guarded || !self.options.check_policies || self.may(owner, &Grant::of("*", "*")) {
             return Ok(());
         }
-        let unreadable = |why: &dyn std::fmt::Display| {
-            RpcError::permission_denied(format!(
-                "the policies of this host cannot be read, so nothing starts: {why}"
-            ))
-        };
+        let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
         let Some(store) = self.policies() else { return Err(unreadable(&"nothing keeps them")) };
         let rows = store.list.call(()).await.map_err(|why| unreadable(&why))?;
         let now = format!("{:.3}", self.clock.now());
@@ -102,9 +99,13 @@ impl Host {
                     .line("policies are checked and there are none: nobody but the host itself starts work");
             }
             Ok(_) => {}
-            Err(why) => self.log.line(format_args!("the policies cannot be read, so nothing starts: {why}")),
+            Err(why) => self.log.line(unreadable(&why)),
         }
     }
+}
+
+fn unreadable(why: &dyn Display) -> String {
+    format!("the policies of this host cannot be read, so nothing starts: {why}")
 }
 
 fn is_of(row: &JsonObject, field: &str, value: &str) -> bool {

@@ -180,6 +180,9 @@ impl Gate {
     }
 
     /// Lets a principal through that holds what is asked.
+    ///
+    /// # Errors
+    /// `-32009` where somebody lacks it, `-32007` where nobody has signed in.
     pub fn require(&self, principal: &Principal, asked: &Grant) -> Result<(), RpcError> {
         if !self.guarded || principal.holds(asked) {
             return Ok(());

@@ -10,7 +10,7 @@ use ostler_protocol::{RpcError, Value, json};
 
 use crate::connection::Connection;
 use crate::in_time::in_time;
-use crate::sessions::not_found;
+use crate::refusals::nothing_at;
 
 /// How long making one may take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -25,7 +25,7 @@ impl Connection {
         let github = host.registry().and_then(|registry| registry.port::<PullRequests>());
         let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
         let entry = host.sessions.by_uri(&params.channel);
-        let entry = entry.ok_or_else(|| RpcError::session_not_found(not_found(&params.channel)))?;
+        let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
             return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));
         };

@@ -1,6 +1,92 @@
-//! Refusals that more than one command gives.
+//! Refusals that more than one place gives.
 
 use ostler_protocol::RpcError;
+use ostler_protocol::uri::Channel;
+
+/// Nothing new begins any more.
+pub(crate) const STOPPING: &str = "the host is stopping";
+/// Whoever waited for a session's answer gets none.
+pub(crate) const SESSION_ENDED: &str = "the session has ended";
+/// The session has no chat of that name.
+pub(crate) const NO_SUCH_CHAT: &str = "there is no such chat";
+/// A worker's chat is its backend's.
+pub(crate) const READ_ONLY: &str = "this chat is read-only";
+/// A steering message with no turn to go into.
+pub(crate) const NO_TURN_TO_STEER: &str = "no turn is running that could take this message";
+/// A change of folders under a running turn.
+pub(crate) const FOLDERS_IN_USE: &str = "TurnInProgress: folders cannot be changed while a turn runs";
+/// A chat that stays where it is, as its new place could not be written down.
+pub(crate) const NOT_MOVED: &str = "the chat could not be kept, so it was not moved";
+/// An action without a name.
+pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
+
+/// No such session.
+pub(crate) fn no_session(uri: &str) -> RpcError {
+    RpcError::session_not_found(format!("No agent for session {uri}"))
+}
+
+/// No such chat, or what is named is none.
+pub(crate) fn no_chat(spelled: &str) -> RpcError {
+    RpcError::session_not_found(format!("No chat at {spelled}"))
+}
+
+/// A session or chat nobody knows.
+pub(crate) fn nothing_at(spelled: &str) -> RpcError {
+    match Channel::parse(spelled) {
+        Channel::Session(_) => no_session(spelled),
+        _ => no_chat(spelled),
+    }
+}
+
+/// No such run of an automation.
+pub(crate) fn no_run(spelled: &str) -> RpcError {
+    RpcError::not_found(format!("No run at {spelled}"))
+}
+
+/// A chat or terminal has that URI.
+pub(crate) fn already_exists(uri: &str) -> String {
+    format!("{uri} already exists")
+}
+
+/// A backend that cannot work in more than one folder is given another.
+pub(crate) fn one_folder(provider: &str) -> String {
+    format!("{provider} works in one folder")
+}
+
+/// A chat works in folders of its session alone.
+pub(crate) fn no_directory_of(folder: &str, session: &str) -> String {
+    format!("{folder} is not a working directory of {session}")
+}
+
+/// A chat of another session, or none.
+pub(crate) fn no_chat_in(spelled: &str, session: &str) -> RpcError {
+    RpcError::invalid_params(format!("{spelled} is not a chat in {session}"))
+}
+
+/// No such question, or it is answered.
+pub(crate) fn no_question(request: &str) -> String {
+    format!("nothing called {request} waits for an answer")
+}
+
+/// An action, or what it carries, that does not read.
+pub(crate) fn lacks_field(what: &str) -> String {
+    format!("{what} lacks a field the protocol gives it, or has one of another type")
+}
+
+/// An action of another kind of channel.
+pub(crate) fn does_not_belong(action: &str, channel: &str) -> String {
+    format!("{action} does not belong on {channel}")
+}
+
+/// A command of somebody who has not introduced themselves.
+pub(crate) fn before_initialize(method: &str) -> RpcError {
+    RpcError::invalid_request(format!("{method} came before initialize"))
+}
+
+/// A command this host has no provider for, or none of the protocol that was agreed on.
+pub(crate) fn not_served(command: &str) -> RpcError {
+    RpcError::method_not_found(format!("This host does not serve {command}"))
+}
 
 /// A provider that is not here, or that the asker may not use.
 pub(crate) fn no_provider(provider: &str) -> RpcError {

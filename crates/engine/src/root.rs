@@ -14,6 +14,7 @@ use ostler_protocol::{JsonObject, Value, Version, json, uri};
 use parking_lot::Mutex;
 
 use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
+use crate::settings::no_setting;
 
 /// Settings kept on the connection that pushed them.
 const PER_CONNECTION: &[&str] = &["defaultShell", "workspaceTrust"];
@@ -173,7 +174,7 @@ impl Root {
         if let Some(unknown) =
             config.keys().find(|key| !declared.is_some_and(|known| known.contains_key(*key)))
         {
-            return Err(format!("{unknown} is not a setting of this host"));
+            return Err(no_setting(unknown));
         }
         if let Some(wrong) = config.iter().find_map(|(key, value)| wrong_type(key, value)) {
             return Err(wrong);

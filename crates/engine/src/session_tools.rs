@@ -3,9 +3,11 @@
 use ostler_contract::points::{Tool, ToolChat, ToolContext, ToolEffects, ToolSpec};
 use ostler_contract::{Call, Thrown, Value, json};
 use ostler_protocol::wire::state::SessionSummary;
-use ostler_protocol::{RpcError, names, uri};
+use ostler_protocol::{names, uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::refusals::no_session;
 
 /// The tools, to be registered by whoever builds the host.
 pub fn session_tools() -> Vec<Tool> {
@@ -71,5 +73,5 @@ async fn session_of(at: &ToolContext, named: Option<String>) -> Result<SessionSu
     let mine = uri::session_id(&at.session).and_then(of).and_then(owner);
     // Somebody else's is answered as one there is not.
     let found = of(id).filter(|found| owner(found) == mine).cloned();
-    found.ok_or_else(|| Thrown::from(RpcError::session_not_found(format!("No agent for session {named}"))))
+    found.ok_or_else(|| Thrown::from(no_session(&named)))
 }

@@ -41,6 +41,11 @@ pub struct OwnChange {
     pub refused: Option<String>,
 }
 
+/// Why a key is refused that no setting has.
+pub fn no_setting(key: &str) -> String {
+    format!("{key} is not a setting of this host")
+}
+
 impl std::fmt::Debug for dyn OwnSettings {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("OwnSettings")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
-use ostler_contract::plugin::SDK;
+use ostler_contract::protocol::names::SDK;
 use rquickjs::object::Filter;
 use rquickjs::{Ctx, Object};
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use ostler_contract::Value;
-use ostler_contract::plugin::{IMPORT_CONDITIONS, SDK};
+use ostler_contract::plugin::IMPORT_CONDITIONS;
 use ostler_contract::problem::Problem;
-use ostler_contract::protocol::names::HOST;
+use ostler_contract::protocol::names::{HOST, SDK};
 
 /// What a manifest says.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -76,9 +76,8 @@ impl Runs {
         self.db.read(move |db| {
             let before = match cursor {
                 None => i64::MAX,
-                Some(cursor) => number_of(db, &id, &cursor)?.ok_or_else(|| {
-                    Thrown::from(RpcError::invalid_params(format!("Unrecognised cursor {cursor}")))
-                })?,
+                Some(cursor) => number_of(db, &id, &cursor)?
+                    .ok_or_else(|| Thrown::from(RpcError::unrecognised_cursor(&cursor)))?,
             };
             let mut asked = db.prepare_cached(
                 "SELECT number, uri, run FROM automation_runs WHERE automation = ?1 AND number < ?2

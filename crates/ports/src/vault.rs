@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::Vault;
+use ostler_contract::protocol::error::no_json;
 use ostler_contract::{Call, JsonObject, Thrown, Value, VaultName};
 use tokio::time::Instant;
 
@@ -50,9 +51,12 @@ impl Latest {
 }
 
 impl FileVault {
+    /// What the file is called.
+    pub const FILE: &str = "vault.json";
+
     /// The vault of a configuration folder. The file is made with the first secret.
     pub fn new(config_dir: &Path, report: Report) -> Result<Self, Thrown> {
-        let path = config_dir.join("vault.json");
+        let path = config_dir.join(Self::FILE);
         let latest = Latest::default();
         let file = VaultFile {
             path: path.clone(),
@@ -225,8 +229,7 @@ fn parse(text: &[u8]) -> Result<JsonObject, String> {
     match serde_json::from_slice(text) {
         Ok(Value::Object(held)) => Ok(held),
         Ok(_) => Err("it has to be an object of names and values".to_owned()),
-        // Where it breaks, not what stands there: that may be a secret.
-        Err(error) => Err(format!("line {}, column {}: this is no JSON", error.line(), error.column())),
+        Err(error) => Err(no_json(&error)),
     }
 }
 

@@ -129,14 +129,17 @@ macro_rules! commands {
         pub const NAMES: &[&str] = &[$($name),+];
 
         impl Command {
-            /// Decodes a request. A method no row names is `-32601`; a wrong literal channel `-32602`.
+            /// Decodes a request.
+            ///
+            /// # Errors
+            /// A method no row names: `-32601`; a wrong literal channel, or parameters that do not fit: `-32602`.
             pub fn decode(method: &str, params: &Params) -> Result<Self, RpcError> {
                 match method {
                     $($name => {
                         check_channel(method, params, $on)?;
                         Ok(Self::$variant(decode_on(method, params, $on)?))
                     })+
-                    _ => Err(RpcError::method_not_found(format!("{method} is not a command this host serves"))),
+                    _ => Err(RpcError::no_command(method)),
                 }
             }
 
@@ -288,6 +291,9 @@ pub enum Notification {
 
 impl Notification {
     /// Decodes a notification; one no row names is `None`, as JSON-RPC leaves it unanswered.
+    ///
+    /// # Errors
+    /// Parameters that do not fit: `-32602`.
     pub fn decode(method: &str, params: &Params) -> Option<Result<Self, RpcError>> {
         match method {
             "dispatchAction" => Some(params.decode(method).map(Self::DispatchAction)),

@@ -73,10 +73,25 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
+    /// No command of that name: nothing of the protocol's, or nothing here provides it.
+    pub fn no_command(method: &str) -> Self {
+        Self::method_not_found(format!("{method} is not a command this host serves"))
+    }
+
+    /// A page is asked for behind something that no answer named.
+    pub fn unrecognised_cursor(cursor: &str) -> Self {
+        Self::invalid_params(format!("Unrecognised cursor {cursor}"))
+    }
+
     /// The same error with facts for a program.
     #[must_use]
     pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
         self
     }
+}
+
+/// Where a text breaks that is no JSON, and not what stands there: that may be a secret.
+pub fn no_json(error: &serde_json::Error) -> String {
+    format!("line {}, column {}: this is no JSON", error.line(), error.column())
 }

@@ -8,6 +8,8 @@
 //!
 //! Nothing here does I/O or reads a clock.
 
+#![deny(missing_docs)]
+
 pub mod actions;
 pub mod commands;
 pub mod error;
@@ -15,12 +17,14 @@ pub mod grants;
 pub mod message;
 pub mod names;
 pub mod own;
+mod resource;
 pub mod uri;
 pub mod version;
 
 pub use ahp_types as wire;
 pub use error::RpcError;
 pub use message::{Id, Message};
+pub use resource::bare_resource;
 pub use serde_json::{Map, Value, json};
 pub use version::Version;
 

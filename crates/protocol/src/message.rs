@@ -65,6 +65,9 @@ impl Params {
     }
 
     /// Parameters from a value.
+    ///
+    /// # Errors
+    /// What the encoder refuses; of a [`Value`] that is nothing.
     pub fn from_value(value: &Value) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(|raw| Self(Some(raw)))
     }
@@ -75,6 +78,9 @@ impl Params {
     }
 
     /// Decodes into a command's parameters. The message names the field that does not fit.
+    ///
+    /// # Errors
+    /// Parameters that do not fit: `-32602`.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self, method: &str) -> Result<T, RpcError> {
         serde_json::from_str(self.text()).map_err(|error| {
             // Only what does not fit is read again, to find where.
@@ -132,6 +138,9 @@ impl From<RpcError> for BadFrame {
 
 impl Message {
     /// Reads one frame.
+    ///
+    /// # Errors
+    /// A frame that is not JSON: `-32700`; one that is no message: `-32600`. The id is told where the frame has one.
     pub fn parse(frame: &str) -> Result<Self, BadFrame> {
         let envelope: Envelope = match serde_json::from_str(frame) {
             Ok(envelope) => envelope,
@@ -200,6 +209,9 @@ pub mod encode {
     }
 
     /// The answer to a request that went well.
+    ///
+    /// # Errors
+    /// A result that is no JSON.
     pub fn result<T: Serialize>(id: &Id, result: &T) -> Result<String, serde_json::Error> {
         Ok(raw_result(id, &serde_json::to_string(result)?))
     }
@@ -211,6 +223,9 @@ pub mod encode {
     }
 
     /// A notification.
+    ///
+    /// # Errors
+    /// Parameters that are no JSON.
     pub fn notification<T: Serialize>(method: &str, params: &T) -> Result<String, serde_json::Error> {
         Ok(format!(
             r#"{{"jsonrpc":"2.0","method":{},"params":{}}}"#,
@@ -220,6 +235,9 @@ pub mod encode {
     }
 
     /// A request of the host to a client.
+    ///
+    /// # Errors
+    /// Parameters that are no JSON.
     pub fn request<T: Serialize>(id: &Id, method: &str, params: &T) -> Result<String, serde_json::Error> {
         Ok(format!(
             r#"{{"jsonrpc":"2.0","id":{},"method":{},"params":{}}}"#,

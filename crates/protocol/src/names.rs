@@ -3,6 +3,17 @@
 /// The program, and the prefix of `_meta` keys (`ostler.grants`).
 pub const HOST: &str = "ostler";
 
+/// What plugins import the host's own module as.
+pub const SDK: &str = "@ostler/sdk";
+
+/// Where routes of plugins stand on a listener.
+pub const ROUTES: &str = "/plugins";
+
+/// The path of a plugin's route: `/plugins/<plugin>/<rest>`.
+pub fn route(plugin: &str, rest: &str) -> String {
+    format!("{ROUTES}/{plugin}/{rest}")
+}
+
 /// The key of `_meta` for one of the host's own facts: `ostler.<fact>`.
 pub fn meta_key(fact: &str) -> String {
     format!("{HOST}.{fact}")

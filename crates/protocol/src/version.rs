@@ -24,8 +24,11 @@ pub struct Negotiated {
     pub version: Version,
 }
 
-/// Picks the highest offered version inside a supported range. An entry that is not `MAJOR.MINOR.PATCH` is
-/// `-32602` naming it; nothing acceptable is `-32005` with `data.supportedVersions`.
+/// Picks the highest offered version inside a supported range.
+///
+/// # Errors
+/// An entry that is not `MAJOR.MINOR.PATCH`: `-32602` naming it; nothing acceptable: `-32005` with
+/// `data.supportedVersions`.
 pub fn negotiate(offered: &[String]) -> Result<Negotiated, RpcError> {
     let chosen = negotiate_protocol_version(offered)
         .map_err(|why| RpcError::invalid_params(format!("initialize: protocolVersions: {why}")))?;

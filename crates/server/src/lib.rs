@@ -3,6 +3,8 @@
 //! A request meets the mounts in their order; each mount has a guard it cannot be built without. What no
 //! mount takes is a WebSocket handshake or is told that this is none.
 
+#![deny(missing_docs)]
+
 mod body;
 mod guard;
 mod listener;

@@ -7,6 +7,7 @@ use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{Route, RouteHandler};
 use ostler_contract::registry::{Owner, Registry};
 use ostler_engine::Log;
+use ostler_protocol::names;
 
 use crate::guard::HostNames;
 use crate::mount::{Guard, Mount};
@@ -26,7 +27,7 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log) -> Mount {
     let routes = Arc::new(routes);
     let guard = Guard::Host { names, what: "route" };
     Mount::new(
-        "/plugins",
+        names::ROUTES,
         guard,
         Arc::new(move |request| Box::pin(serve(routes.clone(), log.clone(), request))),
     )
@@ -36,15 +37,20 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log) -> Mount {
 pub fn no_plugin_routes() -> Mount {
     let refused = |request: Request| refuse(&Reply::NoRoute(request.uri().path().to_owned()));
     Mount::new(
-        "/plugins",
+        names::ROUTES,
         Guard::Own,
         Arc::new(move |request| Box::pin(std::future::ready(refused(request)))),
     )
 }
 
+/// What a path says below the place of routes.
+fn below(path: &str) -> Option<&str> {
+    path.strip_prefix(names::ROUTES)?.strip_prefix('/')
+}
+
 async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let id = path.strip_prefix("/plugins/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let id = below(&path).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let Some(handler) = routes.get(id) else { return refuse(&Reply::NoRoute(path)) };
     match handler.call((request,)).await {
         Ok(response) => response,

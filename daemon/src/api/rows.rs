@@ -161,10 +161,7 @@ impl Row {
         body: JsonObject,
     ) -> Result<Value, Refused> {
         match self.what {
-            What::Status => control
-                .record()
-                .map(status_json)
-                .ok_or_else(|| Exit::machine("the daemon is not up yet").into()),
+            What::Status => Ok(status_json(control.record()?)),
             What::Config => {
                 let (files, _) = control.configured()?;
                 let files: Vec<_> = files.files.iter().map(|file| file.display().to_string()).collect();
@@ -309,7 +306,7 @@ async fn install(control: &Arc<Control>, body: &JsonObject) -> Result<Value, Ref
 }
 
 fn restart(control: &Arc<Control>, force: bool) -> Result<Value, Refused> {
-    let record = control.record().ok_or_else(|| Exit::machine("the daemon is not up yet"))?;
+    let record = control.record()?;
     if !control.detached() {
         return Err(Exit::machine("the daemon runs in the foreground and does not start itself again").into());
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ostler_contract::{JsonObject, Value};
 use ostler_ports::atomic::{self, Access};
 
-use super::files::{ConfigFiles, parse, typed};
+use super::files::{ConfigFiles, FILE, parse, typed};
 use crate::exit::Exit;
 
 /// Changes a key of the configuration. The file that says it last is written, else the first; answers it where
@@ -24,7 +24,7 @@ pub fn edit(
         parse("", &text).is_ok_and(|fields| fields.contains_key(key))
     };
     let file = files.files.iter().rev().find(says).or(files.files.first());
-    let file = file.cloned().unwrap_or_else(|| files.dir.join("config.json"));
+    let file = file.cloned().unwrap_or_else(|| files.dir.join(FILE));
     let shown = file.display().to_string();
     let failed = |error: std::io::Error| Exit::machine(format!("{shown} could not be written: {error}"));
     if let Some(folder) = file.parent() {
@@ -41,11 +41,7 @@ pub fn edit(
     if after == before {
         return Ok(None);
     }
-    let mut checked = after.clone();
-    if checked.get("http").is_some_and(Value::is_boolean) {
-        checked.remove("http");
-    }
-    typed(&checked).map_err(|wrong| Exit::usage(format!("{} must be {}", wrong.path, wrong.expected)))?;
+    typed(&after).map_err(|wrong| Exit::usage(format!("{} must be {}", wrong.path, wrong.expected)))?;
     let text = format!("{:#}\n", Value::Object(after));
     atomic::write(&file, text.as_bytes(), Access::Usual).map_err(failed)?;
     Ok(Some(file))

@@ -6,12 +6,13 @@ use ostler_contract::cross::{Cross, data_from_live};
 use ostler_contract::live::Live;
 use ostler_contract::shape::{ObjectShape, Shape};
 use ostler_contract::{JsonObject, Value};
+use ostler_protocol::names;
 
 use super::settings::{Config, KEYS_NOT_SERVED};
 use crate::exit::Exit;
 
-/// The name of the program's folder below the configuration home.
-const FOLDER: &str = "ostler";
+/// The person's own file, in the program's folder below the configuration home.
+pub const FILE: &str = "config.json";
 /// Names one more configuration file.
 const VARIABLE: &str = "OSTLER_CONFIG";
 
@@ -23,6 +24,8 @@ const FLAGS_ONLY: &[&str] = &["stdio", "configFile", "noPlugins", "noCwd", "plug
 pub struct ConfigFiles {
     /// Merged, checked, with paths made absolute.
     pub config: Config,
+    /// The same as the files say it, key by key.
+    pub said: JsonObject,
     /// The files read, in order.
     pub files: Vec<PathBuf>,
     /// Where the configuration, and everything kept beside it, lives.
@@ -65,7 +68,7 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
                 .clone()
                 .or_else(|| environment.home.as_ref().map(|home| home.join(".config")))
                 .ok_or_else(|| Exit::usage("neither XDG_CONFIG_HOME nor HOME says where the configuration is; pass --config-file"))?;
-            Some(home.join(FOLDER).join("config.json"))
+            Some(home.join(names::HOST).join(FILE))
         }
     };
     let mut merged = JsonObject::new();
@@ -86,6 +89,7 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
     let file = std::path::absolute(&file).unwrap_or(file);
     read.dir = file.parent().map(Path::to_owned).unwrap_or_default();
     read.config = typed(&merged).map_err(|what| Exit::usage(what.to_string()))?;
+    read.said = merged;
     Ok(read)
 }
 
@@ -102,8 +106,15 @@ pub fn read_again(files: &[PathBuf]) -> Result<Config, Exit> {
     typed(&merged).map_err(|what| Exit::usage(what.to_string()))
 }
 
+/// Fields as a configuration. `http` may be said as a switch: `true` is one with nothing said of it.
 pub(super) fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mismatch> {
-    data_from_live(Live::Data(Value::Object(fields.clone())), &Config::shape())
+    let mut fields = fields.clone();
+    match fields.get("http") {
+        Some(Value::Bool(true)) => drop(fields.insert("http".to_owned(), JsonObject::new().into())),
+        Some(Value::Bool(false)) => drop(fields.shift_remove("http")),
+        _ => {}
+    }
+    data_from_live(Live::Data(Value::Object(fields)), &Config::shape())
 }
 
 /// A configuration file's text as an object.
@@ -125,12 +136,6 @@ impl ConfigFiles {
         let text = std::fs::read_to_string(&file)
             .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
         let mut fields = parse(&shown, &text)?;
-        if fields.get("http").is_some_and(Value::is_boolean) {
-            match fields.shift_remove("http") {
-                Some(Value::Bool(true)) => fields.insert("http".to_owned(), Value::Object(JsonObject::new())),
-                _ => None,
-            };
-        }
         self.drop_unknown(&shown, &mut fields)?;
         typed(&fields)
             .map_err(|wrong| Exit::usage(format!("{shown}: {} must be {}", wrong.path, wrong.expected)))?;
@@ -146,9 +151,7 @@ impl ConfigFiles {
         let Shape::Object(shape) = Config::shape() else { return Ok(()) };
         for key in fields.keys() {
             if KEYS_NOT_SERVED.contains(&key.as_str()) {
-                return Err(Exit::usage(format!(
-                    "{shown}: {key} is not served by this host yet; take it out"
-                )));
+                return Err(Exit::usage(format!("{shown}: {key} is not served by this host; take it out")));
             }
         }
         for key in FLAGS_ONLY {
@@ -244,7 +247,7 @@ mod tests {
         insta::assert_snapshot!(wrong(r#"{ "usage": { "per": "hour" } }"#), @"<dir>/c.json: usage.per must be one of turn, report");
         insta::assert_snapshot!(wrong("[]"), @"<dir>/c.json is not a JSON object");
         insta::assert_snapshot!(wrong("{"), @"<dir>/c.json is not JSON: EOF while parsing an object at line 1 column 1");
-        insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host yet; take it out");
+        insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host; take it out");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Every configuration key, once: its name, its type and what it does. What a wrong value is told, and the
-//! reference page, are made from here.
+//! Every configuration key, once: its name, its type and what it does. What a wrong value is told is made from here,
+//! and the page of the keys is held against it.
 
 use ostler_contract::cross::{data_from_live, data_to_live};
 use ostler_contract::live::Live;
@@ -53,7 +53,7 @@ pub struct Config {
     /// A listener of their own for plugin routes.
     pub routes: Option<RoutesListener>,
     /// The HTTP API: `true` serves it on the daemon's own port, `{ port, host }` on one of its own. It needs a
-    /// connection token.
+    /// credential: a connection token, or a users file.
     pub http: Option<HttpApi>,
     /// Whether policies bind.
     pub policies: Option<PolicySwitch>,
@@ -73,7 +73,7 @@ pub struct JavaScriptLimits {
     /// How long it may run without a pause, in milliseconds. 10000 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_limit_ms: Option<BusyLimit>,
-    /// How much memory its values may take, in MB. 512 when left out.
+    /// How much memory its values may take, in MiB. 512 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit_mb: Option<MemoryLimit>,
 }
@@ -208,9 +208,9 @@ integers! {
     DeltaWindow(u16): 0 to 1000;
     /// Milliseconds.
     BusyLimit(u32): 10 to 3_600_000;
-    /// MB.
+    /// MiB.
     MemoryLimit(u32): 8 to 65_536;
 }
 
-/// Keys a fuller host has and this one does not: refused, not silently taken.
+/// Keys this host does not serve: refused, not silently taken.
 pub const KEYS_NOT_SERVED: &[&str] = &["worktreesRoot", "wire", "updateCheck", "closedChats", "proxy"];

@@ -9,9 +9,11 @@ use tokio::net::TcpStream;
 use super::daemon::Daemon;
 use super::folder::{ENDPOINT, Folder, PAYLOAD};
 use crate::exit::Exit;
+use crate::webhook;
 
-fn path() -> String {
-    format!("/plugins/webhook/{ENDPOINT}")
+/// Where the endpoint is called.
+pub(super) fn path() -> String {
+    webhook::path(ENDPOINT)
 }
 
 /// Posts the payload to the endpoint; answers the status and the body.

@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::folder::Folder;
+use crate::config::FILE;
 use crate::exit::Exit;
 use crate::process::{self, Signal};
 use crate::told::Told;
@@ -32,7 +33,7 @@ impl Daemon {
         let log = File::create(folder.log()).map_err(|error| failed(error.to_string()))?;
         let mut child = Command::new(program)
             .arg("--config-file")
-            .arg(folder.dir.join("config.json"))
+            .arg(folder.dir.join(FILE))
             .current_dir(&folder.dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

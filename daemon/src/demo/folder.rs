@@ -4,20 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::json;
+use ostler_ports::FileVault;
 
+use crate::config::FILE;
 use crate::exit::Exit;
 use crate::token;
 
 /// The endpoint's id.
 pub(super) const ENDPOINT: &str = "github-push";
-/// The vault name of its secret.
-const SECRET: &str = "host:github-push";
-
 const PLUGIN: &str = include_str!("../../../examples/plugins/push-notes.ts");
 /// A push, as GitHub sends it.
 pub(super) const PAYLOAD: &str = include_str!("../../../examples/payloads/github-push.json");
 
-const AUTOMATION: &str = r#"---
+/// The automation, but for the endpoint its trigger names.
+const AUTOMATION: &str = "---
 title: Note a push
 enabled: true
 session:
@@ -30,9 +30,8 @@ triggers:
     events:
       - id: call
     config:
-      endpoint: github-push
----
-/tool push_notes { "ref": "{{event.ref}}", "repository": "{{event.repository.full_name}}", "commits": {{event.commits}} }
+      endpoint: ";
+const PROMPT: &str = r#"/tool push_notes { "ref": "{{event.ref}}", "repository": "{{event.repository.full_name}}", "commits": {{event.commits}} }
 "#;
 
 /// The folder.
@@ -69,25 +68,26 @@ impl Folder {
                 { "name": "./push-notes.ts" },
             ],
         });
-        let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: {SECRET}\n---\n");
-        let vault = json!({ SECRET: self.secret });
+        let secret = format!("host:{ENDPOINT}");
+        let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: {secret}\n---\n");
+        let vault = json!({ secret: self.secret });
         for (file, text, what) in [
-            (
-                "config.json",
-                format!("{config:#}\n"),
-                "three plugins: the echo backend, webhooks, one in TypeScript",
-            ),
+            (FILE, format!("{config:#}\n"), "three plugins: the echo backend, webhooks, one in TypeScript"),
             ("push-notes.ts", PLUGIN.to_owned(), "that plugin: a tool that sums up a push"),
-            ("webhooks/github-push.md", endpoint, "an endpoint that fires automations"),
-            ("vault.json", format!("{vault:#}\n"), "its secret"),
-            ("automations/note-a-push.md", AUTOMATION.to_owned(), "what a call to it starts"),
+            (&format!("webhooks/{ENDPOINT}.md"), endpoint, "an endpoint that fires automations"),
+            (FileVault::FILE, format!("{vault:#}\n"), "its secret"),
+            (
+                "automations/note-a-push.md",
+                format!("{AUTOMATION}{ENDPOINT}\n---\n{PROMPT}"),
+                "what a call to it starts",
+            ),
         ] {
             let path = self.dir.join(file);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
             }
             fs::write(&path, text)?;
-            if file == "vault.json" {
+            if file == FileVault::FILE {
                 private(&path)?;
             }
             self.files.push(format!("{file:<28} {what}"));

@@ -30,7 +30,7 @@ pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
     let (_, mut catalogue) = client.subscribe(uri::AUTOMATIONS.to_owned()).await.map_err(failed)?;
 
     let (status, body) = call::post(daemon, folder).await?;
-    step(format!("4. A GitHub push was posted to {}: {status} {body}", "/plugins/webhook/github-push"));
+    step(format!("4. A GitHub push was posted to {}: {status} {body}", call::path()));
     if status != 202 {
         return Err(Exit::machine(format!("the endpoint answered {status}, not 202")));
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value, VaultName};
 use ostler_loader::options::{self, Known, place};
 
@@ -130,8 +131,6 @@ fn judge(row: &Row, options: &JsonObject, keys: &[&str]) -> Result<(), String> {
 fn unknown(row: &Row, options: &JsonObject, keys: &[&str]) -> Vec<String> {
     let Some(schema) = row.marks.schema() else { return Vec::new() };
     let unknown = options::unknown_keys(schema, options).into_iter().filter(|key| keys.contains(key));
-    let id = row.name();
-    unknown
-        .map(|key| format!("plugins.{id}.options.{key} is not an option {id} knows; passed through"))
-        .collect()
+    let told = |key: &str| Problem::UnknownOption { id: row.name().to_owned(), key: key.to_owned() };
+    unknown.map(|key| told(key).to_string()).collect()
 }

@@ -4,14 +4,13 @@ use std::path::Path;
 
 use ostler_contract::{Value, json};
 use ostler_loader::{resolve, satisfies};
+use ostler_protocol::names::{self, SDK};
 
 use super::npm;
 use super::rows::{Row, named};
 use crate::bundled;
 use crate::config::{self, ConfigFiles};
 use crate::exit::Exit;
-
-const SDK: &str = "@ostler/sdk";
 
 /// What was installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,9 +109,10 @@ pub async fn install(
 async fn admitted(dir: &Path, name: &str, wanted: Option<&str>) -> Result<String, Exit> {
     let versions = npm::view(dir, &format!("{name}@{}", wanted.unwrap_or("latest"))).await?;
     let newest = versions.last().ok_or_else(|| Exit::usage(format!("there is no {name} of that version")))?;
-    if newest.get("ostler").is_none() {
+    if newest.get(names::HOST).is_none() {
         return Err(Exit::usage(format!(
-            "{name} is no plugin of this host: its package.json says nothing of ostler"
+            "{name} is no plugin of this host: its package.json says nothing of {}",
+            names::HOST
         )));
     }
     let all = match (admits(newest), wanted) {

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ostler_contract::Value;
+use ostler_protocol::names;
 use tokio::process::Command;
 
 use crate::exit::Exit;
@@ -61,7 +62,7 @@ fn errors(said: &str) -> String {
 
 /// What a registry says of a package, each version of it; `None` where it says nothing.
 pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
-    let fields = ["view", "--json", spec, "name", "version", "ostler", "peerDependencies"];
+    let fields = ["view", "--json", spec, "name", "version", names::HOST, "peerDependencies"];
     let text = npm(dir, &fields).await?;
     Ok(match serde_json::from_str(text.trim()) {
         Ok(Value::Array(versions)) => versions,

@@ -3,6 +3,7 @@
 use ostler_contract::{Value, json};
 
 use crate::answer::Answer;
+use crate::config::FILE;
 use crate::exit::Exit;
 use crate::place::Place;
 
@@ -29,7 +30,7 @@ pub fn config(place: &Place) -> Result<Answer, Exit> {
         answer.names.push(shown);
     }
     if rows.is_empty() {
-        let own = files.dir.join("config.json");
+        let own = files.dir.join(FILE);
         answer.notes.push(format!("no configuration file is there; {} would be read", own.display()));
     }
     answer.notes.extend(files.warnings);

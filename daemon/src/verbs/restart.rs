@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use ostler_protocol::names;
 
 use super::start::{Tail, started};
 use crate::answer::Answer;
@@ -35,7 +36,7 @@ pub struct RestartFlags {
 pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit> {
     let files = place.files()?;
     let dir = files.dir.clone();
-    let Some(record) = record::running(&dir) else { return Ok(Answer::none("None running.", "restarted")) };
+    let Some(record) = record::running(&dir) else { return Ok(Answer::none_running("restarted")) };
     check(place, &record)?;
     let mut log = Tail::at_end(&dir);
     let progress = Progress::begin(&place.common, "restarting");
@@ -50,7 +51,10 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
         }
     });
     match answered.await {
-        None => return Err(Exit::machine(format!("pid {} did not answer within 5 seconds", record.pid))),
+        None => {
+            let seconds = ANSWERS_WITHIN.as_secs();
+            return Err(Exit::machine(format!("pid {} did not answer within {seconds} seconds", record.pid)));
+        }
         Some(Err(why)) => {
             return Err(Exit::machine(format!("Could not restart it: {why}. Pass --force to end it.")));
         }
@@ -82,7 +86,7 @@ pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
             record.pid
         )));
     };
-    let line: Vec<String> = std::iter::once("ostler".to_owned()).chain(argv.iter().cloned()).collect();
+    let line: Vec<String> = std::iter::once(names::HOST.to_owned()).chain(argv.iter().cloned()).collect();
     let read = Cli::read(&line)?.map_err(|error| Exit::usage(error.to_string()))?;
     let (mut common, flags) = read.into_run();
     let cwd = record.cwd.clone().unwrap_or_else(|| place.working_dir.clone());

@@ -14,7 +14,7 @@ use crate::record::{self, Record};
 pub fn status(place: &Place) -> Result<Answer, Exit> {
     let dir = place.files()?.dir;
     let Some(record) = record::running(&dir) else {
-        let mut none = Answer::none("None running.", "running");
+        let mut none = Answer::none_running("running");
         if let Some(pid) = record::starting(&dir) {
             none.text = format!("None running yet: one is starting (pid {pid}).\n");
             none.json["starting"] = pid.into();

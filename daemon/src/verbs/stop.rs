@@ -23,7 +23,7 @@ pub async fn stop(place: &Place) -> Result<Answer, Exit> {
     let (url, pid) = match (record::running(&dir), record::starting(&dir)) {
         (Some(record), _) => (Some(record.url), record.pid),
         (None, Some(pid)) => (None, pid),
-        (None, None) => return Ok(Answer::none("None running.", "stopped")),
+        (None, None) => return Ok(Answer::none_running("stopped")),
     };
     process::tell(pid, Signal::Stop)?;
     let progress = Progress::begin(&place.common, "stopping");

@@ -1,6 +1,5 @@
 //! `ostler vault …`: the secrets that options name. A value goes in and is never printed.
 
-use std::io::{IsTerminal, Read};
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -46,14 +45,7 @@ pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
     match verb {
         VaultVerb::Set { name } => {
             let name = parse(&name)?;
-            if std::io::stdin().is_terminal() {
-                return Err(Exit::usage("pipe the value on standard input"));
-            }
-            let mut value = String::new();
-            std::io::stdin()
-                .read_to_string(&mut value)
-                .map_err(|error| Exit::usage(format!("the value could not be read: {error}")))?;
-            set(&vault, &name, without_last_newline(&value)).await
+            set(&vault, &name, &ask::piped("value")?).await
         }
         VaultVerb::Delete { name, yes } => {
             let name = parse(&name)?;
@@ -81,10 +73,6 @@ fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
     FileVault::new(&files.dir, report)
         .map(|vault| Arc::new(vault).into_point())
         .map_err(|why| Exit::machine(why.message))
-}
-
-fn without_last_newline(value: &str) -> &str {
-    value.strip_suffix("\r\n").or_else(|| value.strip_suffix('\n')).unwrap_or(value)
 }
 
 /// Keeps a secret.

@@ -1,7 +1,6 @@
 //! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
 
-use std::io::{IsTerminal, Read};
-
+use super::ask;
 use crate::answer::Answer;
 use crate::cli::RunFlags;
 use crate::exit::Exit;
@@ -34,18 +33,8 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     if let WebhookVerb::Add(flags) = &mut verb
         && flags.secret_stdin
     {
-        flags.value = Some(read_secret()?);
+        flags.value = Some(ask::piped("secret")?);
     }
     let Told { lines, json, names, good } = Endpoints::of(&dir, &base)?.run(verb).await?;
     Ok(Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) })
-}
-
-fn read_secret() -> Result<String, Exit> {
-    if std::io::stdin().is_terminal() {
-        return Err(Exit::usage("pipe the secret on standard input"));
-    }
-    let mut value = String::new();
-    let read = std::io::stdin().read_to_string(&mut value);
-    read.map_err(|error| Exit::usage(format!("the secret could not be read: {error}")))?;
-    Ok(value.trim_end_matches(['\r', '\n']).to_owned())
 }

@@ -16,11 +16,17 @@ use ostler_contract::points::{RecordStore, StoredCollection, Vault};
 use ostler_contract::{JsonObject, Slug, Thrown, Value};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_ports::{FileRecords, FileVault, Report};
+use ostler_protocol::names;
 
 pub use add::AddFlags;
 pub use test::TestFlags;
 
 use crate::exit::Exit;
+
+/// Where an endpoint is called.
+pub fn path(id: &str) -> String {
+    names::route("webhook", id)
+}
 
 /// What to do with endpoints.
 #[derive(Debug, Clone, Subcommand)]
@@ -91,7 +97,7 @@ impl Endpoints {
 
     /// An endpoint's URL.
     fn url(&self, id: &str) -> String {
-        format!("{}/plugins/webhook/{id}", self.base)
+        format!("{}{}", self.base, path(id))
     }
 
     async fn collection(&self, name: &str) -> Result<StoredCollection, Exit> {

@@ -15,7 +15,9 @@ struct Generated {
 
 fn all(root: &Path) -> Result<Vec<Generated>, String> {
     let surface = javascript::surface()?;
-    sdk::declares(surface.modules.get(ostler_contract::plugin::SDK).map(Vec::as_slice).unwrap_or_default())?;
+    sdk::declares(
+        surface.modules.get(ostler_contract::protocol::names::SDK).map(Vec::as_slice).unwrap_or_default(),
+    )?;
     Ok(vec![
         Generated { path: "sdk/index.d.ts", text: sdk::declarations(root)? },
         Generated { path: "docs/javascript.md", text: javascript::page(&surface) },

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ostler_contract::Cross;
 use ostler_contract::host::{HOST_CALLS, PluginContext};
-use ostler_contract::plugin::SDK;
 use ostler_contract::points::POINTS;
+use ostler_contract::protocol::names::SDK;
 use ostler_contract::shape::{FieldShape, FunctionShape, Shape, VariantShape};
 
 use super::wire::{Wire, comment};

@@ -1,6 +1,7 @@
 //! Pull requests of a code host. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
+use ostler_protocol::bare_resource;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
 use serde::{Deserialize, Serialize};
 
@@ -50,19 +51,7 @@ impl Resource {
 
 impl Default for Resource {
     fn default() -> Self {
-        Self(ProtectedResourceMetadata {
-            resource: String::new(),
-            resource_name: None,
-            resource_documentation: None,
-            bearer_methods_supported: None,
-            authorization_servers: None,
-            jwks_uri: None,
-            scopes_supported: None,
-            resource_signing_alg_values_supported: None,
-            resource_policy_uri: None,
-            resource_tos_uri: None,
-            required: None,
-        })
+        Self(bare_resource(""))
     }
 }
 

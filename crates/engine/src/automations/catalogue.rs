@@ -17,6 +17,7 @@ use super::check::check;
 use super::settings::{Settings, with_pinned};
 use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Subscriber};
 use crate::host::Host;
+use crate::refusals::{does_not_belong, lacks_field};
 
 /// How many runs an entry carries.
 pub(super) const RUNS_SHOWN: usize = 20;
@@ -268,8 +269,6 @@ impl Host {
         owner: Option<String>,
     ) -> Result<(), String> {
         let store = self.automations_kept().map_err(|why| why.message)?;
-        let unreadable =
-            || "the definition lacks a field the protocol gives it, or has one of another type".to_owned();
         match actions::read(action.clone()) {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
@@ -309,8 +308,11 @@ impl Host {
             Ok(StateAction::AutomationRunCancelRequested(_)) => {
                 Err("a run is cancelled by disposing its session".to_owned())
             }
-            Ok(StateAction::Unknown(_)) | Err(_) => Err(unreadable()),
-            Ok(_) => Err("this action does not belong on an automation".to_owned()),
+            Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field("the definition")),
+            Ok(_) => {
+                let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
+                Err(does_not_belong(name, "an automation"))
+            }
         }
     }
 

@@ -10,13 +10,14 @@ use ostler_protocol::{RpcError, Value, Version};
 use tokio::sync::oneshot;
 
 use crate::connection::{Connection, Responder};
-use crate::sessions::{Destination, NewChat, Place, ToSession, not_found};
+use crate::refusals::{already_exists, no_chat, not_served, nothing_at};
+use crate::sessions::{Destination, NewChat, Place, ToSession};
 
 impl Connection {
     pub(super) fn handle_create_chat(self: &Arc<Self>, params: c::CreateChatParams, responder: Responder) {
         let host = self.host().clone();
         let Some(entry) = host.sessions.by_uri(&params.channel) else {
-            return responder.fail(RpcError::session_not_found(not_found(&params.channel)));
+            return responder.fail(nothing_at(&params.channel));
         };
         if let Err(refused) = self.is_chat(&params.chat) {
             return responder.fail(refused);
@@ -39,7 +40,7 @@ impl Connection {
             Err(refused) => return responder.fail(refused),
         };
         tokio::spawn(async move {
-            let ended = || Err(RpcError::session_not_found(not_found(&params.channel)));
+            let ended = || Err(nothing_at(&params.channel));
             match wait.await.unwrap_or_else(|_| ended()) {
                 Ok(()) => responder.done(),
                 Err(refused) => responder.fail(refused),
@@ -51,7 +52,7 @@ impl Connection {
     fn is_chat(&self, chat: &str) -> Result<(), RpcError> {
         let sessions = &self.host().sessions;
         if sessions.locate(&sessions.channel(chat)).is_some() {
-            return Err(RpcError::session_exists(format!("{chat} already exists")));
+            return Err(RpcError::session_exists(already_exists(chat)));
         }
         match Channel::parse(chat) {
             Channel::Chat(_) => Ok(()),
@@ -62,19 +63,19 @@ impl Connection {
 
     pub(super) fn handle_move_chat(self: &Arc<Self>, params: c::MoveChatParams, responder: Responder) {
         if self.version() < Version::V1 {
-            return responder.fail(super::unserved("moveChat"));
+            return responder.fail(not_served("moveChat"));
         }
         let (host, spelled) = (self.host().clone(), params.channel);
         let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
             None | Some((_, Place::Session)) => {
-                return responder.fail(RpcError::session_not_found(format!("No chat at {spelled}")));
+                return responder.fail(no_chat(&spelled));
             }
             Some(located) => located,
         };
         let to = match params.destination {
             c::ChatMoveDestination::Session(to) => match host.sessions.by_uri(&to.session) {
                 Some(taker) => Destination::Session(taker, to.after),
-                None => return responder.fail(RpcError::session_not_found(not_found(&to.session))),
+                None => return responder.fail(nothing_at(&to.session)),
             },
             c::ChatMoveDestination::NewSession(_) => {
                 // It makes one.
@@ -99,14 +100,14 @@ impl Connection {
         let host = self.host();
         let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
             None | Some((_, Place::Session)) => {
-                return responder.fail(RpcError::session_not_found(format!("No chat at {spelled}")));
+                return responder.fail(no_chat(&spelled));
             }
             Some(located) => located,
         };
         let (answer, wait) = oneshot::channel();
         host.tell(&entry, ToSession::CloseChat { spelled: spelled.clone(), place, answer });
         tokio::spawn(async move {
-            let gone = || Err(RpcError::session_not_found(format!("No chat at {spelled}")));
+            let gone = || Err(no_chat(&spelled));
             match wait.await.unwrap_or_else(|_| gone()) {
                 Ok(()) => responder.done(),
                 Err(refused) => responder.fail(refused),

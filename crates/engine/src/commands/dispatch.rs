@@ -10,8 +10,8 @@ use ostler_protocol::{RpcError, Value, actions};
 
 use crate::connection::Connection;
 use crate::fanout::{Origin, rejection};
-use crate::refusals::no_channel;
-use crate::sessions::{Dispatch, ToSession, not_found};
+use crate::refusals::{NO_ACTION_TYPE, does_not_belong, no_channel, nothing_at};
+use crate::sessions::{Dispatch, ToSession};
 
 impl Connection {
     /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
@@ -24,7 +24,7 @@ impl Connection {
             self.outbox.send(rejection(&dispatch.channel, &action, host.fanout.seq(), &origin, why));
         };
         let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
-            return refuse("an action needs a type");
+            return refuse(NO_ACTION_TYPE);
         };
         let channel = host.sessions.channel(&dispatch.channel);
         if matches!(channel, Channel::Plugin { .. }) {
@@ -51,14 +51,14 @@ impl Connection {
                     sender: self.owner(),
                 };
                 if !host.tell(&entry, ToSession::Dispatch(Box::new(message))) {
-                    refuse(&not_found(&dispatch.channel));
+                    refuse(&nothing_at(&dispatch.channel).message);
                 }
             }
             (None, Channel::Root) => {
                 let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
                     actions::read(dispatch.action.clone())
                 else {
-                    return refuse(&format!("{name} does not belong on the root channel"));
+                    return refuse(&does_not_belong(name, "the root channel"));
                 };
                 self.change_config(&dispatch.channel, origin.clone(), config, replace == Some(true));
             }
@@ -91,7 +91,7 @@ impl Connection {
             }
             _ => refuse(&match channel {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
-                    not_found(&dispatch.channel)
+                    nothing_at(&dispatch.channel).message
                 }
                 _ => no_channel(&dispatch.channel).message,
             }),

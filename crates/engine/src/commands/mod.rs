@@ -11,7 +11,7 @@ mod usage;
 use std::sync::Arc;
 
 use ostler_protocol::commands::Command;
-use ostler_protocol::{RpcError, json};
+use ostler_protocol::json;
 
 use crate::connection::{Connection, Responder};
 
@@ -97,8 +97,4 @@ impl Connection {
             }
         }
     }
-}
-
-pub(super) fn unserved(command: &str) -> RpcError {
-    RpcError::method_not_found(format!("This host does not serve {command} yet"))
 }

@@ -8,8 +8,8 @@ use ostler_protocol::{RpcError, json, uri};
 
 use crate::connection::{Connection, Responder};
 use crate::host::Host;
-use crate::refusals::no_provider;
-use crate::sessions::{NewSession, Place, ToSession, not_found};
+use crate::refusals::{no_provider, nothing_at};
+use crate::sessions::{NewSession, Place, ToSession};
 
 /// The most rows a page of sessions has.
 const PAGE_MAX: usize = 500;
@@ -76,7 +76,7 @@ impl Connection {
     pub(super) fn handle_dispose_session(self: &Arc<Self>, channel: &str, responder: Responder) {
         let host = self.host().clone();
         let Some(entry) = host.sessions.by_uri(channel) else {
-            return responder.fail(RpcError::session_not_found(not_found(channel)));
+            return responder.fail(nothing_at(channel));
         };
         if host.gate.guarded && !self.owns(entry.owner.as_deref()) {
             return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
@@ -102,7 +102,7 @@ impl Connection {
         let Some((entry, place)) = host.sessions.locate(&host.sessions.channel(&params.channel)) else {
             return responder.fail(match Channel::parse(&params.channel) {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
-                    RpcError::session_not_found(not_found(&params.channel))
+                    nothing_at(&params.channel)
                 }
                 _ => RpcError::invalid_params(format!("{} is not a session or a chat", params.channel)),
             });
@@ -143,7 +143,7 @@ pub(super) fn handle_list_sessions(
     let start = match &params.cursor {
         None => 0,
         Some(cursor) => {
-            let unknown = || RpcError::invalid_params(format!("Unrecognised cursor {cursor}"));
+            let unknown = || RpcError::unrecognised_cursor(cursor);
             let (modified, uri) = cursor.split_once('|').ok_or_else(unknown)?;
             if modified.parse::<jiff::Timestamp>().is_err() {
                 return Err(unknown());

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use crate::connection::{Connection, Responder};
 use crate::plugin_channels::channel_name;
-use crate::refusals::{no_automations, no_channel, nothing_serves};
-use crate::sessions::{Place, Snapshots, Subscription, ToSession, not_found, snapshot};
+use crate::refusals::{no_automations, no_channel, no_run, nothing_at, nothing_serves};
+use crate::sessions::{Place, Snapshots, Subscription, ToSession, snapshot};
 use crate::terminals::no_terminal;
 
 /// How long a plugin's channel may hold back the answer to a client that comes in; after that it is left out.
@@ -97,7 +97,7 @@ impl Connection {
                 let run = uri::automation_run(&id);
                 match host.automations.has_run(&run) {
                     true => Ok(run),
-                    false => Err(RpcError::not_found(format!("No run at {spelled}"))),
+                    false => Err(no_run(spelled)),
                 }
             }
             Channel::ResourceWatch(_) if host.watched(spelled).is_some() => Ok(spelled.to_owned()),
@@ -106,7 +106,7 @@ impl Connection {
                 None => Err(no_terminal(&uri)),
             },
             Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
-                Err(RpcError::session_not_found(not_found(spelled)))
+                Err(nothing_at(spelled))
             }
             Channel::Changeset { .. } => host.watched_changeset(spelled),
             Channel::Automations => Err(no_automations()),
@@ -208,7 +208,7 @@ impl Connection {
                     let state = serde_json::to_string(&run).unwrap_or_else(|_| "{}".to_owned());
                     answer.give(snapshot(&spelled, &state, seq));
                 }
-                None => answer.fail(RpcError::not_found(format!("No run at {spelled}"))),
+                None => answer.fail(no_run(&spelled)),
             }
         });
     }

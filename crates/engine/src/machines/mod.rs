@@ -6,7 +6,8 @@ mod need;
 mod plan;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::points::{
@@ -21,8 +22,9 @@ use ostler_protocol::wire::state::SessionConfigState;
 use ostler_protocol::{RpcError, json};
 
 use crate::clock::millis_between;
-use crate::host::{Host, file_path};
+use crate::host::{Host, file_path, upgraded};
 use crate::in_time::in_time;
+use crate::refusals::not_loaded;
 use crate::sessions::Entry;
 use plan::{Asking, Needy, plan};
 pub use plan::{Found, Here, Pinned, Stamp};
@@ -125,7 +127,7 @@ impl Host {
         let machines = match self.machines().await {
             Ok(machines) => machines.unwrap_or_default(),
             Err(why) => {
-                self.log.line(format_args!("the machines could not be listed: {why}"));
+                self.log.line(unlisted(&why));
                 Vec::new()
             }
         };
@@ -150,7 +152,7 @@ impl Host {
                     ));
                 }
             }
-            Err(why) => self.log.line(format_args!("the profiles of machines could not be read: {why}")),
+            Err(why) => self.log.line(unreadable(&why)),
         }
         rows
     }
@@ -233,8 +235,7 @@ impl Host {
     }
 
     async fn check_machine(&self, id: &str, named: &str, provider: &str) -> Result<(), RpcError> {
-        let asked =
-            |why: Thrown| RpcError::internal(format!("the machines could not be listed: {}", why.message));
+        let asked = |why: Thrown| RpcError::internal(unlisted(&why.message));
         let Some(machines) = self.machines().await.map_err(asked)? else { return Ok(()) };
         match machines.iter().find(|machine| machine.id == id) {
             None => Err(RpcError::not_found(format!("No machine at {named}"))),
@@ -277,7 +278,8 @@ impl Host {
             let agent = self.agent(name).ok_or_else(|| {
                 let profile = profile.as_ref().map(|(name, _)| name.as_str()).unwrap_or_default();
                 RpcError::invalid_params(format!(
-                    "profile {profile} names agent {name}, which is not loaded on this host"
+                    "profile {profile} names agent {}",
+                    not_loaded(&format!("{name}, which"))
                 ))
             })?;
             needy.push(self.needs_of(&agent).await?);
@@ -296,10 +298,8 @@ impl Host {
     }
 
     async fn profile(&self, name: &str, provider: &str) -> Result<MachineProfile, RpcError> {
-        let unreadable = |why: Thrown| {
-            RpcError::internal(format!("the profiles of machines could not be read: {}", why.message))
-        };
-        let mut profiles = self.profiles().await.map_err(unreadable)?;
+        let profiles = self.profiles().await;
+        let mut profiles = profiles.map_err(|why| RpcError::internal(unreadable(&why.message)))?;
         let Some(profile) = profiles.remove(name) else {
             let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
             let known = if known.is_empty() {
@@ -423,8 +423,12 @@ fn is_for(machine: &Computer, provider: &str) -> bool {
     machine.agents.as_ref().is_none_or(|agents| agents.iter().any(|agent| agent == provider))
 }
 
-fn upgraded(host: &Weak<Host>) -> Result<Arc<Host>, Thrown> {
-    host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
+fn unlisted(why: &dyn Display) -> String {
+    format!("the machines could not be listed: {why}")
+}
+
+fn unreadable(why: &dyn Display) -> String {
+    format!("the profiles of machines could not be read: {why}")
 }
 
 /// A machine as its maker lists it.

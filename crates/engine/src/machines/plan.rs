@@ -70,6 +70,13 @@ pub(super) struct Needy {
     pub needs: BTreeMap<String, MachineNeed>,
 }
 
+impl Needy {
+    /// How sentences name one of its needs.
+    fn whose(&self, need: &str) -> String {
+        format!("need {need} of agent {}", self.agent)
+    }
+}
+
 /// A machine to be planned.
 #[derive(Clone, Default)]
 pub(super) struct Asking {
@@ -108,7 +115,7 @@ pub(super) fn plan(asking: &Asking, here: &dyn Here) -> Result<MachinePlan, Stri
         Making { asking, here, plan: MachinePlan::default(), taken: BTreeMap::new(), parts: None };
     for needy in &asking.agents {
         for (name, need) in &needy.needs {
-            let whose = format!("need {name} of agent {}", needy.agent);
+            let whose = needy.whose(name);
             making.meet(needy, name, need).map_err(|why| format!("{whose}: {why}"))?;
         }
     }
@@ -127,7 +134,7 @@ struct Making<'a> {
 impl Making<'_> {
     fn meet(&mut self, needy: &Needy, name: &str, need: &MachineNeed) -> Result<(), String> {
         let shape = shape_of(need)?;
-        let whose = format!("need {name} of agent {}", needy.agent);
+        let whose = needy.whose(name);
         let given = self.given(needy, name, need, &shape)?;
         match (shape, given) {
             (Shape::Part { part, fallback }, given) => self.part(&whose, need, part, fallback, given),

@@ -1,5 +1,6 @@
 //! The users file as a value: read, changed and written back with everything nobody here knows left in place.
 
+use ostler_protocol::error::no_json;
 use ostler_protocol::{JsonObject, Value};
 
 use super::directory::Directory;
@@ -22,7 +23,7 @@ impl UsersFile {
         match serde_json::from_str(text) {
             Ok(Value::Object(fields)) => Ok(Self { fields }),
             Ok(_) => Err("it has to be an object with roles, teams, projects and users".to_owned()),
-            Err(error) => Err(format!("line {}, column {}: this is no JSON", error.line(), error.column())),
+            Err(error) => Err(no_json(&error)),
         }
     }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use ostler_contract::live::ready;
 use ostler_contract::{Pending, Thrown};
-use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
+use ostler_protocol::{RpcError, bare_resource};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
@@ -56,17 +56,10 @@ const DOCUMENTATION: &str = "https://microsoft.github.io/agent-host-protocol/";
 /// The resource people authenticate against, as every backend advertises it.
 fn sign_in_of(resource: &str, host_name: &str) -> ProtectedResourceMetadata {
     ProtectedResourceMetadata {
-        resource: resource.to_owned(),
         resource_name: Some(host_name.to_owned()),
         resource_documentation: Some(DOCUMENTATION.to_owned()),
-        bearer_methods_supported: None,
-        authorization_servers: None,
-        jwks_uri: None,
-        scopes_supported: None,
-        resource_signing_alg_values_supported: None,
-        resource_policy_uri: None,
-        resource_tos_uri: None,
         required: Some(true),
+        ..bare_resource(resource)
     }
 }
 

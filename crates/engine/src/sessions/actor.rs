@@ -8,10 +8,10 @@ use ahp::reducers::{ReduceOutcome, apply_action_to_session};
 use ostler_contract::events::Event;
 use ostler_contract::points::Agent;
 use ostler_contract::registry::Owned;
+use ostler_protocol::Version;
 use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
 use ostler_protocol::wire::state::{ChangesSummary, SessionState};
-use ostler_protocol::{RpcError, Version, uri};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use super::mailbox::{Mailbox, Subscription, ToSession};
 use super::{Entry, Place, Resting};
 use crate::fanout::{Audience, Origin, Outgoing};
 use crate::host::Host;
+use crate::refusals::nothing_at;
 
 /// How many messages are taken before what came of them goes out.
 const BATCH: usize = 256;
@@ -457,13 +458,13 @@ impl Actor {
             _ => match self.chat_at(&place) {
                 Some(at) => (self.chats[at].uri.clone(), self.chat_snapshot(at, &spelled, turns)),
                 None => {
-                    answer.fail(RpcError::session_not_found(not_found(&spelled)));
+                    answer.fail(nothing_at(&spelled));
                     return;
                 }
             },
         };
         let Some(state) = state else {
-            answer.fail(RpcError::session_not_found(not_found(&spelled)));
+            answer.fail(nothing_at(&spelled));
             return;
         };
         let seq = self.host.fanout.subscribe(&channel, subscriber);
@@ -569,12 +570,4 @@ pub(super) fn read_cursor(cursor: &str) -> Option<usize> {
 pub(crate) fn snapshot(spelled: &str, state: &str, seq: u64) -> String {
     let resource = ostler_protocol::Value::from(spelled);
     format!(r#"{{"resource":{resource},"state":{state},"fromSeq":{seq}}}"#)
-}
-
-/// The sentence for a session or chat nobody knows.
-pub(crate) fn not_found(spelled: &str) -> String {
-    match uri::Channel::parse(spelled) {
-        uri::Channel::Session(_) => format!("No agent for session {spelled}"),
-        _ => format!("No chat at {spelled}"),
-    }
 }

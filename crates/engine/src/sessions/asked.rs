@@ -15,6 +15,7 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::mailbox::Dispatch;
 use crate::fanout::Origin;
+use crate::refusals::no_question;
 
 impl Actor {
     pub(super) fn confirm(
@@ -52,7 +53,7 @@ impl Actor {
     ) -> Refused {
         let request = completed.request_id.clone();
         let Some(open) = self.open_question(at, &request).cloned() else {
-            return refuse(format!("nothing called {request} waits for an answer"));
+            return refuse(no_question(&request));
         };
         let mut answers: BTreeMap<_, _> = open.answers.clone().unwrap_or_default().into_iter().collect();
         answers.extend(completed.answers.clone().unwrap_or_default());
@@ -62,7 +63,7 @@ impl Actor {
         }
         self.flush_gathered(at);
         if !self.apply_chat(at, StateAction::ChatInputCompleted(completed), origin) {
-            return refuse(format!("nothing called {request} waits for an answer"));
+            return refuse(no_question(&request));
         }
         self.withdraw(&request);
         self.tell_if_awake(at, Tell::Answer { request, accepted, answers });

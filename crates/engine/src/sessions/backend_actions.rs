@@ -17,6 +17,7 @@ use super::chat::{Chat, Streamed, is_streamed};
 use super::mailbox::WorkerOpened;
 use super::turns::{request_of, worker_uri};
 use crate::automations::Happened;
+use crate::refusals::already_exists;
 
 impl Actor {
     /// Takes one emitted action.
@@ -191,7 +192,7 @@ impl Actor {
             return Ok((open.number, uri.to_owned(), turn));
         }
         if !self.host.sessions.claim_chat(uri, &self.entry.id) {
-            return Err(Thrown::new(format_args!("{uri} already exists")));
+            return Err(Thrown::new(already_exists(uri)));
         }
         // A worker's own worker was spawned by a call in that worker's chat.
         let spawned_in = match &request.parent_tool_call_id {

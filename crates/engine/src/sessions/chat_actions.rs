@@ -12,10 +12,14 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::mailbox::Dispatch;
 use super::turns::named;
+use super::watched::STEER_LIMIT;
 use crate::automations::Happened;
 use crate::fanout::Origin;
 use crate::policies::Use;
-use crate::refusals::not_loaded;
+use crate::refusals::{
+    FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
+    not_loaded, one_folder,
+};
 
 impl Actor {
     pub(super) async fn chat_action(
@@ -54,7 +58,7 @@ impl Actor {
             }
             StateAction::ChatInputAnswerChanged(changed) => {
                 if self.open_question(at, &changed.request_id).is_none() {
-                    return refuse(format!("nothing called {} waits for an answer", changed.request_id));
+                    return refuse(no_question(&changed.request_id));
                 }
                 self.flush_gathered(at);
                 let tell = Tell::SetAnswer {
@@ -120,7 +124,7 @@ impl Actor {
             }
             StateAction::SessionTitleChanged(changed) => {
                 if self.chats[at].is_worker() {
-                    return refuse("this chat is read-only");
+                    return refuse(READ_ONLY);
                 }
                 let title = named(&changed.title)?;
                 self.chats[at].titled = true;
@@ -130,7 +134,7 @@ impl Actor {
                 self.set_title(at, title, None).await;
                 Ok(())
             }
-            _ => refuse("this action does not belong on a chat"),
+            _ => refuse(does_not_belong(dispatch.row.name, "a chat")),
         }
     }
 
@@ -169,13 +173,13 @@ impl Actor {
     /// Whether a client may say something in a chat.
     pub(super) fn may_talk(&self, at: usize, message: &Message) -> Refused {
         if !self.chats[at].is_open() {
-            return refuse("this chat is read-only");
+            return refuse(READ_ONLY);
         }
         if message.origin.kind != MessageKind::User {
             return refuse("a client may only send messages of a person");
         }
         if self.host.is_stopping() {
-            return refuse("the host is stopping");
+            return refuse(STOPPING);
         }
         if self.agent.is_none() {
             return refuse(not_loaded(&self.entry.provider));
@@ -193,12 +197,10 @@ impl Actor {
         self.may_talk(at, &set.message)?;
         self.sign(&mut set.message, dispatch.sender.as_deref());
         if set.kind == PendingMessageKind::Steering {
-            let Some(backend) = &self.chats[at].backend else {
-                return refuse("no turn is running that could take this message");
+            let running = self.chats[at].running().is_some();
+            let Some(backend) = self.chats[at].backend.as_ref().filter(|_| running) else {
+                return refuse(NO_TURN_TO_STEER);
             };
-            if self.chats[at].running().is_none() {
-                return refuse("no turn is running that could take this message");
-            }
             let (taken, wait) = oneshot::channel();
             backend.tell(Tell::Steer {
                 id: set.id.clone(),
@@ -210,7 +212,7 @@ impl Actor {
             self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
             self.flush_out();
             // A backend takes a message in at once; one that cannot leaves it to the queue.
-            let steered = tokio::time::timeout(std::time::Duration::from_secs(5), wait).await;
+            let steered = tokio::time::timeout(STEER_LIMIT, wait).await;
             return self.steered(at, &id, matches!(steered, Ok(Ok(true)))).await;
         }
         self.may_spend(&set.message, dispatch.sender.as_deref()).await?;
@@ -254,13 +256,13 @@ impl Actor {
     ) -> Refused {
         let provider = &self.entry.provider;
         if self.agent.as_ref().is_none_or(|agent| agent.multiple_directories != Some(true)) {
-            return refuse(format!("{provider} works in one folder"));
+            return refuse(one_folder(provider));
         }
         if self.chats[at].is_worker() {
-            return refuse("this chat is read-only");
+            return refuse(READ_ONLY);
         }
         if self.chats[at].running().is_some() {
-            return refuse("TurnInProgress: folders cannot be changed while a turn runs");
+            return refuse(FOLDERS_IN_USE);
         }
         let own = self.chats[at].state.working_directories.as_deref().unwrap_or_default();
         match &action {
@@ -272,8 +274,7 @@ impl Actor {
                     .flatten()
                     .any(|folder| *folder == set.directory) =>
             {
-                let session = &self.entry.uri;
-                return refuse(format!("{} is not a working directory of {session}", set.directory));
+                return refuse(no_directory_of(&set.directory, &self.entry.uri));
             }
             StateAction::ChatWorkingDirectoryRemoved(removed) if own.first() == Some(&removed.directory) => {
                 return refuse("the first folder of a chat stays");

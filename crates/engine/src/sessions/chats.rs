@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ostler_contract::Thrown;
 use ostler_contract::points::{Agent, AgentSession, PreambleChat, Start};
 use ostler_contract::registry::Owned;
-use ostler_contract::{Cross, Frozen, Thrown};
 use ostler_protocol::wire::actions::{
     ChatTurnCancelledAction, ChatTurnStartedAction, SessionChatAddedAction, SessionChatRemovedAction,
     SessionDefaultChatChangedAction, StateAction,
@@ -16,14 +16,16 @@ use ostler_protocol::{RpcError, Value};
 use tokio::sync::oneshot;
 
 use super::Place;
-use super::actor::{Actor, not_found};
+use super::actor::Actor;
 use super::backend::{Backend, Tell};
 use super::beside::beside;
 use super::chat::Chat;
-use super::create::START_LIMIT;
+use super::create::{START_LIMIT, started};
 use super::mailbox::ToSession;
 use crate::clock::millis_between;
-use crate::host::{Host, file_path};
+use crate::host::Host;
+use crate::in_time::in_time;
+use crate::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, not_loaded, nothing_at};
 
 /// A chat asked for.
 #[derive(Debug, Default)]
@@ -163,10 +165,10 @@ impl Actor {
     async fn may_open(&mut self, new: &NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
         let (session, provider) = (&self.entry.uri, &self.entry.provider);
         if self.host.is_stopping() {
-            return Err(RpcError::internal("the host is stopping"));
+            return Err(RpcError::internal(STOPPING));
         }
         let Some(agent) = self.agent.clone() else {
-            return Err(RpcError::provider_not_found(format!("{provider} is not loaded on this host")));
+            return Err(RpcError::provider_not_found(not_loaded(provider)));
         };
         if agent.chats.is_none() {
             return Err(RpcError::invalid_params(format!("{provider} keeps one chat per session")));
@@ -176,8 +178,7 @@ impl Actor {
         if let (Some(wanted), None) = (&new.working_directories, source.fork)
             && let Some(other) = wanted.iter().find(|wanted| !folders.clone().any(|folder| folder == *wanted))
         {
-            let why = format!("{other} is not a working directory of {session}");
-            return Err(RpcError::invalid_params(why));
+            return Err(RpcError::invalid_params(no_directory_of(other, session)));
         }
         if let Some(message) = &new.message {
             self.may_spend(message, new.sender.as_deref()).await.map_err(RpcError::permission_denied)?;
@@ -214,7 +215,7 @@ impl Actor {
         let at = located
             .filter(|(entry, _)| Arc::ptr_eq(entry, &self.entry))
             .and_then(|(_, place)| self.chat_at(&place));
-        let Some(at) = at else { return invalid(format!("{asked} is not a chat in {session}")) };
+        let Some(at) = at else { return Err(no_chat_in(asked, session)) };
         let (chat, turn_id) = (self.chats[at].uri.clone(), turn.clone());
         let unknown = || RpcError::invalid_params(format!("{turn} is not a turn in {asked}"));
         match &new.source {
@@ -301,7 +302,7 @@ impl Actor {
     /// Closes a chat and forgets it; the default one's role passes to the first that is left.
     pub(super) async fn close_chat(&mut self, place: &Place, spelled: &str) -> Result<(), RpcError> {
         let Some(at) = self.chat_at(place) else {
-            return Err(RpcError::session_not_found(not_found(spelled)));
+            return Err(nothing_at(spelled));
         };
         if self.chats[at].is_worker() {
             let why = format!("{spelled} is a worker's chat; it goes with the chat that spawned it");
@@ -374,12 +375,8 @@ impl Actor {
             if let Some(backend) = backend {
                 backend.close(true).await;
             }
-            let delete = host.agent(&entry.provider).and_then(|agent| agent.delete.clone());
-            if let (Some(delete), Some(id)) = (delete, id) {
-                let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-                if let Err(why) = delete.call((id, folder)).await {
-                    host.log.line(format_args!("{}: {} kept its own copy: {why}", chat.uri, entry.provider));
-                }
+            if let Some(id) = id {
+                host.delete_copy(&entry, &chat.uri, id).await;
             }
         });
     }
@@ -395,33 +392,21 @@ async fn forked_at(
     turn: String,
     wait: oneshot::Receiver<Result<Option<String>, Thrown>>,
 ) -> Result<String, RpcError> {
-    match tokio::time::timeout(START_LIMIT, wait).await {
+    match in_time(START_LIMIT, async { Ok(wait.await) }).await {
         Ok(Ok(Ok(point))) => point.ok_or_else(|| cannot_fork(&turn)),
-        Ok(Ok(Err(why))) => {
+        Ok(Ok(Err(why))) | Err(why) => {
             Err(RpcError::internal(format!("{provider} could not fork after {turn}: {}", why.message)))
         }
         Ok(Err(_)) => Err(RpcError::internal(format!("{provider} is not there to fork after {turn}"))),
-        Err(_) => Err(too_slow(provider)),
     }
-}
-
-fn too_slow(provider: &str) -> RpcError {
-    RpcError::internal(format!("{provider} did not answer within {} seconds", START_LIMIT.as_secs()))
 }
 
 /// The running half of a chat.
 async fn made(agent: &Agent, start: Start) -> Result<AgentSession, RpcError> {
-    let failed = |why: Thrown| match why.rpc {
+    started(agent, start).await.map_err(|why| match why.rpc {
         Some(_) => why.into_rpc(),
         None => RpcError::internal(format!("{} could not open a chat: {}", agent.provider, why.message)),
-    };
-    let created = tokio::time::timeout(START_LIMIT, agent.create.call((Frozen(start),)));
-    let session = match created.await {
-        Ok(outcome) => outcome.map_err(failed)?,
-        Err(_) => return Err(too_slow(&agent.provider)),
-    };
-    session.check().map_err(|wrong| failed(Thrown::new(format_args!("its session needs {wrong}"))))?;
-    Ok(session)
+    })
 }
 
 impl Host {
@@ -434,12 +419,12 @@ impl Host {
     ) -> Result<oneshot::Receiver<Result<(), RpcError>>, RpcError> {
         let uri = new.uri.clone();
         if !self.sessions.claim_new_chat(&uri, &entry.id) {
-            return Err(RpcError::session_exists(format!("{uri} already exists")));
+            return Err(RpcError::session_exists(already_exists(&uri)));
         }
         let (answer, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::OpenChat { chat: Box::new(new), answer }) {
             self.sessions.release_chat(&uri);
-            return Err(RpcError::session_not_found(not_found(&entry.uri)));
+            return Err(nothing_at(&entry.uri));
         }
         Ok(wait)
     }

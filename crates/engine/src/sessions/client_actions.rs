@@ -15,6 +15,7 @@ use super::backend::Tell;
 use super::mailbox::{Dispatch, ToSession};
 use super::turns::named;
 use crate::fanout::{Origin, rejection};
+use crate::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
 use crate::session_settings::refuses;
 
 /// Why an action is refused.
@@ -44,7 +45,7 @@ impl Actor {
         let outcome = match self.chat_at(&dispatch.place) {
             _ if dispatch.place == Place::Session => self.session_action(action, origin, &dispatch).await,
             Some(at) => self.chat_action(at, action, origin, &dispatch).await,
-            None => return self.reject(&dispatch, "there is no such chat"),
+            None => return self.reject(&dispatch, NO_SUCH_CHAT),
         };
         if let Err(why) = outcome {
             self.reject(&dispatch, &why);
@@ -130,7 +131,7 @@ impl Actor {
                 self.apply_session(StateAction::SessionMcpServerBackgroundRequested(request), origin);
                 Ok(())
             }
-            _ => refuse("this action does not belong on a session"),
+            _ => refuse(does_not_belong(dispatch.row.name, "a session")),
         }
     }
 
@@ -241,14 +242,14 @@ impl Actor {
 
     async fn change_directories(&mut self, action: StateAction, origin: Option<Origin>) -> Refused {
         if self.chats.iter().any(|chat| chat.running().is_some()) {
-            return refuse("TurnInProgress: folders cannot be changed while a turn runs");
+            return refuse(FOLDERS_IN_USE);
         }
         let folders = self.state.working_directories.clone().unwrap_or_default();
         let agent = self.agent.as_ref();
         let many = agent.is_some_and(|agent| agent.multiple_directories == Some(true));
         match &action {
             StateAction::SessionWorkingDirectorySet(_) if !many => {
-                return refuse(format!("{} works in one folder", self.entry.provider));
+                return refuse(one_folder(&self.entry.provider));
             }
             StateAction::SessionWorkingDirectoryRemoved(removed)
                 if folders.first() == Some(&removed.directory) =>
@@ -301,7 +302,7 @@ fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
     };
     let renames_chat = dispatch.row.name == "session/titleChanged" && wanted == Scope::Chat;
     if dispatch.row.scope != wanted && !renames_chat {
-        return Err(format!("{} does not belong on {}", dispatch.row.name, dispatch.spelled));
+        return Err(does_not_belong(dispatch.row.name, &dispatch.spelled));
     }
     let mut action = dispatch.action.clone();
     if let Some(message) = action.get_mut("message").and_then(Value::as_object_mut) {
@@ -323,10 +324,7 @@ fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
         fields.entry("duration").or_insert_with(|| 0.into());
     }
     match actions::read(action) {
-        Ok(StateAction::Unknown(_)) | Err(_) => Err(format!(
-            "{} lacks a field the protocol gives it, or has one of another type",
-            dispatch.row.name
-        )),
+        Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field(dispatch.row.name)),
         Ok(action) => Ok(action),
     }
 }

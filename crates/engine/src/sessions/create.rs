@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::events::Event;
-use ostler_contract::points::{Agent, KeptChat, KeptSession, SessionFlags, StoredSession};
+use ostler_contract::points::{
+    Agent, AgentSession, KeptChat, KeptSession, SessionFlags, Start, StoredSession,
+};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
 use ostler_protocol::message::encode;
@@ -25,9 +27,10 @@ use super::moving::Lent;
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
 use crate::host::{Host, names_a_directory};
+use crate::in_time::in_time;
 use crate::machines::SETTING;
 use crate::policies::Use;
-use crate::refusals::{no_provider, not_loaded};
+use crate::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
 
 /// How long a backend may take to start.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
@@ -69,13 +72,16 @@ pub struct Claimed {
 
 impl Host {
     /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it.
+    ///
+    /// # Errors
+    /// `-32002` where no such backend is loaded, `-32003` where the id is taken, `-32603` while the host stops.
     pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
         let agent = match &new.provider {
             Some(provider) => self.agent(provider).ok_or_else(|| no_provider(provider))?,
             None => self.first_agent().ok_or_else(|| no_provider("default"))?,
         };
         if self.is_stopping() {
-            return Err(RpcError::internal("the host is stopping"));
+            return Err(RpcError::internal(STOPPING));
         }
         if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
             let why = format!("workingDirectories: {other} is no file: URI and no absolute path");
@@ -195,6 +201,9 @@ impl Claimed {
     }
 
     /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
+    ///
+    /// # Errors
+    /// `-32009` where a policy refuses it; what the backend, its machine or the store failed with.
     pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
@@ -265,7 +274,7 @@ impl Claimed {
         if !(actor.keep_turns(0).await && keep_new(host, &actor).await.is_ok()) {
             entry.end();
             host.sessions.remove(&entry);
-            let refused = RpcError::internal("the chat could not be kept, so it was not moved");
+            let refused = RpcError::internal(NOT_MOVED);
             return Err((refused, Lent { chats: actor.chats }));
         }
         for chat in &actor.chats {
@@ -350,20 +359,19 @@ async fn make_in(
     let mut actor =
         Actor::new(host.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
     let start = actor.start_of(&actor.chats[0], new.credentials.clone());
-    let created = tokio::time::timeout(START_LIMIT, agent.create.call((Frozen(start),)));
-    let session = match created.await {
-        Ok(outcome) => outcome.map_err(failed)?,
-        Err(_) => {
-            let why = format!("it did not answer within {} seconds", START_LIMIT.as_secs());
-            return Err(failed(Thrown::new(why)));
-        }
-    };
-    Cross::check(&session).map_err(|wrong| failed(Thrown::new(format_args!("its session needs {wrong}"))))?;
+    let session = started(agent, start).await.map_err(failed)?;
     actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
     keep_new(host, &actor).await.map_err(|why| {
         RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
     })?;
     Ok(actor)
+}
+
+/// Has a backend start what runs a chat.
+pub(super) async fn started(agent: &Agent, start: Start) -> Result<AgentSession, Thrown> {
+    let session = in_time(START_LIMIT, agent.create.call((Frozen(start),))).await?;
+    session.check().map_err(|wrong| Thrown::new(format_args!("its session needs {wrong}")))?;
+    Ok(session)
 }
 
 fn failed(entry: &Entry, why: Thrown) -> RpcError {

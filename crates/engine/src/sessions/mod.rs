@@ -35,14 +35,14 @@ use ostler_protocol::wire::state::SessionSummary;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-pub(crate) use actor::{not_found, snapshot};
+pub(crate) use actor::snapshot;
 pub use around::Around;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
-pub(crate) use turns::tidy_title;
+pub(crate) use turns::{named, tidy_title};
 
 /// Every session this host holds, by id.
 #[derive(Debug, Default)]

@@ -10,13 +10,14 @@ use ostler_protocol::wire::actions::{
 };
 use tokio::sync::oneshot;
 
-use super::actor::{Actor, not_found};
+use super::actor::Actor;
 use super::chat::Chat;
 use super::chats::Opening;
 use super::create::NewSession;
 use super::mailbox::ToSession;
 use super::{Entry, Place};
 use crate::host::Host;
+use crate::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 
 /// A chat on its way to another session, with the chats of its workers.
 #[derive(Debug)]
@@ -52,9 +53,7 @@ impl Actor {
     }
 
     fn movable(&self, place: &Place, spelled: &str) -> Result<usize, RpcError> {
-        let at = self
-            .chat_at(place)
-            .ok_or_else(|| RpcError::session_not_found(format!("No chat at {spelled}")))?;
+        let at = self.chat_at(place).ok_or_else(|| no_chat(spelled))?;
         match self.chats[at].state.movable {
             Some(true) => Ok(at),
             _ => Err(RpcError::invalid_params(format!("{spelled} cannot be moved"))),
@@ -82,7 +81,7 @@ impl Actor {
         match anchor {
             Some(anchor) if anchor != uri => Ok(()),
             Some(_) => Err(RpcError::invalid_params(format!("{after} cannot stand behind itself"))),
-            None => Err(RpcError::invalid_params(format!("{after} is not a chat in {}", self.entry.uri))),
+            None => Err(no_chat_in(after, &self.entry.uri)),
         }
     }
 
@@ -136,7 +135,7 @@ impl Actor {
         let folders: Vec<&String> = self.state.working_directories.iter().flatten().collect();
         let own = lent.chats.iter().filter_map(|chat| chat.state.working_directories.as_ref()).flatten();
         if let Some(other) = own.into_iter().find(|folder| !folders.contains(folder)) {
-            let why = format!("{other} is not a working directory of {}", self.entry.uri);
+            let why = no_directory_of(other, &self.entry.uri);
             return Err((RpcError::invalid_params(why), lent));
         }
         lent.renumber(self.next_chat);
@@ -146,8 +145,7 @@ impl Actor {
         self.drop_turns(at, 0).await;
         if !(self.keep_turns(at).await && self.keep_chats().await) {
             lent.chats = self.chats.split_off(at);
-            let why = "the chat could not be kept, so it was not moved";
-            return Err((RpcError::internal(why), lent));
+            return Err((RpcError::internal(NOT_MOVED), lent));
         }
         for at in at..at + count {
             self.host.sessions.give_chat(&self.chats[at].uri, &self.entry.id);
@@ -209,7 +207,7 @@ impl Host {
         (from, place, spelled): (Arc<Entry>, Place, String),
         to: Destination,
     ) -> Result<String, RpcError> {
-        let gone = || RpcError::session_not_found(not_found(&from.uri));
+        let gone = || nothing_at(&from.uri);
         if let Destination::Session(taker, after) = &to {
             if Arc::ptr_eq(taker, &from) {
                 let (answer, wait) = oneshot::channel();
@@ -261,7 +259,7 @@ impl Host {
         match wait.await {
             Ok(Ok(())) => Ok(taker),
             Ok(Err(refused)) => Err(*refused),
-            Err(_) => Err((RpcError::session_not_found(not_found(&taker.uri)), Lent { chats: Vec::new() })),
+            Err(_) => Err((nothing_at(&taker.uri), Lent { chats: Vec::new() })),
         }
     }
 

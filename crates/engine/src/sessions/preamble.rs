@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ostler_contract::Frozen;
 use ostler_contract::points::{ChatPreamble, PreambleChat};
-use ostler_contract::{Frozen, Thrown};
 
 use crate::host::Host;
+use crate::in_time::in_time;
 
 /// How long each preamble may take before the chat opens without it.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -15,11 +16,7 @@ impl Host {
     pub(super) async fn chat_preamble(&self, about: &PreambleChat) -> Option<String> {
         let preambles = self.registry()?.all::<ChatPreamble>();
         let asked = preambles.iter().map(|preamble| async move {
-            let answer = tokio::time::timeout(LIMIT, preamble.preamble.call((Frozen(about.clone()),)));
-            let outcome = answer.await.unwrap_or_else(|_| {
-                Err(Thrown::new(format_args!("it did not answer within {} seconds", LIMIT.as_secs())))
-            });
-            match outcome {
+            match in_time(LIMIT, preamble.preamble.call((Frozen(about.clone()),))).await {
                 Ok(text) => text.filter(|text| !text.trim().is_empty()),
                 Err(why) => {
                     let chat = &about.chat;

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::automations::{Happened, Happening};
 use crate::host::{Host, file_path, file_uri, message};
+use crate::refusals::{SESSION_ENDED, nothing_at};
 use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken, tidy_title};
 
 impl Host {
@@ -44,28 +45,36 @@ impl Host {
     ) -> Result<TurnTaken, String> {
         let (taken, wait) = oneshot::channel();
         self.tell(entry, ToSession::Turn { request: Box::new(request), taken });
-        wait.await.map_err(|_| "the session has ended".to_owned())?
+        wait.await.map_err(|_| SESSION_ENDED.to_owned())?
     }
 
     /// Ends a session and forgets it.
+    ///
+    /// # Errors
+    /// `-32001` where it has ended already.
     pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
         let (done, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
-            return Err(RpcError::session_not_found(crate::sessions::not_found(&entry.uri)));
+            return Err(nothing_at(&entry.uri));
         }
         Ok(())
+    }
+
+    /// Has a backend delete what it keeps itself of a session or a chat.
+    pub(super) async fn delete_copy(&self, entry: &Entry, of: &str, id: String) {
+        let delete = self.agent(&entry.provider).and_then(|agent| agent.delete.clone());
+        let Some(delete) = delete else { return };
+        let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
+        if let Err(why) = delete.call((id, folder)).await {
+            self.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
+        }
     }
 
     /// What is left to do once a session's state is gone.
     pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
         self.end_terminals_of(&entry.uri).await;
-        if let Some(delete) = self.agent(&entry.provider).and_then(|agent| agent.delete.clone()) {
-            let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-            for id in backend_ids {
-                if let Err(why) = delete.call((id, directory.clone())).await {
-                    self.log.line(format_args!("{}: {} kept its own copy: {why}", entry.uri, entry.provider));
-                }
-            }
+        for id in backend_ids {
+            self.delete_copy(entry, &entry.uri, id).await;
         }
         self.release_tree(entry).await;
         self.clear_changesets(entry);
@@ -94,10 +103,7 @@ impl Host {
         from: &str,
         request: ToolSession,
     ) -> Result<String, Thrown> {
-        let entry = self
-            .sessions
-            .by_uri(from)
-            .ok_or_else(|| Thrown::from(RpcError::session_not_found(crate::sessions::not_found(from))))?;
+        let entry = self.sessions.by_uri(from).ok_or_else(|| Thrown::from(nothing_at(from)))?;
         let directories = match &request.working_directory {
             Some(path) => vec![file_uri(path)],
             None => entry.row.lock().kept.working_directories.clone(),
@@ -141,7 +147,7 @@ impl Host {
             ..NewChat::default()
         };
         let opened = self.open_chat(entry, new)?.await;
-        opened.map_err(|_| Thrown::new("the session has ended"))??;
+        opened.map_err(|_| Thrown::new(SESSION_ENDED))??;
         Ok(uri)
     }
 

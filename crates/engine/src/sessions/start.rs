@@ -14,6 +14,7 @@ use super::backend::Backend;
 use super::bound::SessionTools;
 use super::chat::Chat;
 use super::mailbox::{Mailbox, ToSession, WorkerOpened};
+use crate::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
 
 impl Actor {
     /// Starts the backend of a chat that sleeps.
@@ -67,7 +68,7 @@ impl Actor {
                 ahead.wait_one_more()?;
                 let emitted =
                     emitted.send(ToSession::Emit { chat: number, channel, action: Box::new(action) });
-                emitted.map_err(|_| Thrown::new("the session has ended"))
+                emitted.map_err(|_| Thrown::new(SESSION_ENDED))
             }),
             subagent: Some(self.subagent(number)),
             terminals: self.terminals_of(chat),
@@ -92,7 +93,7 @@ impl Actor {
             let (mailbox, ahead, clock) = (mailbox.clone(), ahead.clone(), clock.clone());
             async move {
                 let (answer, wait) = oneshot::channel();
-                let ended = || Thrown::new("the session has ended");
+                let ended = || Thrown::new(SESSION_ENDED);
                 let opened = WorkerOpened { parent, call, request, answer };
                 mailbox.send(ToSession::Worker(Box::new(opened))).map_err(|_| ended())?;
                 let (chat, uri, turn_id) = wait.await.map_err(|_| ended())??;
@@ -159,10 +160,8 @@ fn ending(
 fn known(action: &StateAction) -> Result<(), Thrown> {
     let StateAction::Unknown(value) = action else { return Ok(()) };
     let sentence = match value.get("type").and_then(Value::as_str) {
-        None => "an action needs a type".to_owned(),
-        Some(name) if ostler_protocol::actions::action(name).is_some() => {
-            format!("{name} lacks a field the protocol gives it, or has one of another type")
-        }
+        None => NO_ACTION_TYPE.to_owned(),
+        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name),
         Some(name) => format!("{name} is not an action of the protocol"),
     };
     Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })

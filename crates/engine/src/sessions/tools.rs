@@ -7,7 +7,6 @@ use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{BoundTool, Tool, ToolCallPlace, ToolChat, ToolContext, ToolSession};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Call, Frozen, Thrown, Value, json};
-use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::{
     ChatOrigin, MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState, ToolDefinition,
 };
@@ -18,7 +17,8 @@ use super::bound::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::turns::named;
 use super::{Entry, Place};
-use crate::host::{Host, message};
+use crate::host::{Host, message, upgraded};
+use crate::refusals::nothing_at;
 
 impl Actor {
     /// Every tool a backend may offer its model in this chat.
@@ -110,9 +110,9 @@ pub(super) fn bind(host: &Arc<Host>, session: &str, tool: Owned<Tool>, chat: &st
     let definition = ToolDefinition::from(&tool.definition);
     let (effects, defer_loading) = (tool.effects, tool.defer_loading);
     let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
-        let (host, tool, session, chat) = (host.upgrade(), tool.clone(), session.clone(), chat.clone());
+        let (host, tool, session, chat) = (upgraded(&host), tool.clone(), session.clone(), chat.clone());
         async move {
-            let Some(host) = host else { return Err(Thrown::new("the host is closing")) };
+            let host = host?;
             let at = context(&host, &session, &chat, place);
             let name = tool.definition.name.to_string();
             let outcome = tool.run.call((input, at)).await;
@@ -170,7 +170,7 @@ struct At {
 
 impl At {
     fn host(&self) -> Result<Arc<Host>, Thrown> {
-        self.host.upgrade().ok_or_else(|| Thrown::new("the host is closing"))
+        upgraded(&self.host)
     }
 
     fn session(&self, host: &Host, uri: &str) -> Result<Arc<Entry>, Thrown> {
@@ -270,7 +270,7 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
 }
 
 fn no_session(session: &str) -> Thrown {
-    Thrown::from(RpcError::session_not_found(super::actor::not_found(session)))
+    Thrown::from(nothing_at(session))
 }
 
 fn place_of(host: &Host, chat: Option<String>) -> Place {

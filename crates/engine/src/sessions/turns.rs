@@ -14,13 +14,14 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{RpcError, names, uri};
 
 use super::Place;
-use super::actor::{Actor, cursor, not_found, read_cursor};
+use super::actor::{Actor, cursor, read_cursor};
 use super::backend::Tell;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use crate::automations::Happened;
 use crate::clock::millis_between;
 use crate::connection::{ConnectionRef, Responder};
 use crate::fanout::Origin;
+use crate::refusals::{NO_SUCH_CHAT, nothing_at};
 use crate::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
@@ -36,7 +37,7 @@ pub(crate) fn tidy_title(title: &str) -> Option<String> {
 }
 
 /// A title that somebody gives, as it is kept.
-pub(super) fn named(title: &str) -> Result<String, &'static str> {
+pub(crate) fn named(title: &str) -> Result<String, &'static str> {
     tidy_title(title).ok_or("a title needs at least one character")
 }
 
@@ -165,7 +166,7 @@ impl Actor {
 
     /// A turn the host starts by itself.
     pub(super) async fn take_turn(&mut self, request: TurnRequest) -> Result<TurnTaken, String> {
-        let at = self.chat_at(&request.place).ok_or_else(|| "there is no such chat".to_owned())?;
+        let at = self.chat_at(&request.place).ok_or(NO_SUCH_CHAT)?;
         let mut message = request.message;
         if request.model.is_some() {
             message.model = request.model;
@@ -393,16 +394,14 @@ impl Actor {
         responder: Responder,
     ) {
         let Some(at) = self.chat_at(place) else {
-            return responder.fail(RpcError::session_not_found(not_found(spelled)));
+            return responder.fail(nothing_at(spelled));
         };
         let turns = &self.chats[at].state.turns;
         let before = match from {
             None => turns.len().saturating_sub(PAGE),
             Some(text) => match read_cursor(text).filter(|&before| before <= turns.len()) {
                 Some(before) => before,
-                None => {
-                    return responder.fail(RpcError::invalid_params(format!("Unrecognised cursor {text}")));
-                }
+                None => return responder.fail(RpcError::unrecognised_cursor(text)),
             },
         };
         let start = before.saturating_sub(PAGE);

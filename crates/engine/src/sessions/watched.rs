@@ -12,7 +12,7 @@ use super::mailbox::TurnRequest;
 use crate::automations::{Happened, Happening};
 
 /// How long a backend may take to take a message into its turn.
-const STEER_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+pub(super) const STEER_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Actor {
     /// Tells automations of something that happened in a chat.

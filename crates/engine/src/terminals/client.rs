@@ -13,7 +13,8 @@ use super::{Asked, SIZE, SIZE_MAX, is_terminal, no_terminal};
 use crate::connection::{Connection, Responder};
 use crate::fanout::Origin;
 use crate::host::{Host, file_path};
-use crate::sessions::{not_found, tidy_title};
+use crate::refusals::{does_not_belong, lacks_field, nothing_at};
+use crate::sessions::{named, tidy_title};
 
 impl Connection {
     pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {
@@ -85,7 +86,7 @@ impl Connection {
     ) -> Result<(), String> {
         let host = self.host();
         if row.scope != Scope::Terminal {
-            return Err(format!("{} does not belong on a terminal", row.name));
+            return Err(does_not_belong(row.name, "a terminal"));
         }
         let open = host.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
         let action =
@@ -123,8 +124,7 @@ impl Connection {
                 Ok(())
             }
             StateAction::TerminalTitleChanged(mut titled) => {
-                let title = tidy_title(&titled.title).ok_or("a title needs at least one character")?;
-                titled.title = title;
+                titled.title = named(&titled.title)?;
                 let mut shown = open.shown.lock();
                 shown.named = true;
                 let new = shown.state.title != titled.title;
@@ -139,7 +139,7 @@ impl Connection {
                 open.shown.lock().apply(&host.fanout, &StateAction::TerminalCleared(cleared), Some(origin));
                 Ok(())
             }
-            _ => Err(format!("{} lacks a field the protocol gives it, or has one of another type", row.name)),
+            _ => Err(lacks_field(row.name)),
         }
     }
 }
@@ -154,7 +154,7 @@ impl Host {
             TerminalClaim::Client(_) => Ok(()),
             TerminalClaim::Session(claim) => match self.sessions.by_uri(&claim.session) {
                 Some(_) => Ok(()),
-                None => Err(RpcError::session_not_found(not_found(&claim.session))),
+                None => Err(nothing_at(&claim.session)),
             },
         }
     }

@@ -23,7 +23,9 @@ use tokio::sync::{mpsc, watch};
 
 use crate::fanout::Subscriber;
 use crate::host::{Host, file_uri};
+use crate::in_time::in_time;
 use crate::log::Log;
+use crate::refusals::{STOPPING, already_exists, not_served};
 pub(crate) use of_session::Holder;
 use shown::Shown;
 
@@ -86,7 +88,7 @@ impl Terminals {
     fn claim(&self, open: &Arc<Open>) -> Result<(), RpcError> {
         let mut all = self.0.lock();
         if all.iter().any(|other| other.uri == open.uri) {
-            return Err(RpcError::session_exists(format!("{} already exists", open.uri)));
+            return Err(RpcError::session_exists(already_exists(&open.uri)));
         }
         if all.len() >= MOST {
             let full =
@@ -112,9 +114,9 @@ impl Host {
 
     /// Opens a terminal and lists it. One that cannot be leaves nothing behind.
     pub(crate) async fn open_terminal(self: &Arc<Self>, asked: Asked) -> Result<Arc<Open>, RpcError> {
-        let store = self.terminal_store().ok_or_else(|| unserved("createTerminal"))?.clone();
+        let store = self.terminal_store().ok_or_else(|| not_served("createTerminal"))?.clone();
         if self.is_stopping() {
-            return Err(RpcError::internal("the host is stopping"));
+            return Err(RpcError::internal(STOPPING));
         }
         let mut request = asked.request;
         if request.cwd.is_none() {
@@ -130,19 +132,11 @@ impl Host {
         });
         self.terminals.claim(&open)?;
         let cwd = request.cwd.clone().unwrap_or_default();
-        let made =
-            tokio::time::timeout(CREATE_LIMIT, store.create.call((request, self.events_of(&open)))).await;
-        let made = match made {
-            Ok(made) => made.and_then(|made| {
-                Cross::check(&made)
-                    .map_err(|wrong| Thrown::new(format_args!("its terminal needs {wrong}")))?;
-                Ok(made)
-            }),
-            Err(_) => Err(Thrown::new(format_args!(
-                "the store did not answer within {} seconds",
-                CREATE_LIMIT.as_secs()
-            ))),
-        };
+        let made = in_time(CREATE_LIMIT, store.create.call((request, self.events_of(&open)))).await;
+        let made = made.and_then(|made| {
+            Cross::check(&made).map_err(|wrong| Thrown::new(format_args!("its terminal needs {wrong}")))?;
+            Ok(made)
+        });
         let terminal = match made {
             Ok(terminal) => terminal,
             Err(why) => {
@@ -394,11 +388,6 @@ fn state_of(request: &TerminalRequest, claim: TerminalClaim) -> TerminalState {
         supports_command_detection: Some(false),
         is_pty: Some(false),
     }
-}
-
-/// There is no terminal store.
-pub(crate) fn unserved(command: &str) -> RpcError {
-    RpcError::method_not_found(format!("This host does not serve {command} yet"))
 }
 
 /// The sentence for a terminal nobody knows.

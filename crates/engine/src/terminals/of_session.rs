@@ -8,7 +8,7 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalSessionClaim};
 
 use super::{Asked, Open, SIZE};
-use crate::host::Host;
+use crate::host::{Host, upgraded};
 use crate::sessions::tidy_title;
 
 /// Where a terminal of a session is opened.
@@ -28,7 +28,7 @@ impl Host {
         let open = Call::new(move |(request,): (SessionTerminalRequest,)| {
             let (host, holder) = (host.clone(), holder.clone());
             async move {
-                let open = gone(&host)?.open_for(&holder, request).await?;
+                let open = upgraded(&host)?.open_for(&holder, request).await?;
                 Ok(handle(host, open))
             }
         });
@@ -62,10 +62,6 @@ impl Host {
     }
 }
 
-fn gone(host: &Weak<Host>) -> Result<Arc<Host>, Thrown> {
-    host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
-}
-
 fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
     let (output, wait, write) = (open.clone(), open.clone(), open.clone());
     let (resize, kill, resized_on) = (open.clone(), open.clone(), host.clone());
@@ -78,7 +74,7 @@ fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
         }),
         write: Call::now(move |(data,): (String,)| write.input(data).map_err(Thrown::from)),
         resize: Call::now(move |(cols, rows): (u16, u16)| {
-            let host = gone(&resized_on)?;
+            let host = upgraded(&resized_on)?;
             resize.resized(&host, cols, rows);
             Ok(())
         }),
@@ -89,7 +85,7 @@ fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
         release: Call::new(move |()| {
             let (host, uri) = (host.clone(), open.uri.clone());
             async move {
-                gone(&host)?.dispose_terminal(&uri).await;
+                upgraded(&host)?.dispose_terminal(&uri).await;
                 Ok(())
             }
         }),

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::period::Running;
 use super::read::may_read;
-use crate::host::Host;
+use crate::host::{Host, upgraded};
 
 pub(super) const SCHEME: &str = "usage";
 
@@ -105,7 +105,7 @@ impl Host {
 
 /// The scheme use is read under. Nothing is written there.
 pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
-    let host = Arc::new(move || host.upgrade().ok_or_else(|| Thrown::new("the host is gone")));
+    let host = Arc::new(move || upgraded(&host));
     let (read, list) = (host.clone(), host);
     let provider = ResourceProvider {
         read: Call::new(move |(uri, reader): (String, Option<Reader>)| {

@@ -1,6 +1,6 @@
 //! The modules the engine serves itself: Node's, the SDK's, and those only they may import.
 
-use ostler_contract::plugin::SDK;
+use ostler_contract::protocol::names::SDK;
 use rquickjs::function::Func;
 use rquickjs::{Ctx, Object, Result};
 

@@ -94,7 +94,7 @@ pub(super) fn read_whole(root: &Dir, path: &Path) -> io::Result<Result<Vec<u8>, 
     let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(LARGEST)).unwrap_or_default());
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > LARGEST {
-        true => Ok(Err(format!("is larger than the {} MB that are read at once", LARGEST >> 20))),
+        true => Ok(Err(format!("is larger than the {} MiB that are read at once", LARGEST >> 20))),
         false => Ok(Ok(bytes)),
     }
 }

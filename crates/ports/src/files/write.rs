@@ -66,7 +66,7 @@ impl Roots {
         let bytes = placed(before, bytes, content)
             .map_err(|why| RpcError::invalid_params(format!("{uri}: {why}")))?;
         if bytes.len() as u64 > LARGEST {
-            let why = format!("{uri} would be larger than the {} MB that are written", LARGEST >> 20);
+            let why = format!("{uri} would be larger than the {} MiB that are written", LARGEST >> 20);
             return Err(RpcError::invalid_params(why));
         }
         if content.create_only {
