@@ -241,6 +241,8 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     let outcome = runtime.block_on(dispatch(cli, arguments));
     // What still runs by then has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    // The engines end with the process, so nothing of theirs is dropped.
+    ostler_js::end_children();
     outcome
 }
 
