@@ -5,6 +5,7 @@
 
 mod body;
 mod guard;
+mod linger;
 mod listener;
 mod mount;
 mod reply;

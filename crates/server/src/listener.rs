@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::body::incoming;
 use crate::guard::{HostNames, Refused, Token, admit};
+use crate::linger::Socket;
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
 use crate::websocket;
@@ -114,7 +115,7 @@ impl Server {
             // Who has sent all there is may say so and still wait for the answer.
             .half_close(true)
             .max_buf_size(64 * 1024)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Socket::new(stream)), service)
             .with_upgrades();
         tokio::pin!(connection);
         tokio::select! {

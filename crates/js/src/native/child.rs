@@ -102,8 +102,8 @@ fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
         true => command.spawn().map(|child| (child, None)),
         false => Group::start(|| command.spawn(), id_of).map(|(child, group)| (child, Some(group))),
     };
-    let (mut child, group) = started
-        .map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
+    let (mut child, group) =
+        started.map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
     let id = id_of(&child);
     let running = Rc::new(Running {
         id,

@@ -33,7 +33,9 @@ impl Group {
     ) -> io::Result<(T, Self)> {
         // Held while it starts: one started meanwhile would be missed.
         let mut running = groups();
-        let Some(running) = running.as_mut() else { return Err(io::Error::from_raw_os_error(libc::ECANCELED)) };
+        let Some(running) = running.as_mut() else {
+            return Err(io::Error::from_raw_os_error(libc::ECANCELED));
+        };
         let child = start()?;
         let group = id(&child);
         running.insert(group);
