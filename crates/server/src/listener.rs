@@ -126,7 +126,9 @@ impl Server {
     }
 
     async fn answer(&self, mut request: hyper::Request<Incoming>, stop: watch::Receiver<bool>) -> Response {
-        if !is_decodable(request.uri().path()) {
+        // Two of them are two opinions of where this goes, whichever is looked at.
+        let hosts = request.headers().get_all(header::HOST).iter().count();
+        if hosts > 1 || !is_decodable(request.uri().path()) {
             return refuse(&Reply::Malformed);
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(request.uri().path())) {

@@ -124,11 +124,26 @@ async fn a_route_is_reached_by_whole_segments_and_guarded_by_its_host() {
         running.send(foreign).await,
         (403, r#"{"message":"This route does not answer to evil.org"}"#.to_owned())
     );
-    let none = "GET /plugins/routes/ HTTP/1.0\r\n\r\n";
-    assert_eq!(
-        running.send(none).await,
-        (403, r#"{"message":"This route does not answer to a request with no Host"}"#.to_owned())
-    );
+    for none in ["GET /plugins/routes/ HTTP/1.0\r\n\r\n", "GET /plugins/routes/ HTTP/1.0\r\nHost:\r\n\r\n"] {
+        assert_eq!(
+            running.send(none).await,
+            (403, r#"{"message":"This route does not answer to a request with no Host"}"#.to_owned())
+        );
+    }
+    for (path, second) in [
+        ("/plugins/routes/", "evil.org".to_owned()),
+        ("/plugins/routes/", running.address.to_string()),
+        ("/", String::new()),
+    ] {
+        let first = running.address;
+        let two =
+            format!("GET {path} HTTP/1.1\r\nHost: {first}\r\nHost: {second}\r\nConnection: close\r\n\r\n");
+        assert_eq!(
+            running.send(&two).await,
+            (400, r#"{"message":"The request path or Host is not valid"}"#.to_owned()),
+            "{path} {second}"
+        );
+    }
 }
 
 #[tokio::test]
