@@ -137,7 +137,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     }
     let mut record = record(&settings, &composed, &place, address, arguments)?;
     record.routes = format!("http://{}", routes_address.unwrap_or(address));
-    record.said = said.iter().map(|line| announce::one_line(&hidden.hide(line))).collect();
+    record.said = said.iter().map(|line| log::one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
     let block =
         announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
@@ -233,7 +233,8 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     if composed.host.listed_agents().next().is_some() {
         return Ok(());
     }
-    let mut why = composed.skipped.iter().map(|line| format!("skipped: {line}\n")).collect::<String>();
+    let mut why =
+        composed.skipped.iter().map(|line| format!("skipped: {}\n", log::one_line(line))).collect::<String>();
     why.push_str(
         "No backend is loaded, so this host could serve nothing. Run ostler plugin install <spec>; \
          ostler plugin install @ostler/echo names one that comes with this host and needs no model.",
