@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ostler_contract::events::Event;
 use ostler_engine::{Host, Log};
-use ostler_loader::Hidden;
+use ostler_loader::{Hidden, State};
 use ostler_protocol::wire::state::SessionStatus;
 use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
@@ -235,9 +235,16 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     }
     let mut why =
         composed.skipped.iter().map(|line| format!("skipped: {}\n", log::one_line(line))).collect::<String>();
+    why.push_str("No backend is loaded, so this host could serve nothing. ");
+    let off = composed.plugins.iter().filter(|plugin| plugin.state == State::Off);
+    let off: Vec<&str> = off.map(|plugin| plugin.id.as_deref().unwrap_or(&plugin.spec)).collect();
+    if !off.is_empty() {
+        let names = log::one_line(&off.join(", "));
+        why.push_str(&format!("Disabled: {names}; ostler plugin enable <name> turns one on again. "));
+    }
     why.push_str(
-        "No backend is loaded, so this host could serve nothing. Run ostler plugin install <spec>; \
-         ostler plugin install @ostler/echo names one that comes with this host and needs no model.",
+        "Run ostler plugin install <spec>; ostler plugin install @ostler/echo names one that comes with this \
+         host and needs no model.",
     );
     Err(Exit::machine(why))
 }
