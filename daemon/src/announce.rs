@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ostler_protocol::names;
 
 use crate::compose::Composed;
+use crate::log::one_line;
 use crate::settings::Settings;
 
 /// Where a daemon listens.
@@ -56,9 +57,4 @@ pub fn block(
     lines.extend(composed.skipped.iter().map(|line| format!("skipped: {line}")));
     lines.extend(said.iter().cloned());
     lines.iter().map(|line| format!("{}\n", one_line(line))).collect()
-}
-
-/// A line stays one, whatever is in it.
-pub fn one_line(line: &str) -> String {
-    line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -222,6 +222,25 @@ impl Cli {
         }))
     }
 
+    /// Refuses flags that say how a command answers where nothing is answered.
+    fn check_answer(&self) -> Result<(), Exit> {
+        let Common { json, quiet, config_file, .. } = &self.common;
+        let demo = matches!(self.command, Some(Command::Demo(_)));
+        if !demo && self.command.is_some() {
+            return Ok(());
+        }
+        let said = [("--json", *json), ("--quiet", *quiet), ("--config-file", demo && config_file.is_some())];
+        match said.iter().find(|(_, said)| *said) {
+            None => Ok(()),
+            Some((flag, _)) if demo => {
+                Err(Exit::usage(format!("{flag} is not served by ostler demo; leave it out")))
+            }
+            Some((flag, _)) => Err(Exit::usage(format!(
+                "{flag} is not served by a run in the foreground; ostler start {flag} answers with where it listens"
+            ))),
+        }
+    }
+
     /// The flags of a run, of a line that runs the daemon.
     pub fn into_run(self) -> (Common, RunFlags) {
         match self.command {
@@ -237,6 +256,7 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
         Err(error) => error.exit(),
     };
     cli.common.check()?;
+    cli.check_answer()?;
     if cli.command.is_some() && cli.run != RunFlags::default() {
         return Err(Exit::usage(
             "flags of a run go with `ostler start`, behind the word, or without a command",
@@ -249,6 +269,8 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     let outcome = runtime.block_on(dispatch(cli, arguments));
     // What still runs by then has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    // The engines end with the process, so nothing of theirs is dropped.
+    ostler_js::end_children();
     outcome
 }
 

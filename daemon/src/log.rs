@@ -25,15 +25,31 @@ fn tame(line: &str) -> String {
             _ if part.starts_with("    ") => tamed.push('\n'),
             _ => tamed.push_str("\n    "),
         }
-        for character in part.trim_end_matches('\r').chars() {
-            match character {
-                '\t' => tamed.push('\t'),
-                control if control.is_control() => tamed.extend(control.escape_default()),
-                plain => tamed.push(plain),
-            }
-        }
+        escape_into(&mut tamed, part.trim_end_matches('\r'));
     }
     tamed
+}
+
+/// A line that stays one, whatever is in it.
+pub fn one_line(line: &str) -> String {
+    let mut tamed = String::with_capacity(line.len());
+    for part in line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()) {
+        if !tamed.is_empty() {
+            tamed.push(' ');
+        }
+        escape_into(&mut tamed, part);
+    }
+    tamed
+}
+
+fn escape_into(tamed: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '\t' => tamed.push('\t'),
+            control if control.is_control() => tamed.extend(control.escape_default()),
+            plain => tamed.push(plain),
+        }
+    }
 }
 
 /// The system's clock.
@@ -43,7 +59,13 @@ pub fn clock() -> Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::tame;
+    use super::{one_line, tame};
+
+    #[test]
+    fn an_announced_line_is_one_and_moves_no_cursor() {
+        assert_eq!(one_line("a \r\n  b\n\n\tc"), "a   b \tc");
+        assert_eq!(one_line("b\u{1b}[32m\u{9b}2J\u{7f}Ü"), "b\\u{1b}[32m\\u{9b}2J\\u{7f}Ü");
+    }
 
     #[test]
     fn nothing_in_a_line_passes_for_another() {

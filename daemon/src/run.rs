@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ostler_contract::events::Event;
 use ostler_engine::{Host, Log};
-use ostler_loader::Hidden;
+use ostler_loader::{Hidden, State};
 use ostler_protocol::names;
 use ostler_protocol::wire::state::SessionStatus;
 use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
@@ -138,7 +138,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     }
     let mut record = record(&settings, &composed, &place, address, arguments)?;
     record.routes = format!("http://{}", routes_address.unwrap_or(address));
-    record.said = said.iter().map(|line| announce::one_line(&hidden.hide(line))).collect();
+    record.said = said.iter().map(|line| log::one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
     let block =
         announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
@@ -234,10 +234,18 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     if composed.host.listed_agents().next().is_some() {
         return Ok(());
     }
-    let mut why = composed.skipped.iter().map(|line| format!("skipped: {line}\n")).collect::<String>();
+    let mut why =
+        composed.skipped.iter().map(|line| format!("skipped: {}\n", log::one_line(line))).collect::<String>();
+    why.push_str("No backend is loaded, so this host could serve nothing. ");
+    let off = composed.plugins.iter().filter(|plugin| plugin.state == State::Off);
+    let off: Vec<&str> = off.map(|plugin| plugin.id.as_deref().unwrap_or(&plugin.spec)).collect();
+    if !off.is_empty() {
+        let names = log::one_line(&off.join(", "));
+        why.push_str(&format!("Disabled: {names}; ostler plugin enable <name> turns one on again. "));
+    }
     why.push_str(
-        "No backend is loaded, so this host could serve nothing. Run ostler plugin install <spec>; \
-         ostler plugin install @ostler/echo names one that comes with this host and needs no model.",
+        "Run ostler plugin install <spec>; ostler plugin install @ostler/echo names one that comes with this \
+         host and needs no model.",
     );
     Err(Exit::machine(why))
 }

@@ -10,9 +10,7 @@ use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
 
 use crate::cli::RunFlags;
-use crate::config::{
-    self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned, UsageSettings,
-};
+use crate::config::{self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 use ostler_engine::people::Issuer;
@@ -96,7 +94,7 @@ impl Settings {
     /// # Errors
     /// What does not go together: exit 2.
     pub fn new(flags: &RunFlags, files: ConfigFiles, working_dir: &Path) -> Result<Self, Exit> {
-        let ConfigFiles { config, files, dir, mut warnings, .. } = files;
+        let (config, mut warnings) = (files.config.clone(), files.warnings.clone());
         let host = flags.host.clone().or(config.host).unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let ip = ip(&host)?;
         let port = flags.port.or(config.port.map(|port| port.0)).unwrap_or(DEFAULT_PORT);
@@ -145,21 +143,21 @@ impl Settings {
                 Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or(DEFAULT_HOST))?, port.0)))
             }
         };
-        let mcp_servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
+        let mcp_servers = mcp_servers(&files, &mut warnings);
         Ok(Self {
             address: SocketAddr::new(ip, port),
             routes,
             http,
             origins: config.origins.unwrap_or_default(),
             stdio: flags.stdio,
-            paths: paths(flags, config.paths, working_dir)?,
+            paths: paths(flags, &files, working_dir)?,
             token,
             users,
             resource: flags.resource.clone().or(config.resource).map(sign_in_resource).transpose()?,
             issuer: flags.issuer.clone().or(config.issuer).map(issuer).transpose()?,
             trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
-            dir,
-            files,
+            dir: files.dir.clone(),
+            files: files.files.clone(),
             sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
             automations: flags.automations.or(config.automations).unwrap_or_default(),
             unowned: flags.unowned_automations.or(config.unowned_automations).unwrap_or_default(),
@@ -172,7 +170,7 @@ impl Settings {
                 .map_or(HostOptions::DELTA_WINDOW_MS, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
             check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
-            usage: usage(config.usage.unwrap_or_default(), &mut warnings),
+            usage: usage(&files, &mut warnings),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, config.plugins.unwrap_or_default()),
@@ -244,10 +242,13 @@ fn token(
     }
 }
 
-fn paths(flags: &RunFlags, configured: Option<Vec<String>>, working_dir: &Path) -> Result<Vec<String>, Exit> {
-    let named: Vec<PathBuf> = match flags.path.is_empty() {
-        false => flags.path.clone(),
-        true => configured.unwrap_or_default().into_iter().map(PathBuf::from).collect(),
+fn paths(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Result<Vec<String>, Exit> {
+    let (named, said): (Vec<PathBuf>, _) = match flags.path.is_empty() {
+        false => (flags.path.clone(), "--path".to_owned()),
+        true => {
+            let configured = files.config.paths.iter().flatten();
+            (configured.map(PathBuf::from).collect(), files.at("paths"))
+        }
     };
     if named.is_empty() {
         if flags.no_cwd {
@@ -261,10 +262,10 @@ fn paths(flags: &RunFlags, configured: Option<Vec<String>>, working_dir: &Path) 
         .into_iter()
         .map(|path| {
             let path = working_dir.join(path);
-            let path =
-                path.canonicalize().map_err(|_| Exit::usage(format!("{} is not there", path.display())))?;
+            let wrong = |path: &Path, why| Exit::usage(format!("{said}: {} is {why}", path.display()));
+            let path = path.canonicalize().map_err(|_| wrong(&path, "not there"))?;
             if !path.is_dir() {
-                return Err(Exit::usage(format!("{} is not a directory", path.display())));
+                return Err(wrong(&path, "not a directory"));
             }
             Ok(path.to_string_lossy().into_owned())
         })
@@ -296,9 +297,9 @@ impl Settings {
     pub fn read_mcp_servers(&self) -> impl Fn(&Log) -> JsonObject + Send + Sync + use<> {
         let (files, started, said) = (self.files.clone(), self.mcp_servers.clone(), self.warnings.clone());
         move |log| match config::read_again(&files) {
-            Ok(config) => {
+            Ok(files) => {
                 let mut warnings = Vec::new();
-                let servers = mcp_servers(config.mcp_servers.unwrap_or_default(), &mut warnings);
+                let servers = mcp_servers(&files, &mut warnings);
                 warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.line(line));
                 servers
             }
@@ -311,7 +312,8 @@ impl Settings {
 }
 
 /// A time zone nobody knows is a line, and the system's stands in.
-fn usage(said: UsageSettings, warnings: &mut Vec<String>) -> UsageOptions {
+fn usage(files: &ConfigFiles, warnings: &mut Vec<String>) -> UsageOptions {
+    let said = files.config.usage.clone().unwrap_or_default();
     let per = match said.per.unwrap_or_default() {
         Per::Turn => UsagePer::Turn,
         Per::Report => UsagePer::Report,
@@ -321,7 +323,8 @@ fn usage(said: UsageSettings, warnings: &mut Vec<String>) -> UsageOptions {
         Some((_, Ok(zone))) => zone,
         Some((name, Err(_))) => {
             warnings.push(format!(
-                "usage.timezone {name} is not a time zone this host knows; the system's is taken"
+                "{} {name} is not a time zone this host knows; the system's is taken",
+                files.at("usage.timezone")
             ));
             TimeZone::system()
         }
@@ -331,7 +334,8 @@ fn usage(said: UsageSettings, warnings: &mut Vec<String>) -> UsageOptions {
 }
 
 /// Leaves out servers that cannot be started, each with a line.
-fn mcp_servers(servers: JsonObject, warnings: &mut Vec<String>) -> JsonObject {
+fn mcp_servers(files: &ConfigFiles, warnings: &mut Vec<String>) -> JsonObject {
+    let servers = files.config.mcp_servers.clone().unwrap_or_default();
     servers
         .into_iter()
         .filter(|(name, server)| {
@@ -343,7 +347,7 @@ fn mcp_servers(servers: JsonObject, warnings: &mut Vec<String>) -> JsonObject {
                 Some("stdio" | "http") => return true,
                 _ => "has to have the type stdio or http",
             };
-            warnings.push(format!("mcpServers.{name} {wrong}; ignored"));
+            warnings.push(format!("{} {wrong}; ignored", files.at(&format!("mcpServers.{name}"))));
             false
         })
         .collect()

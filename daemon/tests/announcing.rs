@@ -13,7 +13,7 @@ use support::{Folder, wait_for};
 const WATCHER: &str = r#"
 export const name = 'watcher';
 export function apply(host) {
-  host.problem('one record is broken');
+  host.problem('one record\x1b[31m\nis broken');
   let peer;
   host.on('listening', (event, context) => {
     context.say(`watcher at ${event.host}`);
@@ -47,7 +47,7 @@ fn what_a_plugin_says_is_announced_and_it_hears_the_end() {
     let folder = watched();
     let mut daemon = folder.start();
     let mut lines = (&mut daemon.out).lines().map(Result::unwrap);
-    assert_eq!(lines.next().unwrap(), "skipped: one record is broken");
+    assert_eq!(lines.next().unwrap(), r"skipped: one record\u{1b}[31m is broken");
     assert_eq!(lines.next().unwrap(), "watcher at 127.0.0.1");
     drop(lines);
     let port: u16 = daemon.address().rsplit(':').next().unwrap().parse().unwrap();
@@ -76,7 +76,7 @@ fn over_stdio_a_plugin_hears_the_same() {
     daemon.initialize("1.0.0");
     let ended = daemon.end();
     let said = ended.err;
-    assert!(said.contains("\nskipped: one record is broken\nwatcher at stdio\n"), "{said}");
+    assert!(said.contains("\nskipped: one record\\u{1b}[31m is broken\nwatcher at stdio\n"), "{said}");
     assert_eq!(
         heard(&said),
         [
@@ -126,7 +126,7 @@ async fn mcp_servers_are_read_from_the_file_at_each_sessions_start() {
     let both = json!({ "a": { "type": "http", "url": "https://a.example/" }, "b": { "type": "stdio", "command": "serve" } });
     start(2, both.clone(), &both.to_string()).await;
     start(3, json!({ "a": { "type": "http" } }), "absent").await;
-    folder.wait_for_log("mcpServers.a is an http server with no url; ignored");
+    folder.wait_for_log("config.json: mcpServers.a is an http server with no url; ignored");
 }
 
 #[tokio::test]

@@ -138,6 +138,12 @@ fn start_says_what_was_skipped_and_why_it_did_not_come_up() {
         1,
         "No backend is loaded, so this host could serve nothing. Run ostler plugin install",
     );
+    inn.0.write("config.json", r#"{ "port": 0, "plugins": [{ "name": "@ostler/echo", "enabled": false }] }"#);
+    inn.refused("start", 1, "Disabled: echo; ostler plugin enable <name> turns one on again.");
+    std::fs::remove_file(&shown).unwrap();
+    std::fs::create_dir(&shown).unwrap();
+    inn.refused("start", 1, &format!("Could not start it: {} could not be opened: ", shown.display()));
+    std::fs::remove_dir(&shown).unwrap();
     inn.0.write("config.json", r#"{ "port": "x" }"#);
     inn.refused("start", 2, "port must be an integer");
     inn.refused("start --stdio", 2, "--stdio cannot be detached: it serves the process that started it.");
@@ -332,6 +338,9 @@ fn plugins_are_installed_listed_configured_and_removed() {
     assert_eq!(inn.config()["plugins"], json!([{ "name": "@ostler/echo" }]));
     inn.refused("plugin install @ostler/sdk", 2, "@ostler/sdk comes with this host");
     inn.refused("plugin install ./nowhere.ts", 2, "is not there");
+    inn.0.write("none.mjs", "export default function apply() {}");
+    inn.refused("plugin install ./none.mjs", 1, "none.mjs does not export an apply function");
+    assert_eq!(inn.config()["plugins"], json!([{ "name": "@ostler/echo" }]));
     inn.refused("plugin update echo", 2, "was not installed as a package");
     assert_eq!(inn.ok("plugin update all"), "Nothing to update.\n");
     inn.ok("start");
@@ -479,6 +488,8 @@ fn endpoints_are_added_and_tried_beside_the_daemon_that_runs() {
         "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }], "routes": { "port": 0 },
     })));
     inn.ok("start");
+    inn.refused("webhook add fire", 2, "<--bot <BOT>|--automation>");
+    inn.refused("webhook add fire --automation --bot bot://b", 2, "cannot be used with");
     let added = inn.json("webhook add fire --automation");
     let tried = wait_for(|| {
         let tried = inn.run("webhook test fire --json");

@@ -370,7 +370,9 @@ async fn what_work_cost_is_there_after_a_restart_and_told_to_whose_it_is() {
     let (ada, ben) = (add(&folder, &["ada", "--role", "member"]), add(&folder, &["ben", "--role", "member"]));
     folder.start().stop();
     let daemon = folder.start();
-    folder.wait_for_log("usage.timezone Mars/Base is not a time zone this host knows; the system's is taken");
+    folder.wait_for_log(
+        "config.json: usage.timezone Mars/Base is not a time zone this host knows; the system's is taken",
+    );
     let mut client = daemon.initialized("c").await;
     sign_in(&daemon, &mut client, &ada).await.unwrap();
     let totals = client.request("x-ostler/usage/totals", json!({})).await.unwrap();

@@ -7,7 +7,7 @@ mod support;
 use std::io::BufRead;
 
 use serde_json::json;
-use support::{Client, Folder};
+use support::{Client, Folder, wait_for};
 
 /// A route that shows that a plugin is there, and tools that go wrong.
 const LATER: &str = "\
@@ -94,4 +94,51 @@ async fn a_plugin_that_goes_wrong_costs_itself_alone() {
         format!("GET /plugins/later/ HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", daemon.address());
     assert!(daemon.exchange(get.as_bytes()).await.ends_with("served"));
     assert_eq!(daemon.stop(), Some(0));
+}
+
+/// Starts a shell with a child of its own, and says who they are.
+const PARENT: &str = "\
+import { spawn } from 'node:child_process';
+export function apply(host) {
+  const shell = spawn('sh', ['-c', 'sleep 997 & echo $!; wait']);
+  shell.stdout.once('data', (data) => host.log(`runs ${shell.pid} ${String(data).trim()}.`));
+  host.registerClose(() => host.log('closed'));
+}
+";
+
+fn parent() -> (Folder, support::Daemon, Vec<u32>) {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./parent.mjs" }] }));
+    folder.write("parent.mjs", PARENT);
+    let daemon = folder.start();
+    let line = folder.wait_for_log("plugin parent: runs ");
+    let (_, numbers) = line.split_once("runs ").unwrap();
+    let numbers = numbers.trim_end_matches('.').split(' ').map(|number| number.parse().unwrap()).collect();
+    (folder, daemon, numbers)
+}
+
+/// Whether a process is there and no corpse nobody has fetched yet.
+fn runs(process: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z')
+}
+
+#[test]
+fn children_of_a_plugin_end_with_the_daemon() {
+    let (folder, daemon, children) = parent();
+    assert!(children.len() == 2 && children.iter().copied().all(runs), "{children:?}");
+    assert_eq!(daemon.stop(), Some(0));
+    folder.wait_for_log("plugin parent: closed");
+    for child in children {
+        assert!(wait_for(|| (!runs(child)).then_some(())).is_some(), "{child} runs on");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_of_a_plugin_ends_with_a_daemon_that_is_killed() {
+    let (_folder, daemon, children) = parent();
+    daemon.kill();
+    assert!(wait_for(|| (!runs(children[0])).then_some(())).is_some(), "{children:?} run on");
+    // What the child started itself is nobody's here.
+    support::tell(children[1], support::Signal::KILL);
 }

@@ -14,6 +14,14 @@ const DOORS: &str = r"
         host.registerRoute(async (request) => {
             const path = new URL(request.url, 'http://x').pathname;
             if (path.endsWith('/throw')) throw new Error('the reason');
+            if (path.endsWith('/cut')) {
+                let asked = 0;
+                const pull = (stream) => {
+                    if (asked++) throw new Error('lost half-way');
+                    stream.enqueue(new TextEncoder().encode('the first half'));
+                };
+                return new Response(new ReadableStream({ pull }));
+            }
             if (request.headers.get('authorization') !== 'Bearer own') return new Response('no', { status: 401 });
             return Response.json({ path, method: request.method, body: await request.text() });
         });
@@ -83,6 +91,11 @@ async fn a_route_that_throws_is_answered_500_and_the_daemon_goes_on() {
     assert_eq!((status, body), (500, json!({ "message": said }).to_string()));
     let line = folder.wait_for_log("plugin doors failed at /plugins/doors/throw: ");
     assert!(line.contains("the reason"), "{line}");
+    // Once the status is sent there is nothing left to answer with.
+    let (status, body) = ask(&daemon, at, "GET /plugins/doors/cut", &host(at)).await;
+    assert!(status == 200 && !body.ends_with("0\r\n\r\n"), "{status} {body}");
+    let line = folder.wait_for_log("plugin doors failed at /plugins/doors/cut: ");
+    assert!(line.ends_with("lost half-way"), "{line}");
     assert_eq!(ask(&daemon, at, "GET /plugins/doors/", &host(at)).await.0, 200);
 }
 

@@ -56,7 +56,8 @@ fn a_wrong_configuration_ends_with_2_and_says_where() {
             "0.0.0.0 is reached from other machines, so connections need a token".to_owned(),
         ),
         (r#"{ "connectionToken": "a", "connectionTokenFile": "b" }"#, "says more than one of".to_owned()),
-        (r#"{ "paths": ["/nowhere/at/all"] }"#, "/nowhere/at/all is not there".to_owned()),
+        (r#"{ "paths": ["/nowhere/at/all"] }"#, format!("{shown}: paths: /nowhere/at/all is not there")),
+        (r#"{ "http": 5 }"#, format!("{shown}: http must be true or an object")),
     ] {
         folder.write("config.json", text);
         refused(&folder.run(&[]), 2, &says);
@@ -75,9 +76,16 @@ fn wrong_arguments_end_with_2() {
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
         (&["--issuer", "http://id.example.org"], "issuer has to be github or the https URL"),
+        (&["--path", "/nowhere/at/all"], "--path: /nowhere/at/all is not there"),
+        (&["--json"], "--json is not served by a run in the foreground"),
+        (&["--quiet"], "--quiet is not served by a run in the foreground"),
         (&["--wire=frames"], "--wire is not served by this host"),
     ] {
         refused(&folder.run(arguments), 2, says);
+    }
+    for flag in [&["--json"][..], &["--quiet"], &["--config-file", "c.json"]] {
+        let said = format!("{} is not served by ostler demo; leave it out", flag[0]);
+        refused(&ended(program().arg("demo").args(flag)), 2, &said);
     }
     let gone = ended(program().args(["--config-file", "/nowhere/config.json"]));
     refused(&gone, 2, "/nowhere/config.json is not there");

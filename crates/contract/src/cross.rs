@@ -71,8 +71,10 @@ impl Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() { "it" } else { &self.path };
-        write!(formatter, "{path} to be {}", self.expected)
+        match self.path.as_str() {
+            "" => write!(formatter, "to be {}", self.expected),
+            path => write!(formatter, "{path} to be {}", self.expected),
+        }
     }
 }
 

@@ -134,7 +134,7 @@ pub struct FunctionShape {
 }
 
 impl Shape {
-    /// The words after *needs it to be*.
+    /// The words after *needs to be*.
     pub fn expected(&self) -> String {
         match self {
             Self::Nothing => "left out".to_owned(),

@@ -394,7 +394,7 @@ fn an_action_the_protocol_lacks_is_thrown_at_the_emitter() {
     // A known type with a field missing decodes as nothing known, so it is the engine that refuses it.
     assert!(thrown.is_ok());
     let thrown = emit.call_now(vec![Live::Data("chit".into()), Live::Data(json!({}))]).unwrap_err();
-    assert_eq!(thrown.message, "argument 1 needs it to be one of session, chat, terminal");
+    assert_eq!(thrown.message, "argument 1 needs to be one of session, chat, terminal");
 }
 
 #[test]

@@ -300,7 +300,7 @@ async fn calls_on_the_host_answer_and_throw() {
             "no YAML",
             { "a": 1 },
             ["automations:/a/runs/1"],
-            ["TypeError", "argument 1 needs it to be a string"],
+            ["TypeError", "argument 1 needs to be a string"],
             "TypeError", "TypeError",
         ])
     );

@@ -196,7 +196,7 @@ async fn what_is_no_response_is_told_apart() {
             .await;
     for url in ["http://h/own", "http://h/text"] {
         let thrown = call(&handler, post(url, "x/y", Body::Empty)).await.unwrap_err();
-        assert_eq!(thrown.message, "its answer needs it to be a Response");
+        assert_eq!(thrown.message, "its answer needs to be a Response");
     }
 }
 

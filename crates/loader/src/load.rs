@@ -16,6 +16,7 @@ use ostler_contract::{
     PluginSource, Thrown, Value,
 };
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 use crate::hidden::Hidden;
 use crate::look::{Importer, Looked, known};
@@ -23,6 +24,31 @@ use crate::options::{self, Known};
 
 /// How long an import or an `apply` may take before the daemon goes on without it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// How long it may take before the log says what the start waits for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for an import or an `apply`, and says so where it takes long.
+///
+/// # Errors
+/// It did not end in time.
+pub(crate) async fn in_time<T>(
+    work: impl Future<Output = T>,
+    name: &str,
+    what: &str,
+    say: impl FnOnce(&str),
+) -> Result<T, Elapsed> {
+    let limit = Instant::now() + LIMIT;
+    let mut work = std::pin::pin!(work);
+    match tokio::time::timeout(PATIENCE, &mut work).await {
+        Ok(done) => return Ok(done),
+        Err(_) => say(&format!(
+            "plugin {name}: still {what} after {} seconds; the start goes on without it after {}",
+            PATIENCE.as_secs(),
+            LIMIT.as_secs()
+        )),
+    }
+    tokio::time::timeout_at(limit, work).await
+}
 
 /// One entry of the configuration's `plugins` list. Spec: *Configuration entry*.
 #[derive(Debug, Clone, PartialEq)]
@@ -251,7 +277,8 @@ impl Loader {
         let begun = Instant::now();
         let (handed, options) = (host.clone(), Options::from(read.handed).frozen(read.frozen));
         let applying = async { module.apply(handed, options).await };
-        let outcome = match tokio::time::timeout(LIMIT, AssertUnwindSafe(applying).catch_unwind()).await {
+        let applying = AssertUnwindSafe(applying).catch_unwind();
+        let outcome = match in_time(applying, id, "in its apply", |line| self.say(line.to_owned())).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Thrown::new("its apply panicked")),
             Err(_) => {

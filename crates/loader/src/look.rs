@@ -10,7 +10,7 @@ use ostler_contract::{Module, Plugin, PluginId, PluginSource, Value};
 use tokio::time::Instant;
 
 use crate::id::id_of;
-use crate::load::{Entry, LIMIT};
+use crate::load::{Entry, LIMIT, in_time};
 use crate::manifest::Manifest;
 use crate::options::{self, Known};
 use crate::resolve::resolve;
@@ -147,8 +147,8 @@ impl Importer {
             ms: begun.elapsed().as_millis(),
             why,
         };
-        let import = tokio::time::timeout(LIMIT, self.source.import(&resolved.path, &entry.name));
-        let module = match import.await {
+        let import = self.source.import(&resolved.path, &entry.name);
+        let module = match in_time(import, &entry.name, "importing", |line| self.say(line)).await {
             Ok(Ok(module)) => module,
             Ok(Err(thrown)) => {
                 if let Some(stack) = &thrown.stack {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ostler_contract::live::{Live, Pending};
@@ -27,13 +28,20 @@ fn module(name: &str, apply: Option<Apply>) -> Module {
     Module { name: Some(name.into()), title: None, defaults: None, options_schema: None, apply, keep: None }
 }
 
-/// Imports modules by file name.
+/// Imports modules by file name; one called slow takes its time.
 struct Fakes(HashMap<String, Result<Module, Thrown>>);
 
 impl PluginSource for Fakes {
     fn import(&self, path: &Path, _: &str) -> Pending<Module> {
         let name = path.file_name().unwrap().to_str().unwrap();
-        ostler_contract::live::ready(self.0.get(name).cloned().expect("a fake of that name"))
+        let module = self.0.get(name).cloned().expect("a fake of that name");
+        match name.starts_with("slow") {
+            false => ostler_contract::live::ready(module),
+            true => Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(6)).await;
+                module
+            }),
+        }
     }
 }
 
@@ -284,6 +292,38 @@ async fn a_plugin_that_fails_leaves_nothing_behind() {
     assert_eq!(
         host.register_trigger_type(build()).unwrap_err().message,
         "e: nothing may be registered after apply returned"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_waits_says_for_whom() {
+    let mut bench = Bench::new();
+    bench.add("slow.js", module("import", apply(|_, _| Ok(()))));
+    let slow: Apply = Arc::new(|_, _| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            Ok(())
+        })
+    });
+    bench.add("apply.js", module("apply", Some(slow)));
+    bench.add(
+        "quick.js",
+        later("quick", |_| {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                Ok(())
+            })
+        }),
+    );
+    assert_eq!(bench.lines().await, "");
+    let logged = bench.logged();
+    let waited: Vec<&str> = logged.lines().filter(|line| line.contains("still")).collect();
+    assert_eq!(
+        waited,
+        [
+            "plugin ./slow.js: still importing after 5 seconds; the start goes on without it after 60",
+            "plugin apply: still in its apply after 5 seconds; the start goes on without it after 60",
+        ]
     );
 }
 

@@ -51,6 +51,9 @@ impl HostNames {
     pub fn admits(&self, headers: &HeaderMap) -> Result<(), String> {
         let Some(host) = headers.get(header::HOST) else { return Err("a request with no Host".to_owned()) };
         let Ok(host) = host.to_str() else { return Err("that Host".to_owned()) };
+        if host.is_empty() {
+            return Err("a request with no Host".to_owned());
+        }
         if self.0.read().contains(&host.to_ascii_lowercase()) { Ok(()) } else { Err(host.to_owned()) }
     }
 }
@@ -170,7 +173,9 @@ mod tests {
         for bad in ["127.0.0.1", "localhost:1", "0.0.0.0:9187", "evil.org", "hooks.example.org.evil.org"] {
             assert_eq!(names.admits(&headers(header::HOST, bad)), Err(bad.to_owned()));
         }
-        assert_eq!(names.admits(&HeaderMap::new()), Err("a request with no Host".to_owned()));
+        for none in [HeaderMap::new(), headers(header::HOST, "")] {
+            assert_eq!(names.admits(&none), Err("a request with no Host".to_owned()));
+        }
     }
 
     #[test]

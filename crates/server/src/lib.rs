@@ -7,6 +7,7 @@
 
 mod body;
 mod guard;
+mod linger;
 mod listener;
 mod mount;
 mod reply;

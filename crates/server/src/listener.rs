@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::body::incoming;
 use crate::guard::{HostNames, Refused, Token, admit};
+use crate::linger::Socket;
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
 use crate::websocket;
@@ -114,7 +115,7 @@ impl Server {
             // Who has sent all there is may say so and still wait for the answer.
             .half_close(true)
             .max_buf_size(64 * 1024)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Socket::new(stream)), service)
             .with_upgrades();
         tokio::pin!(connection);
         tokio::select! {
@@ -125,7 +126,9 @@ impl Server {
     }
 
     async fn answer(&self, mut request: hyper::Request<Incoming>, stop: watch::Receiver<bool>) -> Response {
-        if !is_decodable(request.uri().path()) {
+        // Two of them are two opinions of where this goes, whichever is looked at.
+        let hosts = request.headers().get_all(header::HOST).iter().count();
+        if hosts > 1 || !is_decodable(request.uri().path()) {
             return refuse(&Reply::Malformed);
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(request.uri().path())) {

@@ -1,9 +1,10 @@
 //! Plugin routes, under `/plugins/<id>/`. Spec: *Plugin routes on the host listener*.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use ostler_contract::http::{Request, Response};
+use futures::StreamExt;
+use ostler_contract::http::{Body, BodyError, Request, Response};
 use ostler_contract::points::{Route, RouteHandler};
 use ostler_contract::registry::{Owner, Registry};
 use ostler_engine::Log;
@@ -53,10 +54,28 @@ async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Re
     let id = below(&path).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let Some(handler) = routes.get(id) else { return refuse(&Reply::NoRoute(path)) };
     match handler.call((request,)).await {
-        Ok(response) => response,
+        Ok(response) => {
+            let failed = format!("plugin {id} failed at {path}");
+            response.map(|body| reported(body, move |error| log.line(format_args!("{failed}: {error}"))))
+        }
         Err(thrown) => {
             log.line(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
             refuse(&Reply::RouteFailed(id.to_owned()))
         }
+    }
+}
+
+/// A body whose failure half-way is told: by then the status is sent, and the client sees no more than a cut.
+fn reported(body: Body, tell: impl Fn(&BodyError) + Send + 'static) -> Body {
+    match body {
+        Body::Stream(chunks) => {
+            let chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Body::stream(chunks.inspect(move |chunk| {
+                if let Err(error) = chunk {
+                    tell(error);
+                }
+            }))
+        }
+        whole => whole,
     }
 }

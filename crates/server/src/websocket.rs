@@ -30,6 +30,8 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
+use crate::linger::{Socket, linger};
+
 /// The library's default is 128 KiB a connection; requests are small.
 const READ_BUFFER: usize = 4 * 1024;
 /// Less than this is gathered into one write.
@@ -78,8 +80,8 @@ pub(crate) fn upgrade(
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else { return };
-        serve(parts.io.into_inner(), parts.read_buf, host, principal, stop).await;
+        let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else { return };
+        serve(parts.io.into_inner().into_inner(), parts.read_buf, host, principal, stop).await;
     });
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -141,9 +143,13 @@ async fn serve(
         outbox.close(why);
     }
     connection.close();
-    if why.is_some() {
-        let _ = tokio::time::timeout(Duration::from_secs(5), writing).await;
-    }
+    let farewell = async {
+        if why.is_some() {
+            let _ = tokio::time::timeout(Duration::from_secs(5), writing).await;
+        }
+    };
+    // Read on meanwhile: who sends without a pause takes nothing before it is done.
+    tokio::join!(farewell, linger(frames.into_inner().reader));
 }
 
 async fn receive(connection: &Arc<Connection>, text: &str) {

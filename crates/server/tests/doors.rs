@@ -124,11 +124,26 @@ async fn a_route_is_reached_by_whole_segments_and_guarded_by_its_host() {
         running.send(foreign).await,
         (403, r#"{"message":"This route does not answer to evil.org"}"#.to_owned())
     );
-    let none = "GET /plugins/routes/ HTTP/1.0\r\n\r\n";
-    assert_eq!(
-        running.send(none).await,
-        (403, r#"{"message":"This route does not answer to a request with no Host"}"#.to_owned())
-    );
+    for none in ["GET /plugins/routes/ HTTP/1.0\r\n\r\n", "GET /plugins/routes/ HTTP/1.0\r\nHost:\r\n\r\n"] {
+        assert_eq!(
+            running.send(none).await,
+            (403, r#"{"message":"This route does not answer to a request with no Host"}"#.to_owned())
+        );
+    }
+    for (path, second) in [
+        ("/plugins/routes/", "evil.org".to_owned()),
+        ("/plugins/routes/", running.address.to_string()),
+        ("/", String::new()),
+    ] {
+        let first = running.address;
+        let two =
+            format!("GET {path} HTTP/1.1\r\nHost: {first}\r\nHost: {second}\r\nConnection: close\r\n\r\n");
+        assert_eq!(
+            running.send(&two).await,
+            (400, r#"{"message":"The request path or Host is not valid"}"#.to_owned()),
+            "{path} {second}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -246,20 +261,53 @@ async fn frames_that_are_no_messages_are_answered_and_the_connection_goes_on() {
     assert!(matches!(socket.next().await.unwrap().unwrap(), Frame::Pong(_)));
 }
 
+/// A frame of a client: masked with nothing.
+fn frame(opcode: u8, payload: usize) -> Vec<u8> {
+    let mut frame = vec![opcode, 0xff];
+    frame.extend_from_slice(&(payload as u64).to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame.resize(frame.len() + payload, b' ');
+    frame
+}
+
+/// Writes everything before it reads anything; answers what was there to read.
+async fn write_then_read(stream: &mut TcpStream, parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    for part in parts {
+        stream.write_all(&part).await.expect("it takes all that is sent");
+    }
+    let mut read = Vec::new();
+    stream.read_to_end(&mut read).await.expect("it is not reset");
+    read
+}
+
 #[tokio::test]
 async fn a_frame_over_the_limit_ends_the_connection_and_nothing_else() {
     let running = start(None).await;
-    let mut socket = running.connect("").await;
-    let big = "x".repeat(ostler_protocol::message::MAX_FRAME + 1);
-    let _ = socket.send(Frame::text(big)).await;
-    let mut code = None;
-    while let Some(Ok(frame)) = socket.next().await {
-        if let Frame::Close(Some(close)) = frame {
-            code = Some(u16::from(close.code));
-        }
+    let one = |opcode, megabytes: usize| frame(opcode, megabytes << 20);
+    let fragments = (0..40).map(|at| one(if at == 0 { 0x01 } else { 0x00 }, 1));
+    for sent in [vec![one(0x81, 33)], vec![one(0x81, 64)], fragments.collect()] {
+        let mut socket = running.connect("").await.into_inner();
+        let read = write_then_read(&mut socket, sent).await;
+        let wanted = [&[0x88, 24, 0x03, 0xf1][..], b"the frame is too large"].concat();
+        assert!(read.ends_with(&wanted), "{read:?}");
     }
-    assert!(code == Some(1009) || code.is_none(), "{code:?}");
     assert_eq!(running.get("/plugins/routes/again").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_body_nobody_reads_does_not_take_the_answer_away() {
+    let running = start(None).await;
+    for (path, status) in [("unread", 401), ("throw", 500), ("over", 400)] {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let head = format!(
+            "POST /plugins/routes/{path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n",
+            running.address,
+            30 << 20
+        );
+        let read = write_then_read(&mut stream, [head.into_bytes(), vec![b' '; 30 << 20]]).await;
+        let read = String::from_utf8_lossy(&read);
+        assert!(read.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {read}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Configuration files: which are read, how they come together, and what is wrong in them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::cross::{Cross, data_from_live};
@@ -32,6 +33,8 @@ pub struct ConfigFiles {
     pub dir: PathBuf,
     /// Lines for the log: keys nobody knows.
     pub warnings: Vec<String>,
+    /// Which file said a key, and a key within one, last.
+    pub said_in: BTreeMap<String, String>,
 }
 
 /// Where configuration is looked for.
@@ -97,13 +100,14 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
 ///
 /// # Errors
 /// A file that does not read, or holds a wrong value.
-pub fn read_again(files: &[PathBuf]) -> Result<Config, Exit> {
+pub fn read_again(files: &[PathBuf]) -> Result<ConfigFiles, Exit> {
     let mut read = ConfigFiles::default();
     let mut merged = JsonObject::new();
     for file in files {
         read.add(file, &mut merged)?;
     }
-    typed(&merged).map_err(|what| Exit::usage(what.to_string()))
+    read.config = typed(&merged).map_err(|what| Exit::usage(what.to_string()))?;
+    Ok(read)
 }
 
 /// Fields as a configuration. `http` may be said as a switch: `true` is one with nothing said of it.
@@ -130,15 +134,32 @@ pub(super) fn parse(shown: &str, text: &str) -> Result<JsonObject, Exit> {
 }
 
 impl ConfigFiles {
+    /// A key (`port`, `usage.timezone`) with the file that said it in front: `<file>: <key>`.
+    pub fn at(&self, key: &str) -> String {
+        match self.said_in.get(key) {
+            Some(file) => format!("{file}: {key}"),
+            None => key.to_owned(),
+        }
+    }
+
     fn add(&mut self, file: &Path, merged: &mut JsonObject) -> Result<(), Exit> {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(&file)
             .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
         let mut fields = parse(&shown, &text)?;
+        if !matches!(fields.get("http"), None | Some(Value::Bool(_) | Value::Object(_) | Value::Null)) {
+            return Err(Exit::usage(format!("{shown}: http must be true or an object")));
+        }
         self.drop_unknown(&shown, &mut fields)?;
         typed(&fields)
             .map_err(|wrong| Exit::usage(format!("{shown}: {} must be {}", wrong.path, wrong.expected)))?;
+        for (key, value) in &fields {
+            self.said_in.insert(key.clone(), shown.clone());
+            for inner in value.as_object().into_iter().flat_map(JsonObject::keys) {
+                self.said_in.insert(format!("{key}.{inner}"), shown.clone());
+            }
+        }
         let folder = file.parent().unwrap_or(Path::new("."));
         make_absolute(&mut fields, folder);
         merge(merged, fields);
@@ -245,6 +266,12 @@ mod tests {
         insta::assert_snapshot!(wrong(r#"{ "plugins": [{ "name": "a", "grants": "b" }] }"#), @"<dir>/c.json: plugins[0].grants must be a list");
         insta::assert_snapshot!(wrong(r#"{ "routes": { "port": 1.5 } }"#), @"<dir>/c.json: routes.port must be an integer between 0 and 65535");
         insta::assert_snapshot!(wrong(r#"{ "usage": { "per": "hour" } }"#), @"<dir>/c.json: usage.per must be one of turn, report");
+        for http in ["5", "\"yes\"", "[]"] {
+            assert_eq!(
+                wrong(&format!("{{ \"http\": {http} }}")),
+                "<dir>/c.json: http must be true or an object"
+            );
+        }
         insta::assert_snapshot!(wrong("[]"), @"<dir>/c.json is not a JSON object");
         insta::assert_snapshot!(wrong("{"), @"<dir>/c.json is not JSON: EOF while parsing an object at line 1 column 1");
         insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host; take it out");

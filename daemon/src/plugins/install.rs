@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use ostler_contract::problem::Problem;
 use ostler_contract::{Value, json};
-use ostler_loader::{resolve, satisfies};
+use ostler_loader::{Entry, Importer, resolve, satisfies};
 use ostler_protocol::names::{self, SDK};
 
 use super::npm;
@@ -58,19 +59,21 @@ fn source(spec: &str, working_dir: &Path) -> Source {
 /// Installs a plugin and, where `enable` says so, names it in the configuration.
 ///
 /// # Errors
-/// Exit 2 for a package that is no plugin of this host, exit 1 where npm cannot.
+/// Exit 2 for a package that is no plugin of this host, exit 1 where npm cannot or the module has no `apply`.
 pub async fn install(
     files: &ConfigFiles,
-    working_dir: &Path,
+    importer: &Importer,
     spec: &str,
     enable: bool,
 ) -> Result<Installed, Exit> {
+    let working_dir = importer.working_dir.as_path();
     if spec == SDK || spec.starts_with(&format!("{SDK}@")) {
         return Err(Exit::usage(format!(
             "{SDK} comes with this host; a plugin imports it without an install"
         )));
     }
     let dir = &files.dir;
+    let before = npm::asked_for(dir);
     let installed = match source(spec, working_dir) {
         Source::Bundled => Installed { spec: spec.to_owned(), version: None },
         Source::Here(path) => {
@@ -89,7 +92,6 @@ pub async fn install(
                 true => working_dir.join(spec).to_string_lossy().into_owned(),
                 false => spec.to_owned(),
             };
-            let before = npm::asked_for(dir);
             npm::npm(dir, &["install", "--save", &spec]).await?;
             let mut after = npm::asked_for(dir);
             after.retain(|name| !before.contains(name));
@@ -99,6 +101,15 @@ pub async fn install(
             Installed { version: npm::installed(dir, &name), spec: name }
         }
     };
+    // What else keeps it from loading may be put right: an option, a version. This is no plugin.
+    let looked = importer.look(&[Entry::named(&installed.spec)]).await;
+    if let Some(problem @ Problem::NoApply { .. }) = looked.first().and_then(|looked| looked.problem.as_ref())
+    {
+        if npm::asked_for(dir).contains(&installed.spec) && !before.contains(&installed.spec) {
+            npm::npm(dir, &["uninstall", "--save", &installed.spec]).await?;
+        }
+        return Err(Exit::machine(problem.to_string()));
+    }
     if enable {
         name_it(files, &installed.spec)?;
     }

@@ -8,4 +8,4 @@ mod rows;
 
 pub use change::{Change, Changed, set_enabled};
 pub use install::{Installed, install, remove, update};
-pub use rows::{Marks, Row, fresh, named, running};
+pub use rows::{Marks, Row, fresh, importer, named, running};

@@ -139,9 +139,10 @@ fn hint(files: &ConfigFiles, mut answer: Answer) -> Answer {
 
 async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool) -> Result<Answer, Exit> {
     let mut installed = Vec::new();
+    let importer = plugins::importer(at, files);
     for spec in specs {
         let _progress = Progress::begin(&at.common, &format!("installing {spec}"));
-        installed.push(plugins::install(files, &at.working_dir, spec, enable).await?);
+        installed.push(plugins::install(files, &importer, spec, enable).await?);
     }
     let files = at.files()?;
     let rows = rows(at, &files).await;

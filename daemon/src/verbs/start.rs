@@ -41,7 +41,9 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     }
     let mut log = Tail::open(dir)?;
     let failed = |error: std::io::Error| could_not(error.to_string());
-    let out = log.writer().map_err(failed)?;
+    let out = log
+        .writer()
+        .map_err(|error| could_not(format!("{} could not be opened: {error}", log.path.display())))?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .args(of_the_run(arguments))
         .arg(DETACHED)

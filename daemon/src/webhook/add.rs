@@ -11,11 +11,12 @@ use crate::token::fresh;
 
 /// What an endpoint is to be.
 #[derive(Debug, Clone, Default, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["bot", "automation"]))]
 pub struct AddFlags {
     /// The last segment of its URL
     pub id: String,
     /// Talk to this bot: bot://<slug>
-    #[arg(long, value_name = "BOT", conflicts_with = "automation", required_unless_present = "automation")]
+    #[arg(long, value_name = "BOT")]
     pub bot: Option<String>,
     /// Fire the automations that name the endpoint
     #[arg(long)]

@@ -1,10 +1,10 @@
-//! Child processes. Each leads a group of its own, which is killed when the engine ends.
+//! Child processes. Each leads a group of its own, which is killed when the engine ends, or the process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command as BlockingCommand, ExitStatus, Stdio};
+use std::process::{Child as BlockingChild, Command as BlockingCommand, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, watch};
 
+use super::children::{Group, end_with_thread, signal};
 use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
 use crate::engine::State;
@@ -39,7 +40,7 @@ impl Start {
     fn read(options: &Object<'_>) -> Result<Self> {
         let file: String = options.get("file")?;
         let arguments: Vec<String> = options.get("args")?;
-        let detached = options.get("detached")?;
+        let detached: bool = options.get("detached")?;
         let mut command = BlockingCommand::new(&file);
         command.args(&arguments);
         if let Some(name) = options.get::<_, Option<String>>("argv0")? {
@@ -61,6 +62,9 @@ impl Start {
             _ => Stdio::null(),
         };
         command.stdin(way(0)).stdout(way(1)).stderr(way(2)).process_group(0);
+        if !detached {
+            end_with_thread(&mut command);
+        }
         Ok(Self { file, command, detached })
     }
 }
@@ -70,6 +74,8 @@ struct Running {
     id: i32,
     detached: bool,
     ended: RefCell<bool>,
+    /// None of one that is to outlive the plugin.
+    group: RefCell<Option<Group>>,
 }
 
 impl Running {
@@ -87,20 +93,24 @@ impl Drop for Running {
     }
 }
 
-fn signal(id: i32, number: i32) -> io::Result<()> {
-    // SAFETY: `kill` takes two numbers and touches no memory of ours.
-    if unsafe { libc::kill(id, number) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     let start = Start::read(&options)?;
     let mut command = Command::from(start.command);
     command.kill_on_drop(!start.detached);
-    let mut child = command
-        .spawn()
-        .map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
-    let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
-    let running = Rc::new(Running { id, detached: start.detached, ended: RefCell::new(false) });
+    let id_of = |child: &Child| child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
+    let started = match start.detached {
+        true => command.spawn().map(|child| (child, None)),
+        false => Group::start(|| command.spawn(), id_of).map(|(child, group)| (child, Some(group))),
+    };
+    let (mut child, group) =
+        started.map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
+    let id = id_of(&child);
+    let running = Rc::new(Running {
+        id,
+        detached: start.detached,
+        ended: RefCell::new(false),
+        group: RefCell::new(group),
+    });
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let handle = Object::new(ctx.clone())?;
     handle.set("pid", id)?;
@@ -137,6 +147,8 @@ fn wait<'js>(ctx: &Ctx<'js>, mut child: Child, running: Rc<Running>) -> Result<P
     Promise::wrap_future(ctx, async move {
         let status = child.wait().await;
         *running.ended.borrow_mut() = true;
+        // Its number may be another's from now on.
+        drop(running.group.borrow_mut().take());
         let status = status.map_err(|error| system_error(&inside, SystemError::new(error, "wait")))?;
         outcome(&inside, status)
     })
@@ -231,8 +243,9 @@ fn run_to_end(
     most: usize,
     kill: i32,
 ) -> io::Result<Finished> {
-    let mut child = command.spawn()?;
-    let (id, group) = (child.id(), i32::try_from(child.id()).unwrap_or_default());
+    let id_of = |child: &BlockingChild| i32::try_from(child.id()).unwrap_or_default();
+    let (mut child, _ends) = Group::start(|| command.spawn(), id_of)?;
+    let (id, group) = (child.id(), id_of(&child));
     let (ended, mut hears) = watch::channel(false);
     let overflow = std::sync::atomic::AtomicBool::new(false);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

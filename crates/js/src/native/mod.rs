@@ -2,6 +2,7 @@
 //! file makes one object of functions for the embedded JavaScript that gives it its Node-like shape.
 
 pub(crate) mod child;
+mod children;
 pub(crate) mod crypto;
 pub(crate) mod encoding;
 pub(crate) mod fs;
@@ -17,6 +18,7 @@ pub(crate) mod url;
 pub(crate) mod websocket;
 pub(crate) mod zones;
 
+pub use children::end_children;
 pub(crate) use system_error::{SystemError, system_error};
 
 /// An object of native functions.

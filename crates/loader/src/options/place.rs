@@ -85,7 +85,7 @@ pub fn unset(options: &mut JsonObject, place: &str) -> Result<bool, NoPlace> {
 /// Such a number within an object or a list, where there is no telling which was meant.
 pub fn typed(text: &str) -> Result<Value, String> {
     match serde_json::from_str::<Value>(text) {
-        Ok(Value::Number(number)) if number.to_string() == text.trim() => Ok(Value::Number(number)),
+        Ok(Value::Number(number)) if printed(&number) == text.trim() => Ok(Value::Number(number)),
         Ok(Value::Number(_)) | Err(_) => Ok(Value::String(text.to_owned())),
         Ok(value) => {
             match every_number_is_kept(text, &value) {
@@ -97,11 +97,22 @@ pub fn typed(text: &str) -> Result<Value, String> {
     }
 }
 
+/// A number as JavaScript prints it, which most plugins would: it has no `1.0` and counts whole numbers to 2^53.
+fn printed(number: &serde_json::Number) -> String {
+    let Some(value) = number.as_f64() else { return String::new() };
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        1e-6..1e21 => value.to_string(),
+        1e21.. => format!("{value:e}").replace('e', "e+"),
+        _ => format!("{value:e}"),
+    }
+}
+
 /// Whether the numbers in a JSON text are those of its value, spelt the same.
 fn every_number_is_kept(text: &str, value: &Value) -> bool {
     fn numbers(value: &Value, into: &mut Vec<String>) {
         match value {
-            Value::Number(number) => into.push(number.to_string()),
+            Value::Number(number) => into.push(printed(number)),
             Value::Array(entries) => entries.iter().for_each(|entry| numbers(entry, into)),
             Value::Object(fields) => fields.values().for_each(|value| numbers(value, into)),
             _ => {}
@@ -146,7 +157,15 @@ mod tests {
             ("true", json!(true)),
             ("12", json!(12)),
             ("1.5", json!(1.5)),
-            ("1.0", json!(1.0)),
+            ("1.0", json!("1.0")),
+            ("-0", json!("-0")),
+            ("0", json!(0)),
+            ("-1.25", json!(-1.25)),
+            ("1e-7", json!(1e-7)),
+            ("1e+21", json!(1e21)),
+            ("1e21", json!("1e21")),
+            ("9007199254740991", json!(9_007_199_254_740_991_u64)),
+            ("9007199254740993", json!("9007199254740993")),
             ("null", json!(null)),
             (r#""12""#, json!("12")),
             ("007", json!("007")),
@@ -158,7 +177,7 @@ mod tests {
         ] {
             assert_eq!(typed(text), Ok(value), "{text}");
         }
-        for text in ["[1e3]", r#"{"a":12345678901234567890123}"#] {
+        for text in ["[1e3]", "[1.0]", r#"{"a":12345678901234567890123}"#] {
             assert!(typed(text).is_err(), "{text}");
         }
     }

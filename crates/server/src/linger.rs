@@ -1,0 +1,115 @@
+//! The end of a connection to somebody who still sends. A socket that is dropped with input nobody read is reset,
+//! and a reset takes away what was written last: the status or the close frame that says why.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use ostler_protocol::message::MAX_FRAME;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How long a peer that was told goodbye may pause before it is dropped.
+const PAUSE_LIMIT: Duration = Duration::from_secs(2);
+/// How long it may send on in all.
+const LINGER_LIMIT: Duration = Duration::from_secs(10);
+/// How much it may send on.
+const LINGER_BYTES: usize = 4 * MAX_FRAME;
+const CHUNK: usize = 16 * 1024;
+
+/// Reads and throws away what a peer still sends, until it ends, pauses or has had its time.
+pub(crate) async fn linger(mut reader: impl AsyncRead + Unpin) {
+    let mut lingering = Lingering::new();
+    std::future::poll_fn(|context| lingering.poll(&mut reader, context)).await;
+}
+
+struct Lingering {
+    end: Instant,
+    pause: Pin<Box<Sleep>>,
+    left: usize,
+}
+
+impl Lingering {
+    fn new() -> Self {
+        let end = Instant::now() + LINGER_LIMIT;
+        Self { end, pause: Box::pin(sleep(PAUSE_LIMIT)), left: LINGER_BYTES }
+    }
+
+    fn poll(&mut self, reader: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
+        let mut chunk = [0; CHUNK];
+        while self.left > 0 && Instant::now() < self.end {
+            let mut buffer = ReadBuf::new(&mut chunk);
+            match Pin::new(&mut *reader).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    self.left = self.left.saturating_sub(buffer.filled().len());
+                    self.pause.as_mut().reset(self.end.min(Instant::now() + PAUSE_LIMIT));
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.pause.as_mut().poll(context),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A socket whose shutdown lets the peer end, too.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    lingering: Option<Lingering>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream, lingering: None }
+    }
+
+    pub(crate) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, lingering } = &mut *self;
+        if lingering.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+        }
+        lingering.get_or_insert_with(Lingering::new).poll(stream, context).map(Ok)
+    }
+}
