@@ -47,15 +47,19 @@ impl Host {
         if !self.reach(Stage::Stopping) {
             return;
         }
-        let told = self.events.raise_and_wait(Event::Stopping {});
+        self.heard(self.events.raise_and_wait(Event::Stopping {})).await;
+        self.close_plugin_connections();
+    }
+
+    /// Waits for listeners, but not for ever.
+    async fn heard(&self, told: impl Future<Output = ()>) {
         if tokio::time::timeout(STOPPING_LIMIT, told).await.is_err() {
-            let whom = self.events.calling().unwrap_or_else(|| "a plugin".to_owned());
+            let whom = self.events.give_up().unwrap_or_else(|| "a plugin".to_owned());
             let seconds = STOPPING_LIMIT.as_secs();
             self.log.line(format_args!(
                 "{whom} did not answer within {seconds} seconds; the host stops without it"
             ));
         }
-        self.close_plugin_connections();
     }
 
     fn close_plugin_connections(&self) {
@@ -74,6 +78,8 @@ impl Host {
         }
         self.close_sessions().await;
         self.close_terminals().await;
+        // What a plugin does in the end is about all it was told of.
+        self.heard(self.events.all_heard()).await;
         let Some(registry) = self.registry() else { return };
         for close in registry.all::<Close>() {
             self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;

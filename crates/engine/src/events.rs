@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::Listener;
@@ -19,10 +20,13 @@ pub struct Events {
     hear_lines: Mutex<HashSet<PluginId>>,
     /// Whose listener is being called.
     calling: Arc<Mutex<Option<String>>>,
+    /// Whether a listener is no longer waited for.
+    stuck: AtomicBool,
 }
 
 struct Raised {
-    event: Event,
+    /// Nothing where somebody only waits for what came before.
+    event: Option<Event>,
     done: Option<oneshot::Sender<()>>,
 }
 
@@ -52,13 +56,16 @@ impl Events {
         *self.queue.lock() = Some(sender);
         let calling = self.calling.clone();
         tokio::spawn(async move {
-            while let Some(raised) = receiver.recv().await {
-                let name = raised.event.name();
-                for (listener, context) in listeners.iter().filter(|(listener, _)| listener.event == name) {
+            while let Some(Raised { event, done }) = receiver.recv().await {
+                for (listener, context) in &listeners {
+                    let Some(event) = event.as_ref().filter(|event| event.name() == listener.event) else {
+                        continue;
+                    };
+                    let name = event.name();
                     let Some(context): Option<PluginContext> = context.clone() else { continue };
                     let owner = &listener.owner;
                     *calling.lock() = Some(format!("{owner}: its {} listener", name.as_str()));
-                    let call = listener.handler.call((Frozen(raised.event.clone()), Frozen(context)));
+                    let call = listener.handler.call((Frozen(event.clone()), Frozen(context)));
                     let outcome = call.await;
                     *calling.lock() = None;
                     if let Err(thrown) = outcome {
@@ -69,7 +76,7 @@ impl Events {
                         ));
                     }
                 }
-                if let Some(done) = raised.done {
+                if let Some(done) = done {
                     let _ = done.send(());
                 }
             }
@@ -78,19 +85,33 @@ impl Events {
 
     /// Tells the listeners, later.
     pub fn raise(&self, event: Event) {
-        self.send(event, None);
+        if self.listened(event.name()) {
+            self.send(Raised { event: Some(event), done: None });
+        }
     }
 
-    /// Tells the listeners and waits until each has answered.
+    /// Tells the listeners and waits until each has answered, to this event and to all that came before.
     pub async fn raise_and_wait(&self, event: Event) {
-        let (done, wait) = oneshot::channel();
-        self.send(event, Some(done));
-        let _ = wait.await;
+        self.send_and_wait(Some(event)).await;
     }
 
-    /// Whose listener is being called, for the line when it does not answer.
-    pub fn calling(&self) -> Option<String> {
+    /// Waits until everything that was raised so far is heard; not at all once a listener was given up.
+    pub async fn all_heard(&self) {
+        if !self.stuck.load(Ordering::Acquire) {
+            self.send_and_wait(None).await;
+        }
+    }
+
+    /// Gives up the listener that is being called; answers whose it is.
+    pub fn give_up(&self) -> Option<String> {
+        self.stuck.store(true, Ordering::Release);
         self.calling.lock().clone()
+    }
+
+    async fn send_and_wait(&self, event: Option<Event>) {
+        let (done, wait) = oneshot::channel();
+        self.send(Raised { event, done: Some(done) });
+        let _ = wait.await;
     }
 
     /// Whether somebody listens to an event: what it costs to make may be spared.
@@ -103,12 +124,9 @@ impl Events {
         self.hear_lines.lock().contains(plugin)
     }
 
-    fn send(&self, event: Event, done: Option<oneshot::Sender<()>>) {
-        if !self.listened(event.name()) {
-            return;
-        }
+    fn send(&self, raised: Raised) {
         if let Some(queue) = &*self.queue.lock() {
-            let _ = queue.send(Raised { event, done });
+            let _ = queue.send(raised);
         }
     }
 }

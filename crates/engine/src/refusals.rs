@@ -85,7 +85,7 @@ pub(crate) fn before_initialize(method: &str) -> RpcError {
 
 /// A command this host has no provider for, or none of the protocol that was agreed on.
 pub(crate) fn not_served(command: &str) -> RpcError {
-    RpcError::method_not_found(format!("This host does not serve {command}"))
+    RpcError::method_not_found(format!("This host does not serve {command} yet"))
 }
 
 /// A provider that is not here, or that the asker may not use.

@@ -460,7 +460,7 @@ async fn without_a_store_none_is_served() {
     let error = open(&mut client, json!({})).await.unwrap_err();
     assert_eq!(
         (&error["code"], &error["message"]),
-        (&json!(-32601), &json!("This host does not serve createTerminal"))
+        (&json!(-32601), &json!("This host does not serve createTerminal yet"))
     );
     assert_eq!(Talk::with(&host, "echo").await.say("!done").await, "!done", "it is a text like any other");
 }
