@@ -35,4 +35,12 @@ impl Place {
     pub fn files(&self) -> Result<ConfigFiles, Exit> {
         config::read(self.common.config_file.as_deref(), &self.environment)
     }
+
+    /// The configuration folder: for what does not ask what the files say, and works where they say nothing that reads.
+    ///
+    /// # Errors
+    /// A file that is missing though it was named: exit 2.
+    pub fn folder(&self) -> Result<PathBuf, Exit> {
+        config::folder(self.common.config_file.as_deref(), &self.environment)
+    }
 }

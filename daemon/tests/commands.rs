@@ -105,6 +105,9 @@ fn a_daemon_runs_in_the_background_until_it_is_stopped() {
     assert!(inn.0.read("daemon.log").contains("restart: stopping (SIGHUP)"));
 
     let url = restarted["url"].as_str().unwrap();
+    // What the configuration says by now is nothing to either.
+    inn.0.write("config.json", "{");
+    assert_eq!(inn.ok("status --quiet"), format!("{url}\n"));
     assert_eq!(inn.ok("stop"), format!("Stopped {url} (pid {pid}).\n"));
     assert_eq!(inn.run("status").code, Some(1));
     assert!(!inn.0.path().join("daemon.json").exists());

@@ -62,7 +62,33 @@ impl Environment {
 /// # Errors
 /// A file that is missing though it was named, does not read, or holds a wrong value: exit 2.
 pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFiles, Exit> {
-    let mut read = ConfigFiles::default();
+    let (own, named) = named_files(only, environment)?;
+    let mut read = ConfigFiles { dir: folder_of(&own, &named), ..ConfigFiles::default() };
+    let mut merged = JsonObject::new();
+    if let Some(own) = own.filter(|own| own.exists()) {
+        read.add(&own, &mut merged)?;
+    }
+    if let Some(named) = &named {
+        read.add(named, &mut merged)?;
+    }
+    read.config = typed(&merged).map_err(|what| Exit::usage(what.to_string()))?;
+    read.said = merged;
+    Ok(read)
+}
+
+/// The configuration folder, whatever the files in it say.
+///
+/// # Errors
+/// A file that is missing though it was named: exit 2.
+pub fn folder(only: Option<&Path>, environment: &Environment) -> Result<PathBuf, Exit> {
+    let (own, named) = named_files(only, environment)?;
+    Ok(folder_of(&own, &named))
+}
+
+type Files = (Option<PathBuf>, Option<PathBuf>);
+
+/// The person's own file, there or not, and the one that was named.
+fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, Exit> {
     let own = match only {
         Some(_) => None,
         None => {
@@ -74,26 +100,18 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
             Some(home.join(names::HOST).join(FILE))
         }
     };
-    let mut merged = JsonObject::new();
-    if let Some(own) = &own
-        && own.exists()
-    {
-        read.add(own, &mut merged)?;
-    }
     let named = only.map(Path::to_owned).or_else(|| environment.named.clone());
-    if let Some(named) = &named {
-        if !named.exists() {
-            return Err(Exit::usage(format!("{} is not there", named.display())));
-        }
-        read.add(named, &mut merged)?;
+    match named.as_ref().filter(|named| !named.exists()) {
+        Some(missing) => Err(Exit::usage(format!("{} is not there", missing.display()))),
+        None => Ok((own, named)),
     }
+}
+
+fn folder_of(own: &Option<PathBuf>, named: &Option<PathBuf>) -> PathBuf {
     // Absolute before the folder is taken: that of a bare file name would be empty.
-    let file = own.or(named).unwrap_or_default();
+    let file = own.as_ref().or(named.as_ref()).cloned().unwrap_or_default();
     let file = std::path::absolute(&file).unwrap_or(file);
-    read.dir = file.parent().map(Path::to_owned).unwrap_or_default();
-    read.config = typed(&merged).map_err(|what| Exit::usage(what.to_string()))?;
-    read.said = merged;
-    Ok(read)
+    file.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Reads files that were read before, as they are now.

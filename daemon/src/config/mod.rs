@@ -8,7 +8,7 @@ mod settings;
 mod page;
 
 pub use edit::edit;
-pub use files::{ConfigFiles, Environment, FILE, read, read_again};
+pub use files::{ConfigFiles, Environment, FILE, folder, read, read_again};
 pub use settings::{
     Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, PolicySwitch, Port,
     RoutesListener, Unowned, UsageSettings,

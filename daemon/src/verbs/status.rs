@@ -10,9 +10,9 @@ use crate::record::{self, Record};
 /// Says where it runs; exit 1 where none does.
 ///
 /// # Errors
-/// Exit 2 for a configuration that does not read.
+/// Exit 2 for a configuration file that is named and not there.
 pub fn status(place: &Place) -> Result<Answer, Exit> {
-    let dir = place.files()?.dir;
+    let dir = place.folder()?;
     let Some(record) = record::running(&dir) else {
         let mut none = Answer::none_running("running");
         if let Some(pid) = record::starting(&dir) {

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Exit 1 where it does not end.
 pub async fn stop(place: &Place) -> Result<Answer, Exit> {
-    let dir = place.files()?.dir;
+    let dir = place.folder()?;
     let (url, pid) = match (record::running(&dir), record::starting(&dir)) {
         (Some(record), _) => (Some(record.url), record.pid),
         (None, Some(pid)) => (None, pid),
