@@ -10,6 +10,7 @@ use ostler_engine::people::{Change, UsersFile};
 use ostler_engine::{Host, Log, People};
 use ostler_ports::atomic::{self, Access};
 use ostler_protocol::RpcError;
+use tokio::sync::Mutex;
 
 use crate::settings::Settings;
 
@@ -18,17 +19,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The users file.
 #[derive(Debug, Clone)]
-pub struct UsersOnDisk(Arc<PathBuf>);
+pub struct UsersOnDisk {
+    path: Arc<PathBuf>,
+    /// Held from reading the file until what it said is in force, so that nothing older comes into force after it.
+    taking: Arc<Mutex<()>>,
+}
 
 impl UsersOnDisk {
     /// The file at a path.
     pub fn new(path: PathBuf) -> Self {
-        Self(Arc::new(path))
+        Self { path: Arc::new(path), taking: Arc::default() }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// What it says now.
@@ -97,6 +102,7 @@ impl UsersOnDisk {
                 .kept_by(Arc::new(move |change: Change| {
                     let (users, me) = (users.clone(), me.clone());
                     Box::pin(async move {
+                        let _taking = users.taking.clone().lock_owned().await;
                         let changing = tokio::task::spawn_blocking(move || {
                             let file = users.change(change)?;
                             if let Some(people) = me.upgrade() {
@@ -133,6 +139,7 @@ impl UsersOnDisk {
             loop {
                 look.tick().await;
                 let users = self.clone();
+                let taking = self.taking.lock().await;
                 let Ok(text) = tokio::task::spawn_blocking(move || users.text()).await else { return };
                 let Some(host) = host.upgrade() else { return };
                 if text == seen {
@@ -147,6 +154,7 @@ impl UsersOnDisk {
                 }
                 let file = self.parse(seen.as_ref().map(Option::as_deref));
                 self.take(people, file, &host.log);
+                drop(taking);
                 host.people_changed();
             }
         });
