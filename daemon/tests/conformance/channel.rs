@@ -317,6 +317,7 @@ async fn who_may_see_an_action_is_asked_again_on_replay(side: Side) {
     let mut gone = client(&host, "gone").await;
     let from = watch(&mut gone, "x-board://a").await["fromSeq"].clone();
     gone.connection.close();
+    host.log.wait_for("left gone").await;
     let uri = "x-board://a";
     for action in [
         json!({ "uri": uri, "action": note("for all") }),
