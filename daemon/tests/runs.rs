@@ -162,3 +162,25 @@ async fn files_of_the_directories_served_are_read_and_no_others() {
     assert_eq!(refused["code"], -32009, "{refused}");
     assert!(refused["message"].as_str().unwrap().ends_with("is outside the directories this host serves"));
 }
+
+#[tokio::test]
+async fn a_child_hears_the_signals_its_daemon_ignores() {
+    let folder = folder(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./deaf.js" }] }));
+    folder.write(
+        "deaf.js",
+        r"
+        import { spawnSync } from 'node:child_process';
+        export function apply(host) {
+            host.registerRoute(() => Response.json(spawnSync('sh', ['-c', 'kill -INT $$; exit 3'])));
+        }",
+    );
+    // As a shell without job control starts what it leaves in the background.
+    let ours = folder.command(&[]);
+    let mut deaf = std::process::Command::new("sh");
+    deaf.args(["-c", r#"trap '' INT; exec "$0" "$@""#]).arg(ours.get_program()).args(ours.get_args());
+    deaf.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(folder.path());
+    let daemon = folder.started(deaf);
+    let (status, body) = daemon.post("/plugins/deaf/", None, "").await;
+    let ended: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &ended["signal"]), (200, &json!("SIGINT")), "{ended}");
+}

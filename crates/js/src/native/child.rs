@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, watch};
 
-use super::children::{Group, end_with_thread, signal};
+use super::children::{Group, end_with_thread, hear_signals, signal};
 use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
 use crate::engine::State;
@@ -62,6 +62,7 @@ impl Start {
             _ => Stdio::null(),
         };
         command.stdin(way(0)).stdout(way(1)).stderr(way(2)).process_group(0);
+        hear_signals(&mut command);
         if !detached {
             end_with_thread(&mut command);
         }

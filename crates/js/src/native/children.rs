@@ -51,6 +51,21 @@ impl Drop for Group {
     }
 }
 
+/// Has the child hear every signal, as Node's children do: what the daemon ignores, because whoever started it in the
+/// background did, a shell could not even trap.
+pub(super) fn hear_signals(command: &mut Command) {
+    const SIGNALS: std::ops::Range<i32> = 1..32;
+    let hear = || {
+        for number in SIGNALS {
+            // SAFETY: it changes only what this process does at a signal. Those that cannot be changed stay as they are.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: system calls and nothing else, none allocates or takes a lock.
+    unsafe { command.pre_exec(hear) };
+}
+
 /// Has the system kill the child when the thread that starts it is gone, however the process ends: an engine has
 /// one thread, and its children are to end with it.
 #[cfg(target_os = "linux")]
