@@ -130,17 +130,23 @@ async fn what_a_plugin_starts_is_asked_of_its_owner() {
     assert_eq!(start("user:cleo").await.unwrap_err().message, "user:cleo may not session:create here");
 }
 
-#[tokio::test]
-async fn a_turn_is_asked_with_the_model_it_names() {
+/// A host whose policies allow everything but big models, and somebody who watches a chat there.
+async fn without_big_models() -> (MemoryHost, tempfile::TempDir, RawClient, String) {
     let rows = json!([
         row("yes", "allow", json!({})),
         row("no-big", "deny", json!({ "match": { "model": ["maker/big*"] } }))
     ]);
-    let (host, _dir) = host(rows).await;
+    let (host, dir) = host(rows).await;
     let mut ben = person(&host, "ben").await;
     start(&mut ben, "1").await.unwrap();
     let chat = uri::default_chat("stage:/1");
     ben.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    (host, dir, ben, chat)
+}
+
+#[tokio::test]
+async fn a_turn_is_asked_with_the_model_it_names() {
+    let (_host, _dir, mut ben, chat) = without_big_models().await;
     for (seq, model, why) in [
         (1, "maker/big-2", json!("no-big refuses agent stage with model maker/big-2")),
         (2, "maker/small", Value::Null),
@@ -154,15 +160,7 @@ async fn a_turn_is_asked_with_the_model_it_names() {
 
 #[tokio::test]
 async fn a_message_that_waits_is_asked_for_when_it_comes_and_when_its_turn_does() {
-    let rows = json!([
-        row("yes", "allow", json!({})),
-        row("no-big", "deny", json!({ "match": { "model": ["maker/big*"] } }))
-    ]);
-    let (host, _dir) = host(rows).await;
-    let mut ben = person(&host, "ben").await;
-    start(&mut ben, "1").await.unwrap();
-    let chat = uri::default_chat("stage:/1");
-    ben.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let (host, _dir, mut ben, chat) = without_big_models().await;
     let waits = |id: &str, model: &str| {
         json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id,
             "message": { "text": "Go.", "origin": { "kind": "user" }, "model": { "id": model } } })

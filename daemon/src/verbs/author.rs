@@ -1,6 +1,7 @@
 //! `ostler plugin new` and `ostler plugin check`: for who writes plugins.
 
 use clap::Subcommand;
+use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_loader::options::place;
 
@@ -16,7 +17,7 @@ use crate::progress::Progress;
 pub enum AuthorVerb {
     /// Write a new plugin that works, with a test, into a folder of its name
     New {
-        /// Its name: lowercase letters, digits and dashes
+        #[arg(help = format!("Its name: {SLUG_RULE}"))]
         name: String,
     },
     /// Load one plugin on its own, say what it registers and what would be refused, and run its tests

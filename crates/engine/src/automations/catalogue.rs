@@ -363,7 +363,7 @@ fn slug_of(resource: &str) -> Result<String, String> {
     match ostler_contract::Slug::parse(id) {
         Some(slug) => Ok(slug.to_string()),
         None if uuid::Uuid::parse_str(id).is_ok() => Ok(id.to_owned()),
-        None => Err(format!("{id} is not an automation's id: {}", ostler_contract::id::SLUG_RULE)),
+        None => Err(format!("{id} is not an automation's id: a UUID, or {}", ostler_contract::id::SLUG_RULE)),
     }
 }
 
