@@ -74,7 +74,8 @@ impl Host {
     /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it.
     ///
     /// # Errors
-    /// `-32002` where no such backend is loaded, `-32003` where the id is taken, `-32603` while the host stops.
+    /// `-32002` where no such backend is loaded, `-32003` where the id is taken, `-32602` for a working directory that is
+    /// none, `-32603` while the host stops.
     pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
         let agent = match &new.provider {
             Some(provider) => self.agent(provider).ok_or_else(|| no_provider(provider))?,
