@@ -117,6 +117,7 @@ impl Host {
             let _ = self.send_published(&channel, vec![published]).now_or_never();
             return Ok(());
         }
+        let Some(published) = self.send_unwatched(published) else { return Ok(()) };
         lanes.insert(published.channel.clone(), VecDeque::new());
         drop(lanes);
         let host = self.clone();
@@ -129,6 +130,29 @@ impl Host {
             }
         });
         Ok(())
+    }
+
+    /// Sends an action at once where nobody watches, so that there is nobody to ask about; else answers it.
+    fn send_unwatched(self: &Arc<Self>, published: Published) -> Option<Published> {
+        if !self.fanout.watchers(&published.channel).is_empty() {
+            return Some(published);
+        }
+        let Published { channel, action, audience } = published;
+        let outgoing = self.outgoing(action, audience.as_ref(), &Decided::default());
+        // Whoever came meanwhile has to be asked about.
+        let (outgoing, _) = self.fanout.publish_known(&channel, outgoing, |_| false).err()?;
+        Some(Published { channel, action: outgoing.action, audience })
+    }
+
+    fn outgoing(
+        self: &Arc<Self>,
+        action: String,
+        audience: Option<&Audience>,
+        decided: &Decided,
+    ) -> Outgoing {
+        let overlay =
+            audience.map(|audience| overlay(Arc::downgrade(self), audience.clone(), decided.clone()));
+        Outgoing { overlay, ..Outgoing::host(action, Version::V0_9) }
     }
 
     fn next_published(&self, channel: &str) -> Vec<Published> {
@@ -151,14 +175,11 @@ impl Host {
         let seen = batch.iter().map(|published| self.see(published.audience.as_ref(), &crowd));
         let seen = futures::future::join_all(seen).await;
         for (Published { action, audience, .. }, seen) in batch.into_iter().zip(seen) {
-            let Some(audience) = audience else {
-                self.fanout.publish(channel, vec![Outgoing::host(action, Version::V0_9)]);
-                continue;
-            };
             let decided: Decided = Arc::new(Mutex::new(seen));
-            let mut outgoing = Outgoing {
-                overlay: Some(overlay(Arc::downgrade(self), audience.clone(), decided.clone())),
-                ..Outgoing::host(action, Version::V0_9)
+            let mut outgoing = self.outgoing(action, audience.as_ref(), &decided);
+            let Some(audience) = audience else {
+                self.fanout.publish(channel, vec![outgoing]);
+                continue;
             };
             loop {
                 let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
