@@ -75,6 +75,7 @@ pub struct Responder {
 
 impl Responder {
     fn new(id: Id, outbox: Arc<Outbox>, log: Log) -> Self {
+        outbox.owe();
         Self { id, outbox, log, answered: false }
     }
 
@@ -128,6 +129,7 @@ impl Drop for Responder {
             let error = RpcError::internal("the host ended before it had an answer");
             self.outbox.send(encode::error(Some(&self.id), &error));
         }
+        self.outbox.paid();
     }
 }
 

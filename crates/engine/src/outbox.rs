@@ -2,6 +2,7 @@
 //! reconnect and never holds the host.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -81,6 +82,9 @@ pub struct Outbox {
     state: Mutex<State>,
     wake: Notify,
     behind: Notify,
+    /// How many requests have no answer yet.
+    owed: AtomicUsize,
+    settled: Notify,
     limit: usize,
 }
 
@@ -98,7 +102,37 @@ struct State {
 impl Outbox {
     /// An empty one that takes `limit` bytes before its client counts as behind.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), wake: Notify::new(), behind: Notify::new(), limit })
+        Arc::new(Self {
+            state: Mutex::default(),
+            wake: Notify::new(),
+            behind: Notify::new(),
+            owed: AtomicUsize::new(0),
+            settled: Notify::new(),
+            limit,
+        })
+    }
+
+    /// One request more is to be answered here.
+    pub(crate) fn owe(&self) {
+        self.owed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One request has had its answer.
+    pub(crate) fn paid(&self) {
+        if self.owed.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Waits until every request so far has had its answer.
+    pub async fn settled(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.owed.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            settled.await;
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

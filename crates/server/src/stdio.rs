@@ -2,6 +2,7 @@
 //! host itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_engine::outbox::{Closed, Outbox};
 use ostler_engine::{Connection, Host};
@@ -9,7 +10,10 @@ use ostler_protocol::message::{BadFrame, MAX_FRAME};
 use ostler_protocol::{Message, RpcError};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
-/// Serves one peer until it closes its end.
+/// How long a peer that has said everything is still answered.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// Serves one peer until it closes its end; what it asked before that is answered first.
 pub async fn serve_stdio(
     host: &Arc<Host>,
     input: impl AsyncRead + Unpin,
@@ -48,8 +52,13 @@ pub async fn serve_stdio(
             Err(bad) => connection.refuse(&bad),
         }
     }
+    tokio::select! {
+        () = outbox.settled() => {}
+        () = tokio::time::sleep(LAST_ANSWERS) => {}
+        // Nobody reads them.
+        _ = &mut writing => return connection.close(),
+    }
     connection.close();
-    outbox.close(Closed::Done);
     let _ = writing.await;
 }
 

@@ -359,3 +359,33 @@ async fn stdio_serves_one_message_a_line() {
     serving.await.unwrap();
     let _ = Response::new(Body::Empty);
 }
+
+#[tokio::test]
+async fn what_was_asked_before_stdin_ended_is_answered() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    let asked = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "channel": "ahp-root://", "clientId": "pipe", "protocolVersions": ["1.0.0"],
+            "initialSubscriptions": ["ahp-root://"] } }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "createSession", "params": {
+            "channel": "ahp-session:/piped", "provider": "echo" } }),
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "subscribe", "params": {
+            "channel": "ahp-session:/piped" } }),
+        json!({ "jsonrpc": "2.0", "id": 4, "method": "listSessions", "params": {
+            "channel": "ahp-root://" } }),
+    ];
+    let input = asked.iter().map(|asked| format!("{asked}\n")).collect::<String>();
+    let (output, theirs) = tokio::io::duplex(1 << 20);
+    serve_stdio(&host.host, input.as_bytes(), theirs).await;
+    let mut lines = BufReader::new(output).lines();
+    let mut answered = Vec::new();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        let said: Value = serde_json::from_str(&line).unwrap();
+        if let Some(id) = said["id"].as_u64() {
+            assert!(said.get("error").is_none(), "{said}");
+            answered.push(id);
+        }
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2, 3, 4]);
+}
