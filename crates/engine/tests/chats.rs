@@ -401,6 +401,7 @@ async fn chats_are_found_again_with_everything_about_them() {
     }
     assert_eq!((&before[1]["title"], &before[2]["title"]), (&json!("My side"), &json!("Hay?")));
     let told = stage.start(1).context;
+    let listed = client.request("listSessions", json!({})).await.unwrap()["items"][0].clone();
     drop(client);
     // Nothing is closed first: what was answered is kept.
     drop(host);
@@ -408,6 +409,11 @@ async fn chats_are_found_again_with_everything_about_them() {
     let host = kept(builder(&stage), dir.path()).start().await;
     let mut client = host.raw();
     client.initialize("c").await;
+    let again = client.request("listSessions", json!({})).await.unwrap()["items"][0].clone();
+    assert_eq!(again["defaultChat"], json!(FIRST));
+    for field in ["defaultChat", "chats"] {
+        assert_eq!(listed[field], again[field], "{field} is listed before anybody wakes the session");
+    }
     let mut after = Vec::new();
     for chat in [SECOND, "ahp-chat:/third", FIRST] {
         after.push(state(&mut client, chat).await);

@@ -216,6 +216,8 @@ impl Sessions {
                 entry.default_chat.lock().clone_from(&chat.uri);
             }
         }
+        let held = chats.iter().filter(|chat| !chat.closed && self.holds(entry, &chat.uri));
+        summary::rest(&mut entry.row.lock().summary, entry.default_chat(), held);
     }
 
     /// Whether a chat is a session's own.

@@ -1,6 +1,6 @@
 //! What listings show of a session, kept in step with its chats.
 
-use ostler_contract::points::{KeptSession, SessionFlags};
+use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
@@ -41,6 +41,34 @@ pub(super) fn summary_of(kept: &KeptSession, owner: Option<&str>) -> SessionSumm
         chats: None,
         default_chat: None,
     }
+}
+
+/// Shows a session that rests with the chats it was kept with.
+pub(super) fn rest<'a>(
+    summary: &mut SessionSummary,
+    default: String,
+    chats: impl Iterator<Item = &'a KeptChat>,
+) {
+    let chats: Vec<_> = chats
+        .map(|chat| SessionChatSummary {
+            resource: chat.uri.clone(),
+            title: match &chat.title {
+                None if chat.uri == default => summary.title.clone(),
+                title => title.clone().unwrap_or_default(),
+            },
+            origin: chat.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
+            interactivity: None,
+            status: Some(SessionStatus::Idle.bits() | marks(chat.flags)),
+            changes: None,
+        })
+        .collect();
+    summary.default_chat = Some(default);
+    summary.chats = several(chats);
+}
+
+/// A listing names the chats of a session that has more than its one.
+fn several(chats: Vec<SessionChatSummary>) -> Option<Vec<SessionChatSummary>> {
+    (chats.len() > 1).then_some(chats)
 }
 
 fn listed(chat: &ChatSummary) -> SessionChatSummary {
@@ -120,7 +148,7 @@ impl Actor {
             next.modified_at = modified;
         }
         next.default_chat.clone_from(&self.state.default_chat);
-        next.chats = (chats.len() > 1).then_some(chats);
+        next.chats = several(chats);
         let next = row.summary.clone();
         row.kept.title.clone_from(&next.title);
         row.kept.modified_at.clone_from(&next.modified_at);
