@@ -464,6 +464,41 @@ async fn a_call_wakes_only_what_names_its_endpoint() {
     assert!(!host.log.has("automation named"));
 }
 
+#[tokio::test]
+async fn a_trigger_nothing_fires_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("automations");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (id, r#type, events) in
+        [("type", "webhok", "{ id: call }"), ("event", "webhook", "{ id: cal }, { id: call }")]
+    {
+        let text = format!(
+            "---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: p, kind: event, \
+             type: {type}, title: P, events: [{events}], config: {{ endpoint: push }} }}\n---\nHello.\n"
+        );
+        std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+    }
+    let host = builder(dir.path())
+        .await
+        .plugin(ostler_plugin_webhook::plugin(), json!({}))
+        .records(memory_records())
+        .start()
+        .await;
+    let said: Vec<String> =
+        host.log.all().into_iter().filter(|line| line.starts_with("automation ")).collect();
+    assert_eq!(
+        said,
+        [
+            "automation event: its trigger p waits in vain for cal: webhook offers only call",
+            "automation type: its trigger p never fires: nothing here offers the type webhok, only session, watch, \
+             build, webhook",
+        ]
+    );
+    let data = object(json!({ "endpoint": "push" }));
+    let fired = host.plugin("webhook").fire_trigger("webhook".into(), "call".into(), data).unwrap();
+    assert_eq!(fired.kept.call(()).await.unwrap().len(), 1, "the event that is one still wakes it");
+}
+
 /// A plugin that fires in `apply`, and keeps what was fired.
 fn eager(spec: &'static str, fired: &Arc<std::sync::Mutex<Vec<ostler_contract::host::Fired>>>) -> Plugin {
     let kept = fired.clone();

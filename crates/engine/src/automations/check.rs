@@ -1,9 +1,11 @@
 //! What a definition has to hold to for its triggers to fire: refused where a client saves it, said where a file has
 //! it.
 
+use ostler_contract::points::TriggerType;
+use ostler_contract::registry::Owned;
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
-use super::rule::Rule;
+use super::rule::{Rule, SESSION, WATCH};
 use super::schedule::Schedule;
 use super::settings::Settings;
 use super::watching::is_watched_type;
@@ -47,15 +49,53 @@ pub(super) fn log_problems(host: &Host, id: &str, definition: &AutomationDefinit
         host.log.line(format_args!("automation {id}: {why}; it queues"));
     }
     for trigger in &definition.triggers {
-        let (name, schedule) = match trigger {
-            AutomationTrigger::Schedule(trigger) => (&trigger.id, true),
-            AutomationTrigger::Event(trigger) => (&trigger.id, false),
+        let name = match trigger {
+            AutomationTrigger::Schedule(trigger) => &trigger.id,
+            AutomationTrigger::Event(trigger) => &trigger.id,
         };
-        let why = match check_trigger(trigger) {
-            Err(why) => why,
-            Ok(()) if schedule && !host.keeps_schedules() => "schedules do not fire on this host".to_owned(),
-            Ok(()) => continue,
-        };
-        host.log.line(format_args!("automation {id}: its trigger {name} never fires: {why}"));
+        if let Some(why) = stops_trigger(host, trigger) {
+            host.log.line(format_args!("automation {id}: its trigger {name} never fires: {why}"));
+        }
+        for why in unoffered_events(host, trigger) {
+            host.log.line(format_args!("automation {id}: its trigger {name} waits in vain for {why}"));
+        }
     }
+}
+
+fn stops_trigger(host: &Host, trigger: &AutomationTrigger) -> Option<String> {
+    if let Err(why) = check_trigger(trigger) {
+        return Some(why);
+    }
+    match trigger {
+        AutomationTrigger::Schedule(_) => {
+            (!host.keeps_schedules()).then(|| "schedules do not fire on this host".to_owned())
+        }
+        AutomationTrigger::Event(trigger) => {
+            let types = types_of_plugins(host)?;
+            let offered = |r#type: &str| types.iter().any(|held| *held.r#type == *r#type);
+            (!is_watched_type(&trigger.r#type) && !offered(&trigger.r#type)).then(|| {
+                let own = [SESSION, WATCH];
+                let offered: Vec<&str> =
+                    own.into_iter().chain(types.iter().map(|held| &*held.r#type)).collect();
+                format!("nothing here offers the type {}, only {}", trigger.r#type, offered.join(", "))
+            })
+        }
+    }
+}
+
+/// The events a trigger names that its type, which a plugin offers, does not have. A client may save them: the plugin
+/// may come to have them.
+fn unoffered_events(host: &Host, trigger: &AutomationTrigger) -> Vec<String> {
+    let AutomationTrigger::Event(trigger) = trigger else { return Vec::new() };
+    let types = types_of_plugins(host).unwrap_or_default();
+    let Some(held) = types.iter().find(|held| *held.r#type == *trigger.r#type) else { return Vec::new() };
+    let offered: Vec<&str> = held.events.iter().map(|event| &*event.id).collect();
+    let unoffered = trigger.events.iter().filter(|event| !offered.contains(&event.id.as_str()));
+    unoffered
+        .map(|event| format!("{}: {} offers only {}", event.id, trigger.r#type, offered.join(", ")))
+        .collect()
+}
+
+fn types_of_plugins(host: &Host) -> Option<Vec<Owned<TriggerType>>> {
+    Some(host.registry()?.all::<TriggerType>().to_vec())
 }
