@@ -499,6 +499,36 @@ async fn a_trigger_nothing_fires_is_named() {
     assert_eq!(fired.kept.call(()).await.unwrap().len(), 1, "the event that is one still wakes it");
 }
 
+#[tokio::test]
+async fn a_setting_that_means_nothing_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("automations");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (id, own) in [
+        ("good", "{ session: pinned, overlap: skip, hourlyCap: 1 }"),
+        ("bad", "{ session: pined, overlap: steeer, hourlyCap: '5', overlaps: skip }"),
+        ("flat", "pinned"),
+    ] {
+        let text = format!(
+            "---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\n_meta: {{ ostler: {own} }}\n---\nHello.\n"
+        );
+        std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+    }
+    let host = builder(dir.path()).await.start().await;
+    let said: Vec<String> =
+        host.log.all().into_iter().filter(|line| line.starts_with("automation ")).collect();
+    assert_eq!(
+        said,
+        [
+            "automation bad: _meta.ostler.session is not one of new, pinned, so the first holds",
+            "automation bad: _meta.ostler.overlap is not one of queue, steer, parallel, skip, so the first holds",
+            "automation bad: _meta.ostler.hourlyCap is no whole number of 1 or more, so it is 20",
+            "automation bad: _meta.ostler.overlaps is not read; what is are session, overlap, hourlyCap",
+            "automation flat: _meta.ostler is no object, so it is not read",
+        ]
+    );
+}
+
 /// A plugin that fires in `apply`, and keeps what was fired.
 fn eager(spec: &'static str, fired: &Arc<std::sync::Mutex<Vec<ostler_contract::host::Fired>>>) -> Plugin {
     let kept = fired.clone();

@@ -48,6 +48,9 @@ pub(super) fn log_problems(host: &Host, id: &str, definition: &AutomationDefinit
     if let Err(why) = Settings::of(definition).check() {
         host.log.line(format_args!("automation {id}: {why}; it queues"));
     }
+    for unread in Settings::unread(definition) {
+        host.log.line(format_args!("automation {id}: {unread}"));
+    }
     for trigger in &definition.triggers {
         let name = match trigger {
             AutomationTrigger::Schedule(trigger) => &trigger.id,

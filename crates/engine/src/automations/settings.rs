@@ -33,31 +33,57 @@ pub(super) struct Settings {
 }
 
 const SESSION: &str = "session";
+const NEW: &str = "new";
+const PINNED: &str = "pinned";
 const OVERLAP: &str = "overlap";
 const PINNED_SESSION: &str = "pinnedSession";
 const HOURLY_CAP: &str = "hourlyCap";
+
+/// By name, the usual one first.
+const OVERLAPS: [(&str, Overlap); 4] = [
+    ("queue", Overlap::Queue),
+    ("steer", Overlap::Steer),
+    ("parallel", Overlap::Parallel),
+    ("skip", Overlap::Skip),
+];
 
 /// How many runs events may start within an hour of an automation that does not say.
 const USUAL_CAP: usize = 20;
 
 impl Settings {
     pub fn of(definition: &AutomationDefinition) -> Self {
-        let own = definition.meta.as_ref().and_then(|meta| meta.get(names::HOST)?.as_object());
+        let own = own(definition).and_then(Value::as_object);
         let text = |key: &str| own.and_then(|own| own.get(key)?.as_str());
         Self {
-            pinned: text(SESSION) == Some("pinned"),
-            overlap: match text(OVERLAP) {
-                Some("steer") => Overlap::Steer,
-                Some("parallel") => Overlap::Parallel,
-                Some("skip") => Overlap::Skip,
-                _ => Overlap::Queue,
-            },
+            pinned: text(SESSION) == Some(PINNED),
+            overlap: text(OVERLAP).and_then(overlap).unwrap_or_default(),
             pinned_session: text(PINNED_SESSION).map(str::to_owned),
-            hourly_cap: own
-                .and_then(|own| own.get(HOURLY_CAP)?.as_u64())
-                .and_then(|cap| usize::try_from(cap).ok())
-                .filter(|cap| *cap > 0),
+            hourly_cap: own.and_then(|own| hourly_cap(own.get(HOURLY_CAP)?)),
         }
+    }
+
+    /// What a definition says that means nothing here, a sentence each. It is kept, and the usual holds in its place.
+    pub fn unread(definition: &AutomationDefinition) -> Vec<String> {
+        let at = format!("_meta.{}", names::HOST);
+        let Some(own) = own(definition) else { return Vec::new() };
+        let Some(own) = own.as_object() else { return vec![format!("{at} is no object, so it is not read")] };
+        let of = |what: &str| Some(format!("is not one of {what}, so the first holds"));
+        let wrong = |(key, value): (&String, &Value)| {
+            let text = value.as_str();
+            let why = match key.as_str() {
+                SESSION if text.is_none_or(|text| text != NEW && text != PINNED) => {
+                    of(&[NEW, PINNED].join(", "))
+                }
+                OVERLAP if text.and_then(overlap).is_none() => of(&OVERLAPS.map(|(name, _)| name).join(", ")),
+                HOURLY_CAP if hourly_cap(value).is_none() => {
+                    Some(format!("is no whole number of 1 or more, so it is {USUAL_CAP}"))
+                }
+                SESSION | OVERLAP | HOURLY_CAP | PINNED_SESSION => None,
+                _ => Some(format!("is not read; what is are {SESSION}, {OVERLAP}, {HOURLY_CAP}")),
+            };
+            why.map(|why| format!("{at}.{key} {why}"))
+        };
+        own.iter().filter_map(wrong).collect()
     }
 
     /// How many runs events may start within an hour.
@@ -82,6 +108,18 @@ impl Settings {
             false => Ok(()),
         }
     }
+}
+
+fn own(definition: &AutomationDefinition) -> Option<&Value> {
+    definition.meta.as_ref()?.get(names::HOST)
+}
+
+fn overlap(name: &str) -> Option<Overlap> {
+    OVERLAPS.iter().find(|(known, _)| *known == name).map(|(_, overlap)| *overlap)
+}
+
+fn hourly_cap(value: &Value) -> Option<usize> {
+    usize::try_from(value.as_u64()?).ok().filter(|cap| *cap > 0)
 }
 
 /// The metadata with the pinned session the host knows in place of whatever it says.
