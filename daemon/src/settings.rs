@@ -8,6 +8,7 @@ use ostler_contract::{JsonObject, Secret, Value};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
+use ostler_server::names_a_host;
 
 use crate::cli::RunFlags;
 use crate::config::{self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
@@ -148,7 +149,7 @@ impl Settings {
             address: SocketAddr::new(ip, port),
             routes,
             http,
-            origins: config.origins.unwrap_or_default(),
+            origins: config.origins.map(origins).transpose()?.unwrap_or_default(),
             stdio: flags.stdio,
             paths: paths(flags, &files, working_dir)?,
             token,
@@ -178,6 +179,16 @@ impl Settings {
             detached: flags.detached,
             warnings,
         })
+    }
+}
+
+fn origins(urls: Vec<String>) -> Result<Vec<String>, Exit> {
+    match urls.iter().position(|url| !names_a_host(url)) {
+        None => Ok(urls),
+        Some(at) => Err(Exit::usage(format!(
+            "origins[{at}] must be a URL with a host, such as https://host.example, not {:?}",
+            urls[at]
+        ))),
     }
 }
 

@@ -50,6 +50,11 @@ fn a_wrong_configuration_ends_with_2_and_says_where() {
         (r#"{ "plugins": [{ "options": {} }] }"#, format!("{shown}: plugins[0].name must be a string")),
         (r#"{ "sessions": "cloud" }"#, format!("{shown}: sessions must be ")),
         (r#"{ "routes": { "host": "127.0.0.1" } }"#, "routes.host needs routes.port".to_owned()),
+        (
+            r#"{ "origins": ["https://a.example", "b.example"] }"#,
+            r#"origins[1] must be a URL with a host, such as https://host.example, not "b.example""#
+                .to_owned(),
+        ),
         (r#"{ "host": "example.org" }"#, "example.org is not an address to listen on".to_owned()),
         (
             r#"{ "host": "0.0.0.0" }"#,

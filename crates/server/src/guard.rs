@@ -36,10 +36,9 @@ impl HostNames {
 
     /// Adds the host of a URL, with its port and without.
     pub fn announce(&self, url: &str) {
-        let Ok(url) = url::Url::parse(url) else { return };
-        let Some(host) = url.host_str() else { return };
-        self.add(host);
-        if let Some(port) = url.port_or_known_default() {
+        let Some((host, port)) = host_of(url) else { return };
+        self.add(&host);
+        if let Some(port) = port {
             self.add(&format!("{host}:{port}"));
         }
     }
@@ -56,6 +55,16 @@ impl HostNames {
         }
         if self.0.read().contains(&host.to_ascii_lowercase()) { Ok(()) } else { Err(host.to_owned()) }
     }
+}
+
+fn host_of(url: &str) -> Option<(String, Option<u16>)> {
+    let url = url::Url::parse(url).ok()?;
+    Some((url.host_str().filter(|host| !host.is_empty())?.to_owned(), url.port_or_known_default()))
+}
+
+/// Whether a text is a URL with a host, so that announcing it adds a name.
+pub fn names_a_host(url: &str) -> bool {
+    host_of(url).is_some()
 }
 
 /// Whether a handshake without a token may come from where its `Origin` says: a program sends none, an editor

@@ -16,7 +16,7 @@ mod stdio;
 mod tools;
 mod websocket;
 
-pub use guard::{HostNames, Token};
+pub use guard::{HostNames, Token, names_a_host};
 pub use listener::{Listener, Server};
 pub use mount::{Guard, Handler, Mount};
 pub use reply::{Reply, refuse};
