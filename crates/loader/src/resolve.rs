@@ -63,8 +63,14 @@ fn at(path: &Path) -> Result<Resolved, Problem> {
         return Ok(Resolved { path: path.to_owned(), manifest: Manifest::default() });
     }
     let manifest = Manifest::read(path)?;
-    let named = [&manifest.entry, &manifest.exports, &manifest.main].into_iter().flatten().cloned();
-    let looked: Vec<String> = named.chain(INDEX.iter().map(|name| (*name).to_owned())).collect();
+    // A package that says which file is its plugin has no other: what its `main` does is something else.
+    let looked: Vec<String> = match &manifest.entry {
+        Some(entry) => vec![entry.clone()],
+        None => {
+            let named = [&manifest.exports, &manifest.main].into_iter().flatten().cloned();
+            named.chain(INDEX.iter().map(|name| (*name).to_owned())).collect()
+        }
+    };
     // `main` alone may leave out what Node adds to it.
     let completed = |candidate: &String| match manifest.main.as_ref() == Some(candidate) {
         true => vec![candidate.clone(), format!("{candidate}.js"), format!("{candidate}/index.js")],
@@ -156,6 +162,18 @@ mod tests {
         assert!(found("../../etc").is_err());
         assert!(found("@a/../b").is_err());
         assert!(matches!(found("npm:x"), Err(Problem::Scheme { .. })));
+        write(
+            &config,
+            "node_modules/unbuilt/package.json",
+            r#"{ "ostler": { "entry": "./dist/p.js" }, "main": "x.js" }"#,
+        );
+        write(&config, "node_modules/unbuilt/x.js", "");
+        assert!(
+            found("unbuilt")
+                .unwrap_err()
+                .to_string()
+                .ends_with("has no plugin entry: looked for ./dist/p.js")
+        );
         write(&config, "node_modules/empty/readme", "");
         assert!(found("empty").unwrap_err().to_string().contains("has no plugin entry: looked for index.js"));
     }
