@@ -44,13 +44,26 @@ async fn builder(dir: &Path) -> Builder {
 }
 
 fn write(dir: &Path, id: &str, config: &str, message: &str) {
+    let trigger = format!(
+        "id: t, kind: event, type: build, title: A build, events: [{{ id: done }}], config: {config}"
+    );
+    write_with(dir, id, &format!("triggers:\n  - {{ {trigger} }}"), message);
+}
+
+/// Writes an automation with a head of its own beside what every one has.
+fn write_with(dir: &Path, id: &str, head: &str, message: &str) {
     let folder = dir.join("automations");
     std::fs::create_dir_all(&folder).unwrap();
-    let text = format!(
-        "---\ntitle: {id}\nenabled: true\nsession:\n  provider: echo\ntriggers:\n  - id: t\n    kind: event\n    type: build\n    \
-         title: A build\n    events:\n      - id: done\n    config: {config}\n---\n{message}\n"
-    );
+    let text =
+        format!("---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\n{head}\n---\n{message}\n");
     std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+}
+
+/// The head of an automation that calls of webhooks wake.
+fn webhook_trigger(r#type: &str, events: &str, config: &str) -> String {
+    format!(
+        "triggers:\n  - {{ id: p, kind: event, type: {type}, title: P, events: [{events}], config: {config} }}"
+    )
 }
 
 fn object(value: Value) -> ostler_contract::JsonObject {
@@ -327,14 +340,8 @@ async fn what_was_kept_is_there_after_a_restart() {
 #[tokio::test]
 async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("automations");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(
-        folder.join("push.md"),
-        "---\ntitle: Push\nenabled: true\nsession: { provider: echo }\ntriggers:\n  - { id: p, kind: event, type: webhook, title: P, \
-         events: [{ id: call }], config: { endpoint: push, branch: main } }\n---\n{{event.who}} pushed to {{event.endpoint}}\n",
-    )
-    .unwrap();
+    let head = webhook_trigger("webhook", "{ id: call }", "{ endpoint: push, branch: main }");
+    write_with(dir.path(), "push", &head, "{{event.who}} pushed to {{event.endpoint}}");
     let records = memory_records();
     let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
     vault.set.call(("host:push".into(), "s3cret".into())).await.unwrap();
@@ -425,19 +432,13 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
 #[tokio::test]
 async fn a_call_wakes_only_what_names_its_endpoint() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("automations");
-    std::fs::create_dir_all(&folder).unwrap();
     for (id, config) in [
         ("none", "{}"),
         ("other", "{ branch: main }"),
         ("empty", "{ endpoint: null }"),
         ("named", "{ endpoint: push }"),
     ] {
-        let text = format!(
-            "---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: p, kind: event, type: webhook, \
-             title: P, events: [{{ id: call }}], config: {config} }}\n---\nHello.\n"
-        );
-        std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+        write_with(dir.path(), id, &webhook_trigger("webhook", "{ id: call }", config), "Hello.");
     }
     let host = builder(dir.path())
         .await
@@ -467,16 +468,10 @@ async fn a_call_wakes_only_what_names_its_endpoint() {
 #[tokio::test]
 async fn a_trigger_nothing_fires_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("automations");
-    std::fs::create_dir_all(&folder).unwrap();
     for (id, r#type, events) in
         [("type", "webhok", "{ id: call }"), ("event", "webhook", "{ id: cal }, { id: call }")]
     {
-        let text = format!(
-            "---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: p, kind: event, \
-             type: {type}, title: P, events: [{events}], config: {{ endpoint: push }} }}\n---\nHello.\n"
-        );
-        std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+        write_with(dir.path(), id, &webhook_trigger(r#type, events, "{ endpoint: push }"), "Hello.");
     }
     let host = builder(dir.path())
         .await
@@ -502,17 +497,12 @@ async fn a_trigger_nothing_fires_is_named() {
 #[tokio::test]
 async fn a_setting_that_means_nothing_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("automations");
-    std::fs::create_dir_all(&folder).unwrap();
     for (id, own) in [
         ("good", "{ session: pinned, overlap: skip, hourlyCap: 1 }"),
         ("bad", "{ session: pined, overlap: steeer, hourlyCap: '5', overlaps: skip }"),
         ("flat", "pinned"),
     ] {
-        let text = format!(
-            "---\ntitle: {id}\nenabled: true\nsession: {{ provider: echo }}\n_meta: {{ ostler: {own} }}\n---\nHello.\n"
-        );
-        std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
+        write_with(dir.path(), id, &format!("_meta: {{ ostler: {own} }}"), "Hello.");
     }
     let host = builder(dir.path()).await.start().await;
     let said: Vec<String> =
