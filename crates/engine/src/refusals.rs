@@ -93,9 +93,17 @@ pub(crate) fn no_provider(provider: &str) -> RpcError {
     RpcError::provider_not_found(format!("No provider called {provider}"))
 }
 
+/// What is said of a backend that is not here.
+pub(crate) const NOT_LOADED: &str = "is not loaded on this host";
+
 /// The backend of a kept session is not here any more.
 pub(crate) fn not_loaded(provider: &str) -> String {
-    format!("{provider} is not loaded on this host")
+    format!("{provider} {NOT_LOADED}")
+}
+
+/// A machine was named for a backend that says nothing of what it needs in one.
+pub(crate) fn no_machine_for(provider: &str) -> String {
+    format!("{provider} cannot run in a machine")
 }
 
 /// The host has no automation store.

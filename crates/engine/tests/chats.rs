@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::Emit;
+use ostler_contract::points::{Emit, SessionStore};
 use ostler_contract::{Call, Plugin, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage};
@@ -20,9 +20,13 @@ fn builder(stage: &Stage) -> Builder {
     })
 }
 
-fn kept(builder: Builder, dir: &std::path::Path) -> Builder {
+fn store(dir: &std::path::Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
-    builder.sessions(Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point())
+    Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point()
+}
+
+fn kept(builder: Builder, dir: &std::path::Path) -> Builder {
+    builder.sessions(store(dir))
 }
 
 /// A client in a session.
@@ -550,4 +554,34 @@ async fn a_chat_whose_session_ends_before_it_is_there_is_none() {
     let closed = stage.told().iter().filter(|told| told.get("close").is_some()).count();
     assert_eq!((stage.started(), closed), (2, 2), "what was started for it is closed");
     assert_eq!(client.request("subscribe", json!({ "channel": SECOND })).await.unwrap_err()["code"], -32001);
+}
+
+#[tokio::test]
+async fn a_session_kept_in_a_machine_never_runs_outside_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::default();
+    let host = kept(builder(&stage), dir.path()).start().await;
+    drop(begun(&host).await);
+    drop(host);
+    // The backend ran in machines when this was kept.
+    let sessions = store(dir.path());
+    let started = stage.started();
+    let mut row = sessions.config.call(("1".to_owned(),)).await.unwrap().unwrap();
+    row.values.insert("computer".to_owned(), "computer://barn".into());
+    sessions.set_config.call(("1".to_owned(), row)).await.unwrap();
+    drop(sessions);
+
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let why = "this session runs in computer://barn, and stage cannot run in a machine";
+    let state = client.request("subscribe", json!({ "channel": SESSION })).await.unwrap();
+    let state = &state["snapshot"]["state"];
+    assert_eq!((&state["lifecycle"], &state["creationError"]["message"]), (&json!("failed"), &json!(why)));
+    client.request("subscribe", json!({ "channel": FIRST })).await.unwrap();
+    let said = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hay?" } });
+    client.dispatch(FIRST, 1, said).await;
+    let refused = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    assert_eq!(refused["rejectionReason"], why);
+    assert_eq!(stage.started(), started, "nothing ran on the host");
 }

@@ -24,7 +24,7 @@ use ostler_protocol::{RpcError, json};
 use crate::clock::millis_between;
 use crate::host::{Host, file_path, upgraded};
 use crate::in_time::in_time;
-use crate::refusals::not_loaded;
+use crate::refusals::{NOT_LOADED, no_machine_for};
 use crate::sessions::Entry;
 use plan::{Asking, Needy, plan};
 pub use plan::{Found, Here, Pinned, Stamp};
@@ -192,7 +192,7 @@ impl Host {
             Some(_) => return Err(RpcError::invalid_params("config.computer must be text")),
         };
         if agent.machine.is_none() {
-            return Err(RpcError::invalid_params(format!("{provider} cannot run in a machine")));
+            return Err(RpcError::invalid_params(no_machine_for(provider)));
         }
         let Some(computers) = self.computers() else {
             return Err(RpcError::invalid_params(format!("this host has no machines, so none is {named}")));
@@ -277,10 +277,7 @@ impl Host {
         for name in &agents {
             let agent = self.agent(name).ok_or_else(|| {
                 let profile = profile.as_ref().map(|(name, _)| name.as_str()).unwrap_or_default();
-                RpcError::invalid_params(format!(
-                    "profile {profile} names agent {}",
-                    not_loaded(&format!("{name}, which"))
-                ))
+                RpcError::invalid_params(format!("profile {profile} names agent {name}, which {NOT_LOADED}"))
             })?;
             needy.push(self.needs_of(&agent).await?);
         }
@@ -346,6 +343,14 @@ impl Host {
             Ok(planned) => planned.map_err(RpcError::invalid_params),
             Err(error) => Err(RpcError::internal(error.to_string())),
         }
+    }
+
+    /// Why a session that was kept in a machine cannot go on: its backend runs in none any more, and what was to stay
+    /// inside would run on this host.
+    pub(crate) fn stranded(&self, agent: &Agent, config: &SessionConfigState) -> Option<String> {
+        let named = config.values.get(SETTING)?.as_str().filter(|named| named.starts_with(ADDRESS))?;
+        let own = agent.machine.is_some() || config.schema.properties.contains_key(SETTING);
+        (!own).then(|| format!("this session runs in {named}, and {}", no_machine_for(&agent.provider)))
     }
 
     /// The machine a session runs in, for its backend.

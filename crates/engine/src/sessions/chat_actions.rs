@@ -182,9 +182,15 @@ impl Actor {
             return refuse(STOPPING);
         }
         if self.agent.is_none() {
-            return refuse(not_loaded(&self.entry.provider));
+            return refuse(self.without_backend());
         }
         Ok(())
+    }
+
+    /// Why the session has no backend.
+    pub(super) fn without_backend(&self) -> String {
+        let failed = self.state.creation_error.as_ref();
+        failed.map_or_else(|| not_loaded(&self.entry.provider), |failed| failed.message.clone())
     }
 
     pub(super) async fn set_pending(

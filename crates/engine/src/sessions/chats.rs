@@ -25,7 +25,7 @@ use super::mailbox::ToSession;
 use crate::clock::millis_between;
 use crate::host::Host;
 use crate::in_time::in_time;
-use crate::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, not_loaded, nothing_at};
+use crate::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 
 /// A chat asked for.
 #[derive(Debug, Default)]
@@ -168,7 +168,7 @@ impl Actor {
             return Err(RpcError::internal(STOPPING));
         }
         let Some(agent) = self.agent.clone() else {
-            return Err(RpcError::provider_not_found(not_loaded(provider)));
+            return Err(RpcError::provider_not_found(self.without_backend()));
         };
         if agent.chats.is_none() {
             return Err(RpcError::invalid_params(format!("{provider} keeps one chat per session")));

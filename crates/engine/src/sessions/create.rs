@@ -445,12 +445,15 @@ async fn wake(
 ) {
     let agent = host.agent(&entry.provider);
     let chosen = entry.row.lock().kept.values.clone();
-    let (config, missing) = match &agent {
-        Some(agent) => match host.session_settings(agent, &chosen).await {
-            Ok(config) => (Some(config), None),
-            Err(why) => (None, Some(why.message)),
+    let (agent, config, missing) = match agent {
+        Some(agent) => match host.session_settings(&agent, &chosen).await {
+            Ok(config) => match host.stranded(&agent, &config) {
+                None => (Some(agent), Some(config), None),
+                stranded => (None, Some(config), stranded),
+            },
+            Err(why) => (Some(agent), None, Some(why.message)),
         },
-        None => (None, Some(not_loaded(&entry.provider))),
+        None => (None, None, Some(not_loaded(&entry.provider))),
     };
     let mut state = state_of(&host, &entry, config);
     entry.bring(&state.active_clients);
