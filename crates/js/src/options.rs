@@ -57,7 +57,7 @@ pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
 pub struct JsOptions {
     /// How much memory one plugin's values may take; `None` = as much as there is.
     pub memory_limit: Option<usize>,
-    /// How long a plugin may run without a pause. What runs longer is interrupted.
+    /// How long a plugin may keep its thread at work without a pause. What runs longer is interrupted.
     pub busy_limit: Duration,
     /// Where console lines and uncaught errors go.
     pub log: LogSink,

@@ -96,6 +96,22 @@ async fn what_runs_without_a_pause_is_interrupted_and_the_rest_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_child_does_not_work_meanwhile() {
+    let plugin = hurried()
+        .text(&tools(
+            "async waits() {\n\
+               const { spawnSync } = await import('node:child_process');\n\
+               const { status } = spawnSync('sleep', ['0.5']);\n\
+               for (let at = 0; at < 30000; at += 1);\n\
+               return status;\n\
+             },",
+        ))
+        .await
+        .unwrap();
+    assert_eq!(plugin.run("waits", Value::Null).await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
     let loader = hurried();
     let thrown = loader.text("for (;;);").await.unwrap_err();

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Condition, Memory, Shared};
 
@@ -16,11 +18,17 @@ pub(crate) enum Overrun {
     Memory,
 }
 
+/// How long the thread has worked. On a machine that has much else to do, and while a plugin waits for a child, time
+/// passes that it did not use.
+fn worked() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// Looks at the clock and at the memory while JavaScript runs, and stops what goes too far.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     memory: Rc<Memory>,
-    since: Cell<Option<Instant>>,
+    since: Cell<Option<Duration>>,
     interrupted: Cell<Option<Overrun>>,
     short: Cell<bool>,
 }
@@ -37,7 +45,7 @@ impl Watch {
 
     /// A turn begins.
     pub(crate) fn start(&self) {
-        self.since.set(Some(Instant::now()));
+        self.since.set(Some(worked()));
     }
 
     /// The turn is over; the engine waits again.
@@ -50,19 +58,13 @@ impl Watch {
         }
     }
 
-    /// Takes time out that was spent waiting, not running.
-    pub(crate) fn excuse(&self, waited: Duration) {
-        if let Some(since) = self.since.get() {
-            self.since.set(Some(since + waited));
-        }
-    }
-
     /// Whether what runs has to stop. It gives the rest of the turn a fresh start: only what overran is lost.
     /// `collect` frees what nothing holds any more.
     pub(crate) fn overrun(&self, collect: impl FnOnce()) -> bool {
-        let busy = self.since.get().is_some_and(|since| since.elapsed() > self.shared.options.busy_limit);
+        let limit = self.shared.options.busy_limit;
+        let busy = self.since.get().is_some_and(|since| worked().saturating_sub(since) > limit);
         if busy {
-            self.since.set(Some(Instant::now()));
+            self.since.set(Some(worked()));
             self.interrupt(Overrun::Busy);
             return true;
         }

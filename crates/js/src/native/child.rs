@@ -16,7 +16,6 @@ use tokio::sync::{Mutex, watch};
 use super::children::{Group, end_with_thread, hear_signals, signal};
 use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
-use crate::engine::State;
 use crate::values::{bytes_of, bytes_to_js};
 
 /// One read takes no more.
@@ -207,10 +206,7 @@ fn run<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     let limit = timeout.and_then(|timeout| Duration::try_from_secs_f64(timeout / 1000.0).ok());
     let most: Option<usize> = options.get("maxBuffer")?;
     let kill: i32 = options.get("killSignal")?;
-    let began = Instant::now();
     let done = run_to_end(&mut start.command, &input, limit, most.unwrap_or(usize::MAX), kill);
-    // Waiting for a child is no spinning.
-    State::of(&ctx)?.watch.excuse(began.elapsed());
     let answer = Object::new(ctx.clone())?;
     match done {
         Ok(done) => {
