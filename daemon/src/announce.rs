@@ -54,6 +54,9 @@ pub fn block(
     if settings.advanced_tools {
         lines.push("advanced tools: offered to every session".to_owned());
     }
+    if let Some(file) = &settings.wire {
+        lines.push(format!("wire to {}", file.display()));
+    }
     lines.extend(composed.skipped.iter().map(|line| format!("skipped: {line}")));
     lines.extend(said.iter().cloned());
     lines.iter().map(|line| format!("{}\n", one_line(line))).collect()

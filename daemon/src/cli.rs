@@ -135,6 +135,9 @@ pub struct RunFlags {
     /// Offer sessions the tools that ask for the operator's leave
     #[arg(long)]
     pub advanced_tools: bool,
+    /// Write the frames of every connection to a file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub wire: Option<PathBuf>,
     /// A plugin for this run; takes the place of the configured ones
     #[arg(long, value_name = "SPEC", conflicts_with = "no_plugins")]
     pub plugin: Vec<String>,
@@ -150,7 +153,7 @@ pub struct RunFlags {
 }
 
 /// Flags this host does not serve: refused, not silently taken.
-const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--wire", "--update-check", "--no-update-check"];
+const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--update-check", "--no-update-check"];
 
 /// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
 pub const DETACHED: &str = "--detached";

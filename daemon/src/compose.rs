@@ -29,6 +29,7 @@ use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
 use crate::token::TokenSource;
+use crate::wire::WireFile;
 
 /// A host with its plugins applied, before anybody is let in.
 pub struct Composed {
@@ -102,6 +103,9 @@ async fn compose_with(
     };
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
     host.set_here(Arc::new(OnDisk::new(&settings.dir)));
+    if let Some(file) = &settings.wire {
+        host.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
+    }
     if let Some(users) = users {
         users.follow(&host);
     }

@@ -32,3 +32,4 @@ pub mod token;
 mod told;
 pub mod verbs;
 pub mod webhook;
+mod wire;

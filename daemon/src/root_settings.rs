@@ -6,6 +6,7 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::secret::SET;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
+use ostler_engine::wire::FrameRecorder;
 use ostler_loader::options::walk::Nodes;
 use ostler_loader::options::{Known, patched, shown_value};
 use ostler_protocol::names;
@@ -15,6 +16,7 @@ use crate::control::Control;
 use crate::exit::Exit;
 use crate::plugins::{self, Change, Row};
 use crate::shown::{self, MARKS};
+use crate::wire::WireFile;
 
 /// One key a client may edit.
 struct Key {
@@ -23,6 +25,13 @@ struct Key {
     kind: &'static str,
     /// Whether it holds at once.
     live: bool,
+}
+
+/// What holds at once.
+enum Live {
+    AdvancedTools(bool),
+    Wire(Option<Arc<WireFile>>),
+    Nothing,
 }
 
 const fn key(name: &'static str, title: &'static str, kind: &'static str, live: bool) -> Key {
@@ -36,6 +45,7 @@ const KEYS: &[Key] = &[
     key("host", "Address", "string", false),
     key("http", "HTTP API", "object", false),
     key("advancedTools", "Offer tools that ask for the operator's leave", "boolean", true),
+    key("wire", "Record frames to", "string", true),
     key("mcpServers", "MCP servers", "object", true),
 ];
 
@@ -129,9 +139,15 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
         return Err(Exit::usage(no_setting(key)));
     };
     let live = match (known.name, &value) {
-        ("advancedTools", Value::Bool(offered)) => Some(*offered),
-        ("advancedTools", Value::Null) => Some(false),
-        _ => None,
+        ("advancedTools", Value::Bool(offered)) => Live::AdvancedTools(*offered),
+        ("advancedTools", Value::Null) => Live::AdvancedTools(false),
+        ("wire", Value::String(file)) => {
+            let file = files.dir.join(file);
+            let log = control.host.log.clone();
+            Live::Wire(Some(Arc::new(WireFile::open(&file, control.hidden.clone(), log)?)))
+        }
+        ("wire", Value::Null) => Live::Wire(None),
+        _ => Live::Nothing,
     };
     let written = config::edit(&files, key, |fields| {
         let sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
@@ -148,8 +164,12 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
         *fields = after;
         Ok(())
     })?;
-    if let Some(offered) = live {
-        control.host.set_advanced_tools(offered);
+    match live {
+        Live::AdvancedTools(offered) => control.host.set_advanced_tools(offered),
+        Live::Wire(recorder) => {
+            control.host.record_frames(recorder.map(|file| file as Arc<dyn FrameRecorder>));
+        }
+        Live::Nothing => {}
     }
     if written.is_some() && !known.live {
         control.needs_restart(key);

@@ -168,6 +168,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         host.close().await;
     };
     unless_told_again(closing, &mut told, &log).await;
+    host.record_frames(None);
     drop(holding);
     Ok(ended)
 }
@@ -288,5 +289,6 @@ async fn over_stdio(
         () = told.stop() => {}
     }
     unless_told_again(host.close(), told, log).await;
+    host.record_frames(None);
     Ok(())
 }

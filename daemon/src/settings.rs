@@ -62,6 +62,8 @@ pub struct Settings {
     pub delta_window_ms: u64,
     /// Whether tools that ask for the operator's leave are offered.
     pub advanced_tools: bool,
+    /// The file that takes the frames of every connection.
+    pub wire: Option<PathBuf>,
     /// Whether policies are asked before work starts.
     pub check_policies: bool,
     /// How what work costs is counted.
@@ -170,6 +172,7 @@ impl Settings {
                 .delta_window_ms
                 .map_or(HostOptions::DELTA_WINDOW_MS, |window| u64::from(window.0)),
             advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
+            wire: flags.wire.as_ref().map(|file| working_dir.join(file)).or(config.wire.map(PathBuf::from)),
             check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
             usage: usage(&files, &mut warnings),
             mcp_servers,

@@ -69,6 +69,40 @@ fn what_a_plugin_says_is_announced_and_it_hears_the_end() {
     );
 }
 
+#[tokio::test]
+async fn the_frames_of_a_connection_are_recorded_where_that_is_asked() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let mut daemon = folder.start_with(&["--wire", "frames.jsonl"]);
+    let mut line = String::new();
+    daemon.out.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("wire to {}\n", folder.path().join("frames.jsonl").display()));
+    let mut client = daemon.initialized("c").await;
+    let token = json!({ "resource": "https://inn.example", "token": "SECRET-token" });
+    client.request("authenticate", token).await.unwrap_err();
+    client.send("no frame").await;
+    client.next_frame().await.unwrap();
+    client.send(&format!(r#"{{"jsonrpc":"2.0","id":9,"method":"{}"}}"#, "x".repeat(2 << 20))).await;
+    client.next_frame().await.unwrap();
+    client.request("ping", json!({})).await.unwrap();
+    assert_eq!(daemon.stop(), Some(0));
+
+    let recorded = folder.read("frames.jsonl");
+    assert!(!recorded.contains("SECRET"), "{recorded}");
+    let lines: Vec<Value> = recorded.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |from: &str| -> Vec<&Value> {
+        lines.iter().filter(|line| line["from"] == from).map(|line| &line["frame"]).collect()
+    };
+    let (sent, answered) = (of("client"), of("host"));
+    assert_eq!((&sent[0]["method"], &answered[0]["id"]), (&json!("initialize"), &sent[0]["id"]));
+    assert_eq!(sent[1]["params"]["token"], "<set>");
+    assert_eq!(sent[2], "no frame");
+    assert_eq!(answered[2]["error"]["code"], -32700);
+    let cut = lines.iter().find(|line| line.get("bytes").is_some()).unwrap();
+    assert!(cut["bytes"].as_u64().unwrap() > 2 << 20 && cut["frame"].as_str().unwrap().len() == 1 << 20);
+    assert_eq!(answered.last().unwrap()["result"], Value::Null);
+    assert!(lines.iter().all(|line| line["connection"] == lines[0]["connection"]));
+}
+
 #[test]
 fn over_stdio_a_plugin_hears_the_same() {
     let folder = watched();

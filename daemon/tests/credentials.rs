@@ -293,7 +293,16 @@ async fn other_settings_are_edited_on_the_root_channel() {
     assert_eq!(refused["rejectionReason"], "no plugin is called nobody; configured are echo");
     let refused = send(5, json!({ "connectionToken": "x" })).await;
     assert_eq!(refused["rejectionReason"], "connectionToken is not a setting of this host");
-    assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "both hold at once");
+    let refused = send(6, json!({ "wire": "none/frames" })).await;
+    let why = refused["rejectionReason"].as_str().unwrap();
+    assert!(why.starts_with("wire: ") && why.contains("cannot be written: No such file"), "{why}");
+    assert_eq!(send(7, json!({ "wire": "frames" })).await.get("rejectionReason"), None);
+    send(8, json!({ "mcpServers": { "z": { "type": "http", "url": "https://h/", "headers": { "a": "SECRET-z" } } } })).await;
+    send(9, json!({ "wire": null })).await;
+    let recorded = folder.read("frames");
+    assert!(!recorded.contains("SECRET"), "{recorded}");
+    assert!(recorded.matches(r#""clientSeq":8"#).count() >= 2, "as it came, and as it was told: {recorded}");
+    assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "all hold at once");
 }
 
 #[tokio::test]

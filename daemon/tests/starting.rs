@@ -84,7 +84,11 @@ fn wrong_arguments_end_with_2() {
         (&["--path", "/nowhere/at/all"], "--path: /nowhere/at/all is not there"),
         (&["--json"], "--json is not served by a run in the foreground"),
         (&["--quiet"], "--quiet is not served by a run in the foreground"),
-        (&["--wire=frames"], "--wire is not served by this host"),
+        (&["--worktrees-root=trees"], "--worktrees-root is not served by this host"),
+        (
+            &["--wire", "/nowhere/at/all"],
+            "wire: /nowhere/at/all cannot be written: No such file or directory",
+        ),
     ] {
         refused(&folder.run(arguments), 2, says);
     }

@@ -20,6 +20,7 @@ use crate::outbox::{Closed, Outbox};
 use crate::principal::Principal;
 use crate::refusals::before_initialize;
 use crate::sessions::{Place, ToSession};
+use crate::wire::{Sender, Tap};
 
 /// How long a client may be gone before the sessions it was active in are told.
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
@@ -31,6 +32,7 @@ pub struct Connection {
     host: Arc<Host>,
     /// What waits to be written to it.
     pub outbox: Arc<Outbox>,
+    tap: Tap,
     state: Mutex<State>,
 }
 
@@ -137,9 +139,12 @@ impl Connection {
     /// Lets a peer in.
     pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
         let principal_known = principal != Principal::Anyone;
+        let id = host.next_connection();
+        let tap = Tap { wire: host.wire.clone(), connection: id };
         let connection = Arc::new(Self {
-            id: host.next_connection(),
-            outbox: Outbox::new(host.options.outbox),
+            id,
+            outbox: Outbox::tapped(host.options.outbox, tap.clone()),
+            tap,
             host: host.clone(),
             state: Mutex::new(State {
                 principal,
@@ -198,9 +203,26 @@ impl Connection {
         (!credentials.is_empty()).then_some(credentials)
     }
 
+    /// Takes one frame, whatever is in it.
+    pub async fn receive_frame(self: &Arc<Self>, text: &str) {
+        self.tap.record(Sender::Client, [text.as_bytes()]);
+        match Message::parse(text) {
+            Ok(message) => self.receive(message).await,
+            Err(bad) => self.refuse(&bad),
+        }
+    }
+
+    /// Takes one message that came as no frame.
+    pub(crate) async fn receive_own(self: &Arc<Self>, message: Message) {
+        if self.tap.is_on() {
+            self.tap.record(Sender::Client, [encode::message(&message).as_bytes()]);
+        }
+        self.receive(message).await;
+    }
+
     /// Takes one message. Messages of a connection are taken one after the other; what takes long is finished
     /// elsewhere, so that later ones need not wait.
-    pub async fn receive(self: &Arc<Self>, message: Message) {
+    async fn receive(self: &Arc<Self>, message: Message) {
         if self.state.lock().closed {
             return;
         }

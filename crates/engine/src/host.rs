@@ -38,6 +38,7 @@ use crate::settings::OwnSettings;
 use crate::telemetry::Telling;
 use crate::terminals::Terminals;
 use crate::usage::UsageOptions;
+use crate::wire::Wire;
 
 /// How a host is set up.
 #[derive(Debug, Clone)]
@@ -241,6 +242,7 @@ pub struct Host {
     pub(crate) offered: RwLock<HashMap<String, Offered>>,
     pub(crate) changesets: Changesets,
     pub(crate) telling: Telling,
+    pub(crate) wire: Arc<Wire>,
     me: Weak<Host>,
     registry: OnceLock<Registry>,
     stage: watch::Sender<Stage>,
@@ -288,6 +290,7 @@ impl Host {
             offered: RwLock::default(),
             changesets: Changesets::default(),
             telling: Telling::default(),
+            wire: Arc::default(),
             me: me.clone(),
             registry: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),

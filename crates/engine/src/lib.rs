@@ -49,6 +49,7 @@ mod telemetry;
 mod terminals;
 pub mod usage;
 mod watched;
+pub mod wire;
 mod worktrees;
 
 pub use clock::Clock;

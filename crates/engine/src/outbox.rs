@@ -9,6 +9,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use crate::wire::{Sender, Tap};
+
 /// Frames published together. They are encoded once for all subscribers; a transport that frames them keeps
 /// its own encoding beside them, made once too.
 #[derive(Debug)]
@@ -86,6 +88,7 @@ pub struct Outbox {
     owed: AtomicUsize,
     settled: Notify,
     limit: usize,
+    tap: Option<Tap>,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +105,15 @@ struct State {
 impl Outbox {
     /// An empty one that takes `limit` bytes before its client counts as behind.
     pub fn new(limit: usize) -> Arc<Self> {
+        Self::with(limit, None)
+    }
+
+    /// One whose frames may be recorded.
+    pub(crate) fn tapped(limit: usize, tap: Tap) -> Arc<Self> {
+        Self::with(limit, Some(tap))
+    }
+
+    fn with(limit: usize, tap: Option<Tap>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
             wake: Notify::new(),
@@ -109,6 +121,7 @@ impl Outbox {
             owed: AtomicUsize::new(0),
             settled: Notify::new(),
             limit,
+            tap,
         })
     }
 
@@ -241,6 +254,16 @@ impl Outbox {
 
     /// Waits for something to write and moves it into `into`; answers why when there will be no more.
     pub async fn drain(&self, into: &mut Vec<Item>) -> Option<Closed> {
+        let before = into.len();
+        let drained = self.next(into).await;
+        if let Some(tap) = &self.tap {
+            let frames = into[before..].iter().flat_map(Item::frames);
+            tap.record(Sender::Host, frames.map(|frame| &frame[..]));
+        }
+        drained
+    }
+
+    async fn next(&self, into: &mut Vec<Item>) -> Option<Closed> {
         loop {
             {
                 let mut state = self.state();

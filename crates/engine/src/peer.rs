@@ -37,7 +37,7 @@ pub(crate) fn open(host: &Arc<Host>, principal: Principal) -> Peer {
     tokio::spawn(async move {
         let receiving = async {
             while let Some(Some(message)) = inbox.recv().await {
-                connection.receive(message).await;
+                connection.receive_own(message).await;
             }
         };
         // The plugin lets go of its end, or either side closes.

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::fanout::{Origin, Outgoing, Overlaid, Overlay, rejection};
 use crate::host::Host;
 use crate::principal::Principal;
+use crate::wire::FrameRecorder;
 
 /// Settings of whoever built the host.
 pub trait OwnSettings: Send + Sync {
@@ -61,6 +62,11 @@ impl Host {
     /// Offers tools that ask for the operator's leave, or no longer: from the next session on.
     pub fn set_advanced_tools(&self, offered: bool) {
         self.advanced_tools.store(offered, Ordering::Relaxed);
+    }
+
+    /// Records the frames of every connection from now on, or no longer.
+    pub fn record_frames(&self, recorder: Option<Arc<dyn FrameRecorder>>) {
+        self.wire.set(recorder);
     }
 
     pub(crate) fn advanced_tools(&self) -> bool {

@@ -193,7 +193,7 @@ pub mod encode {
     use serde::Serialize;
     use serde_json::Value;
 
-    use super::Id;
+    use super::{Id, Message};
     use crate::RpcError;
 
     /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is JSON text already.
@@ -245,6 +245,22 @@ pub mod encode {
             Value::from(method),
             serde_json::to_string(params)?
         ))
+    }
+
+    /// The frame of a message that came as none.
+    pub fn message(message: &Message) -> String {
+        match message {
+            Message::Request { id, method, params } => {
+                let (id, method) = (to_json(id), Value::from(method.as_str()));
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{}}}"#, params.text())
+            }
+            Message::Notification { method, params } => {
+                let method = Value::from(method.as_str());
+                format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{}}}"#, params.text())
+            }
+            Message::Response { id, outcome: Ok(result) } => raw_result(id, &to_json(result)),
+            Message::Response { id, outcome: Err(refused) } => error(Some(id), refused),
+        }
     }
 
     fn to_json<T: Serialize>(value: &T) -> String {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ostler_engine::outbox::{Closed, Outbox};
 use ostler_engine::{Connection, Host};
+use ostler_protocol::RpcError;
 use ostler_protocol::message::{BadFrame, MAX_FRAME};
-use ostler_protocol::{Message, RpcError};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 /// How long a peer that has said everything is still answered.
@@ -47,10 +47,7 @@ pub async fn serve_stdio(
         if text.is_empty() {
             continue;
         }
-        match Message::parse(text) {
-            Ok(message) => connection.receive(message).await,
-            Err(bad) => connection.refuse(&bad),
-        }
+        connection.receive_frame(text).await;
     }
     tokio::select! {
         () = outbox.settled() => {}

@@ -16,7 +16,6 @@ use hyper_util::rt::TokioIo;
 use ostler_contract::http::{Body, Response};
 use ostler_engine::outbox::{Batch, Closed, Item, Outbox};
 use ostler_engine::{Connection, Host, Principal};
-use ostler_protocol::Message;
 use ostler_protocol::message::MAX_FRAME;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -128,9 +127,9 @@ async fn serve(
         match frame {
             // On the heap while it lasts: what the largest command needs would otherwise be part of every
             // connection that waits.
-            Some(Ok(Frame::Text(text))) => Box::pin(receive(&connection, &text)).await,
+            Some(Ok(Frame::Text(text))) => Box::pin(connection.receive_frame(&text)).await,
             Some(Ok(Frame::Binary(bytes))) => match std::str::from_utf8(&bytes) {
-                Ok(text) => Box::pin(receive(&connection, text)).await,
+                Ok(text) => Box::pin(connection.receive_frame(text)).await,
                 Err(_) => break Some(Closed::Protocol),
             },
             Some(Ok(Frame::Close(_))) | None => break Some(Closed::Done),
@@ -150,13 +149,6 @@ async fn serve(
     };
     // Read on meanwhile: who sends without a pause takes nothing before it is done.
     tokio::join!(farewell, linger(frames.into_inner().reader));
-}
-
-async fn receive(connection: &Arc<Connection>, text: &str) {
-    match Message::parse(text) {
-        Ok(message) => connection.receive(message).await,
-        Err(bad) => connection.refuse(&bad),
-    }
 }
 
 /// When something was last heard of a peer.

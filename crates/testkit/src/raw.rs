@@ -7,7 +7,6 @@ use std::time::Duration;
 use ostler_contract::{Value, json};
 use ostler_engine::Connection;
 use ostler_engine::outbox::Closed;
-use ostler_protocol::Message;
 
 /// How long an answer may take before a test gives up.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -28,10 +27,7 @@ impl RawClient {
 
     /// Sends a frame as it is.
     pub async fn send(&self, frame: &str) {
-        match Message::parse(frame) {
-            Ok(message) => self.connection.receive(message).await,
-            Err(bad) => self.connection.refuse(&bad),
-        }
+        self.connection.receive_frame(frame).await;
     }
 
     /// Sends a notification.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ahp::{Transport, TransportError, TransportMessage};
 use ostler_engine::Connection;
 use ostler_engine::outbox::Item;
-use ostler_protocol::Message;
 
 /// One end of a connection in memory.
 #[derive(Debug)]
@@ -28,10 +27,7 @@ impl Transport for MemoryTransport {
             TransportMessage::Text(text) => text,
             _ => return Err(TransportError::Protocol("not text".to_owned())),
         };
-        match Message::parse(&text) {
-            Ok(message) => self.connection.receive(message).await,
-            Err(bad) => self.connection.refuse(&bad),
-        }
+        self.connection.receive_frame(&text).await;
         Ok(())
     }
 

@@ -250,7 +250,7 @@ fn make_absolute(fields: &mut JsonObject, folder: &Path) {
             }
         }
     }
-    for key in ["connectionTokenFile", "users"] {
+    for key in ["connectionTokenFile", "users", "wire"] {
         if let Some(Value::String(file)) = fields.get_mut(key) {
             absolute(file);
         }

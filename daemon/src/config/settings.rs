@@ -45,6 +45,9 @@ pub struct Config {
     pub automations: Option<Keep>,
     /// Whether automations nobody owns are run by events: `every` (when left out) or `none`.
     pub unowned_automations: Option<Unowned>,
+    /// A file that takes the frames of every connection, one JSON object a line, without credentials: at most 1 MiB of
+    /// each. It is put aside at 75 MiB, and five are kept.
+    pub wire: Option<String>,
     /// MCP servers by a name of your choice: `{ type: 'stdio', command, args?, env?, cwd? }` or
     /// `{ type: 'http', url, headers? }`.
     pub mcp_servers: Option<JsonObject>,
@@ -213,4 +216,4 @@ integers! {
 }
 
 /// Keys this host does not serve: refused, not silently taken.
-pub const KEYS_NOT_SERVED: &[&str] = &["worktreesRoot", "wire", "updateCheck", "closedChats", "proxy"];
+pub const KEYS_NOT_SERVED: &[&str] = &["worktreesRoot", "updateCheck", "closedChats", "proxy"];
