@@ -47,7 +47,16 @@ impl UsersOnDisk {
 
     /// What it holds; nothing where there is none.
     fn text(&self) -> Result<Option<String>, String> {
-        match fs::read_to_string(self.path()) {
+        let read = || fs::read_to_string(self.path());
+        // An editor that writes in place empties it first, and nobody is to lose what they may for that moment.
+        let found = match read() {
+            Ok(text) if text.trim().is_empty() => {
+                std::thread::sleep(LOOK_EVERY);
+                read()
+            }
+            found => found,
+        };
+        match found {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("{} could not be read: {error}", self.path().display())),

@@ -81,8 +81,10 @@ async fn people_sign_in_and_edits_of_the_file_bind() {
     let turn = seen.iter().find(|said| said["action"]["type"] == "chat/turnStarted").unwrap();
     assert_eq!(turn["action"]["message"]["_meta"]["ostler.sender"], "user:ada");
 
-    // Another role, by hand.
-    let written = folder.read("users.json");
+    // Another role, by hand. What the host itself writes, that somebody was here, is written first.
+    let written =
+        support::wait_for(|| Some(folder.read("users.json")).filter(|text| text.contains("signedIn")));
+    let written = written.expect("it is put down who was here");
     folder.write("users.json", &written.replace("\"member\"", "\"nothing\""));
     list_until(&mut client, Err(REFUSED)).await;
     folder.wait_for_log("user ada has the role nothing, which nobody has defined");
