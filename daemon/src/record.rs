@@ -61,19 +61,17 @@ fn lock_file(dir: &Path) -> PathBuf {
     dir.join("daemon.lock")
 }
 
-/// The daemon that runs on a configuration folder. A record of one that is gone, or that cannot be read, is
-/// removed.
+/// The daemon that runs on a configuration folder. A record of one that is gone is removed.
 pub fn running(dir: &Path) -> Option<Record> {
-    let held = is_held(dir);
-    let record = fs::read(file(dir)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    if !held || record.is_none() {
-        // One that starts at this moment writes its own.
-        if !held {
+    match look(dir) {
+        Lock::Held => fs::read(file(dir)).ok().and_then(|text| serde_json::from_slice(&text).ok()),
+        // None starts meanwhile, so what is removed is not the record of one that just did.
+        Lock::Free(_ours) => {
             let _ = fs::remove_file(file(dir));
+            None
         }
-        return None;
+        Lock::None => None,
     }
-    record
 }
 
 /// The process that has a folder and has not said yet where it listens: it starts, or ends.
@@ -82,11 +80,26 @@ pub fn starting(dir: &Path) -> Option<u32> {
         .then(|| fs::read_to_string(lock_file(dir)).ok()?.trim().parse().ok())?
 }
 
-fn is_held(dir: &Path) -> bool {
-    match File::open(lock_file(dir)) {
-        Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        Err(_) => false,
+/// The lock of a folder.
+enum Lock {
+    /// A daemon has it.
+    Held,
+    /// None has it, and none takes it until this is dropped.
+    Free(#[expect(dead_code, reason = "it is held")] File),
+    /// No daemon has been there.
+    None,
+}
+
+fn look(dir: &Path) -> Lock {
+    let Ok(lock) = File::open(lock_file(dir)) else { return Lock::None };
+    match lock.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Lock::Held,
+        _ => Lock::Free(lock),
     }
+}
+
+fn is_held(dir: &Path) -> bool {
+    matches!(look(dir), Lock::Held)
 }
 
 /// Why a second daemon does not start on a folder.
