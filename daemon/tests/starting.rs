@@ -196,6 +196,8 @@ fn a_port_that_is_taken_is_named() {
 fn over_stdio_too_a_folder_that_is_served_is_left_to_its_host() {
     let folder = Folder::new(echo());
     let daemon = folder.start();
+    // Others find it a moment after it said that it is up.
+    support::wait_for(|| folder.path().join("daemon.json").exists().then_some(())).expect("it is found");
     let beside = folder.run(&["--stdio"]);
     refused(&beside, 1, "One is already running: ws://");
     let memory = ["--stdio", "--sessions", "memory", "--automations", "memory"];

@@ -20,8 +20,12 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// Of a file about to be read.
     pub(crate) fn before_reading(found: &Metadata) -> Self {
+        Self::read_at(found, SystemTime::now())
+    }
+
+    fn read_at(found: &Metadata, now: SystemTime) -> Self {
         let mut stamp = Self::of_own(found);
-        stamp.young = match stamp.modified.map(|at| SystemTime::now().duration_since(at)) {
+        stamp.young = match stamp.modified.map(|at| now.duration_since(at)) {
             Some(Ok(age)) => age < TICK,
             // Written in the future: only the metadata can tell.
             Some(Err(_)) => false,
@@ -67,7 +71,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let found = file.as_file().metadata().unwrap();
         assert!(Stamp::of_own(&found).still(&found));
-        assert!(!Stamp::before_reading(&found).still(&found));
+        let written = found.modified().unwrap();
+        assert!(!Stamp::read_at(&found, written + TICK / 2).still(&found));
+        assert!(Stamp::read_at(&found, written + TICK).still(&found));
 
         file.as_file().set_modified(SystemTime::now() - Duration::from_secs(5)).unwrap();
         let found = file.as_file().metadata().unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod edits;
 mod lines;
 
 use std::fs;
@@ -60,8 +61,7 @@ impl Kept {
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::create_dir_all(self.folder.path().join("automations")).unwrap();
-        fs::write(self.path(name), text).unwrap();
+        edits::write(&self.path(name), text);
     }
 
     fn read(&self, name: &str) -> String {

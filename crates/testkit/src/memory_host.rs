@@ -47,7 +47,7 @@ impl Lines {
     /// # Panics
     /// When none comes for a long time.
     pub async fn wait_for(&self, text: &str) -> String {
-        let end = std::time::Instant::now() + Duration::from_secs(30);
+        let end = std::time::Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(line) = self.0.lock().iter().find(|line| line.contains(text)) {
                 return line.clone();

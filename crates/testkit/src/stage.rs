@@ -209,14 +209,15 @@ impl Stage {
     /// # Panics
     /// When it is not told for a long time.
     pub async fn wait_told(&self, name: &str) -> Value {
-        for _ in 0..2000 {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        loop {
             if let Some(told) =
                 self.told().into_iter().find_map(|mut told| told.get_mut(name).map(Value::take))
             {
                 return told;
             }
+            assert!(std::time::Instant::now() < end, "nobody was told to {name}: {:?}", self.told());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("nobody was told to {name}: {:?}", self.told());
     }
 }

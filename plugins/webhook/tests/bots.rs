@@ -191,7 +191,7 @@ async fn the_plugins_own_timeout_holds_where_the_endpoint_names_none() {
     let host = bare(dir.path(), json!({ "syncTimeoutSeconds": 0.05 }));
     let host = host.plugin(ostler_plugin_echo::plugin(), json!({}));
     let world = World::of(&dir, host).await;
-    assert_eq!(world.say("sync", "t", "/slow 300ms x").await.1["status"], "running");
+    assert_eq!(world.say("sync", "t", "/slow 60s x").await.1["status"], "running");
     assert_eq!(
         world.say("own", "t", "/slow 300ms x").await.1["text"],
         "x",

@@ -22,7 +22,10 @@ pub fn acknowledge(line: &str) {
     out.flush().unwrap();
 }
 
-/// Starts the child, kills it some time after its first word, and answers what it acknowledged.
+/// How many words it is waited for at most before it is killed.
+const WORDS: u64 = 16;
+
+/// Starts the child, kills it some words and some time after its first one, and answers what it acknowledged.
 pub fn run_and_kill(test: &str, folder: &Path) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -42,9 +45,13 @@ pub fn run_and_kill(test: &str, folder: &Path) -> Vec<String> {
             }
         }
     });
-    let mut acknowledged =
-        vec![lines.recv_timeout(Duration::from_secs(60)).expect("the child says something")];
-    let end = Instant::now() + Duration::from_micros(RandomState::new().hash_one(0) % 120_000);
+    let random = RandomState::new();
+    // However slow the machine is, there is something that can be lost.
+    let words = WORDS / 2 + random.hash_one(1) % (WORDS / 2);
+    let mut acknowledged: Vec<String> = (0..words)
+        .map(|_| lines.recv_timeout(Duration::from_secs(60)).expect("the child says something"))
+        .collect();
+    let end = Instant::now() + Duration::from_micros(random.hash_one(0) % 60_000);
     while let Some(left) = end.checked_duration_since(Instant::now()) {
         acknowledged.extend(lines.recv_timeout(left));
     }

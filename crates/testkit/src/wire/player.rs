@@ -11,7 +11,7 @@ use super::record::{self, OPEN, recording};
 use super::{End, Line, Transcript};
 
 /// How long the host may take for a line before the transcript fails.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 /// How long the host has to be quiet before what it said is written down.
 const QUIET: Duration = Duration::from_millis(400);
 /// The id of the request by which the end of a transcript is known.

@@ -277,11 +277,12 @@ pub async fn read(response: Response) -> (u16, Value) {
 
 /// Waits until something holds, for what other threads do.
 pub async fn until<T>(mut what: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..1000 {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
         if let Some(found) = what().await {
             return found;
         }
+        assert!(std::time::Instant::now() < end, "it did not come about");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it did not come about");
 }
