@@ -85,7 +85,7 @@ enum Lock {
     /// A daemon has it.
     Held,
     /// None has it, and none takes it until this is dropped.
-    Free(#[expect(dead_code, reason = "it is held")] File),
+    Free(File),
     /// No daemon has been there.
     None,
 }
