@@ -299,9 +299,11 @@ async fn other_settings_are_edited_on_the_root_channel() {
     assert_eq!(send(7, json!({ "wire": "frames" })).await.get("rejectionReason"), None);
     send(8, json!({ "mcpServers": { "z": { "type": "http", "url": "https://h/", "headers": { "a": "SECRET-z" } } } })).await;
     send(9, json!({ "wire": null })).await;
-    let recorded = folder.read("frames");
+    let eighth = |recorded: &String| recorded.matches(r#""clientSeq":8"#).count() >= 2;
+    let recorded = support::wait_for(|| Some(folder.read("frames")).filter(eighth));
+    let recorded =
+        recorded.unwrap_or_else(|| panic!("not as it came and as it was told: {}", folder.read("frames")));
     assert!(!recorded.contains("SECRET"), "{recorded}");
-    assert!(recorded.matches(r#""clientSeq":8"#).count() >= 2, "as it came, and as it was told: {recorded}");
     assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "all hold at once");
 }
 

@@ -72,7 +72,7 @@ fn object(value: Value) -> ostler_contract::JsonObject {
 
 /// Waits until something holds, for what other threads do.
 async fn until<T>(mut what: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if let Some(found) = what().await {
             return found;
         }

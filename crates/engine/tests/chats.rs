@@ -310,7 +310,7 @@ async fn a_closed_chat_is_gone_and_the_last_one_stays() {
     let gone = client.request("disposeChat", close(SECOND)).await.unwrap_err();
     assert_eq!((&gone["code"], &gone["message"]), (&json!(-32001), &json!(format!("No chat at {SECOND}"))));
     assert_eq!(client.request("subscribe", close(SECOND)).await.unwrap_err()["code"], -32001);
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if stage.told().contains(&json!({ "close": true })) {
             break;
         }
@@ -361,7 +361,7 @@ async fn the_default_role_passes_on_with_the_chat_that_held_it() {
         )
         .await;
     client.actions_until("chat/turnStarted").await;
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if stage.started() == 3 {
             break;
         }
@@ -435,7 +435,7 @@ async fn chats_are_found_again_with_everything_about_them() {
             json!({ "type": "chat/turnStarted", "turnId": "s1", "message": { "text": "Why?" } }),
         )
         .await;
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if stage.started() == 4 {
             break;
         }

@@ -69,7 +69,7 @@ fn heard(peer: &ostler_contract::host::Peer) -> Arc<Mutex<Vec<Value>>> {
 }
 
 async fn until(what: impl Fn() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if what() {
             return;
         }

@@ -117,7 +117,7 @@ async fn a_chat_goes_on_in_another_session() {
     let started = json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": "More?" } });
     client.dispatch(HAY, 2, started).await;
     client.actions_until("chat/turnStarted").await;
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if stage.started() == 5 {
             break;
         }

@@ -70,7 +70,7 @@ impl Board {
     }
 
     async fn until_told(&self, what: &str) {
-        for _ in 0..5000 {
+        for _ in 0..50_000 {
             if self.told.lock().unwrap().iter().any(|told| told == what) {
                 return;
             }
