@@ -127,6 +127,60 @@ async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
     until("the engines end", || Arc::strong_count(&loader.options.log) == 1).await;
 }
 
+/// A function that waits is held by what will wake it, and that may be a variable of its own that a closure shares.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_kept_where_only_a_closure_leads_to_it() {
+    let plugin = Loader::default()
+        .text(&format!("const FILE = {:?};\n{}", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), tools(
+            "async closure() {\n\
+               return await rounds(async (wait) => {\n\
+                 let wake;\n\
+                 wait(() => wake());\n\
+                 await new Promise((go) => { wake = go; });\n\
+               });\n\
+             },\n\
+             async generator() {\n\
+               return await rounds(async (wait) => {\n\
+                 async function* parts() {\n\
+                   let wake;\n\
+                   wait(() => wake());\n\
+                   await new Promise((go) => { wake = go; });\n\
+                   yield 'part';\n\
+                 }\n\
+                 for await (const part of parts()) part.length;\n\
+               });\n\
+             },\n\
+             async stream() {\n\
+               const { createReadStream } = await import('node:fs');\n\
+               return await rounds(async () => { for await (const part of createReadStream(FILE)) part.length; });\n\
+             },\n\
+             async lines() {\n\
+               const { createReadStream } = await import('node:fs');\n\
+               const { createInterface } = await import('node:readline');\n\
+               return await rounds(async () => {\n\
+                 let lines = 0;\n\
+                 for await (const line of createInterface({ input: createReadStream(FILE) })) lines += 1;\n\
+                 if (lines < 10) throw new Error(`${lines} lines`);\n\
+               });\n\
+             },\n\
+             };\n\
+             const litter = () => { for (let n = 0; n < 2000; n++) { const one = { n }; one.one = one; } };\n\
+             const soon = (then) => setTimeout(() => { litter(); then(); }, 0);\n\
+             const rounds = (run) => new Promise((done, failed) => setTimeout(async () => {\n\
+               try {\n\
+                 for (let at = 0; at < 100; at++) { await run(soon); litter(); }\n\
+                 done('done');\n\
+               } catch (error) { failed(error); }\n\
+             }, 0));\n\
+             const none = {",
+        )))
+        .await
+        .unwrap();
+    for name in ["closure", "generator", "stream", "lines"] {
+        assert_eq!(plugin.run(name, Value::Null).await.unwrap(), "done", "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_has_a_limit_of_its_own() {
     let mut loader = Loader::default();
@@ -135,7 +189,7 @@ async fn memory_has_a_limit_of_its_own() {
         .text(&tools(
             "list() { const all = []; for (;;) all.push(new Array(1000).fill({})); },\n\
              async later() { await null; const all = []; for (;;) all.push(new Array(1000).fill({})); },\n\
-             text() { let text = 'x'; for (;;) text += text; },\n\
+             text() { let text = 'x'; for (;;) { text += text; text.at(0); } },\n\
              objects() { const all = []; for (let n = 0; ; n++) all.push({ n }); },\n\
              chain() { let last = null; for (;;) last = { last }; },\n\
              nested() { return JSON.parse('[' + '[],'.repeat(1 << 20) + '[]]'); },\n\

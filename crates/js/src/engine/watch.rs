@@ -5,8 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::{Condition, Memory, Shared};
 
 /// Why a plugin was interrupted.
@@ -21,7 +19,11 @@ pub(crate) enum Overrun {
 /// How long the thread has worked. On a machine that has much else to do, and while a plugin waits for a child, time
 /// passes that it did not use.
 fn worked() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes what it is handed, which is ours. A system without such a clock leaves it as it is.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
 /// Looks at the clock and at the memory while JavaScript runs, and stops what goes too far.

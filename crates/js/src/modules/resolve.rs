@@ -16,6 +16,8 @@ pub(super) struct Resolve;
 
 impl rquickjs::loader::Resolver for Resolve {
     fn resolve<'js>(&mut self, ctx: &Ctx<'js>, base: &str, specifier: &str) -> Result<String> {
+        // An error that some native code made and nobody wanted would be taken for one of this import.
+        drop(ctx.catch());
         let state = State::of(ctx)?;
         specify(&state.modules.resolvers, base, specifier, How::Import).map_err(|why| {
             let thrown = ostler_contract::Thrown::new(why.sentence);
