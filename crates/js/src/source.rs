@@ -1,6 +1,8 @@
 //! Imports a plugin's module onto an engine of its own.
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use ostler_contract::live::{Callable, Pending};
@@ -8,8 +10,8 @@ use ostler_contract::shape::{FunctionShape, Shape};
 use ostler_contract::{Module, PluginHost, PluginSource, Thrown, Value};
 use rquickjs::{Ctx, Module as JsModule, Object, Result};
 
-use crate::engine::{Engine, State};
-use crate::functions::{self, JsFunction};
+use crate::engine::{Engine, Reply, State};
+use crate::functions::{self, Answer, JsFunction};
 use crate::options::JsOptions;
 use crate::values;
 
@@ -44,10 +46,30 @@ impl PluginSource for JsSource {
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let path = path.to_string_lossy().into_owned();
         let imported = engine.ask(move |ctx, state, reply| match JsModule::import(ctx, path) {
-            Ok(promise) => functions::answer(ctx, state, promise.into_value(), reply, read_exports),
+            Ok(promise) => {
+                let reply = Importing(Rc::new(RefCell::new(Some(reply))));
+                let (waiting, shared) = (reply.0.clone(), state.shared.clone());
+                *state.importing.borrow_mut() = Some(Box::new(move || {
+                    let never = "awaits at its top level what nothing is left to settle";
+                    Importing(waiting).answer(Err(Thrown::new(shared.sentence(never))));
+                }));
+                functions::answer(ctx, state, promise.into_value(), reply, read_exports);
+            }
             Err(error) => reply.send(Err(crate::errors::caught(ctx, state, error))),
         });
         Box::pin(async move { Ok(into_module(imported.await.map_err(with_place)?, engine)) })
+    }
+}
+
+/// The answer of an import, which may be given up.
+struct Importing(Rc<RefCell<Option<Reply<Exports>>>>);
+
+impl Answer<Exports> for Importing {
+    fn answer(self, outcome: std::result::Result<Exports, Thrown>) {
+        let reply = self.0.borrow_mut().take();
+        if let Some(reply) = reply {
+            reply.send(outcome);
+        }
     }
 }
 
@@ -60,11 +82,7 @@ struct Exports {
     apply: Option<JsFunction>,
 }
 
-fn read_exports<'js>(
-    ctx: &Ctx<'js>,
-    state: &std::rc::Rc<State>,
-    namespace: &rquickjs::Value<'js>,
-) -> Result<Exports> {
+fn read_exports<'js>(ctx: &Ctx<'js>, state: &Rc<State>, namespace: &rquickjs::Value<'js>) -> Result<Exports> {
     let namespace: Object<'js> = namespace.get()?;
     let data = |name: &str| -> Result<Option<Value>> {
         match namespace.contains_key(name)? {

@@ -120,6 +120,11 @@ impl Timers {
         }
     }
 
+    /// Whether one is still to come.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
     pub(crate) fn clear(&self) {
         let waiting = self.waiting.take();
         drop(waiting);

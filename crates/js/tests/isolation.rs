@@ -119,6 +119,16 @@ async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
         thrown.message,
         "plugin text ran for more than 0.2 seconds without a pause and was interrupted"
     );
+    for text in ["await new Promise(() => {});", "setTimeout(() => {}, 1);\nawait new Promise(() => {});"] {
+        let thrown = loader.text(text).await.unwrap_err();
+        assert_eq!(thrown.message, "plugin text awaits at its top level what nothing is left to settle");
+    }
+    let awaits = "import { readFile } from 'node:fs/promises';\n\
+         await new Promise((go) => setTimeout(go, 10));\n\
+         await readFile('/dev/null');\n\
+         await new Promise((go) => setImmediate(go));\n\
+         export function apply() {}";
+    loader.text(awaits).await.unwrap();
     let folder = Folder::new();
     let path = folder
         .write("index.mjs", "setInterval(() => {}, 1);\nawait new Promise((go) => { globalThis.go = go; });");

@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) rejections: Rejections,
     pub(crate) helpers: RefCell<Option<Rc<Helpers>>>,
     pub(crate) modules: Modules,
+    /// Gives the plugin's own import up, while it is on its way.
+    pub(crate) importing: RefCell<Option<Box<dyn FnOnce()>>>,
     /// `process`, once the plugin listens there to what nobody caught.
     pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
 }
@@ -72,6 +74,18 @@ impl State {
             drop(ctx.catch());
             false
         })
+    }
+
+    /// Gives the import up if nothing is left that could go on with it. `busy` says whether futures or jobs wait.
+    pub(crate) fn give_up_import(&self, busy: impl FnOnce() -> bool) {
+        if self.importing.borrow().is_none() || self.timers.is_waiting() || self.promises.len() > 0 || busy()
+        {
+            return;
+        }
+        let give_up = self.importing.take();
+        if let Some(give_up) = give_up {
+            give_up();
+        }
     }
 
     /// Lets go of every JavaScript value: none may outlive the runtime.

@@ -176,6 +176,7 @@ async fn serve(
         rejections: Default::default(),
         helpers: Default::default(),
         modules: Default::default(),
+        importing: Default::default(),
         listener: Default::default(),
     });
     let tracked = state.clone();

@@ -43,6 +43,8 @@ pub(super) async fn drive(
             }
             worked |= poll_futures(context, state, waker);
             if !worked {
+                let runtime = context.runtime();
+                state.give_up_import(|| runtime.is_job_pending().now_or_never().unwrap_or(true));
                 return Poll::Pending;
             }
         }
