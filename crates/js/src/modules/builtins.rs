@@ -26,12 +26,12 @@ const NODE: &[(&str, &str)] = scripts!("node":
     "assert" "assert/strict" "async_hooks" "buffer" "child_process" "console" "crypto" "diagnostics_channel"
     "dns" "dns/promises" "events" "fs" "fs/promises" "module" "net" "os" "path" "path/posix" "perf_hooks"
     "process" "querystring" "readline" "readline/promises" "stream" "stream/consumers" "stream/promises"
-    "stream/web" "string_decoder" "test" "timers" "timers/promises" "tty" "url" "util" "util/types"
+    "stream/web" "string_decoder" "test" "timers" "timers/promises" "tty" "url" "util" "util/types" "zlib"
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
-    "blob" "bridge" "commonjs" "console" "context" "deep-equal" "errors" "event-target" "fetch" "form-data" "fs" "globals"
-    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "stack" "stream/adapters" "stream/base"
+    "blob" "bridge" "ciphers" "commonjs" "console" "context" "crypto-bytes" "deep-equal" "errors" "event-target" "fetch" "form-data" "fs" "generate-keys" "globals"
+    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "stack" "stream/adapters" "stream/base"
     "stream/duplex" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "test" "text" "ticks"
     "timers" "url" "watch" "webcrypto" "websocket"
 );
@@ -44,6 +44,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("commonjs", super::commonjs::native),
     ("crypto", crate::native::crypto::native),
     ("encoding", crate::native::encoding::native),
+    ("frames", crate::native::frames::native),
     ("fs", crate::native::fs::native),
     ("globals", crate::globals::native),
     ("http", crate::http::native),
@@ -55,6 +56,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("timers", crate::timers::native),
     ("url", crate::native::url::native),
     ("websocket", crate::native::websocket::native),
+    ("zlib", crate::native::zlib::native),
     ("zones", crate::native::zones::native),
 ];
 

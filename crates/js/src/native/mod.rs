@@ -3,19 +3,23 @@
 
 pub(crate) mod child;
 mod children;
+mod ciphers;
 pub(crate) mod crypto;
 pub(crate) mod encoding;
+pub(crate) mod frames;
 pub(crate) mod fs;
 mod interfaces;
 pub(crate) mod net;
 mod pipes;
 pub(crate) mod process;
+mod scrypt;
 pub(crate) mod sdk;
 mod signatures;
 pub(crate) mod streams;
 mod system_error;
 pub(crate) mod url;
 pub(crate) mod websocket;
+pub(crate) mod zlib;
 pub(crate) mod zones;
 
 pub use children::end_children;
