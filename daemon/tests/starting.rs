@@ -96,6 +96,12 @@ fn wrong_arguments_end_with_2() {
         let said = format!("{} is not served by ostler demo; leave it out", flag[0]);
         refused(&ended(program().arg("demo").args(flag)), 2, &said);
     }
+    let help = ended(program().args(["demo", "--help"]));
+    assert_eq!(help.code, Some(0), "{help:?}");
+    assert!(help.out.contains("--keep") && help.out.contains("--no-color"), "{}", help.out);
+    for refused in ["--json", "--quiet", "--config-file"] {
+        assert!(!help.out.contains(refused), "{refused} is refused, but told: {}", help.out);
+    }
     let gone = ended(program().args(["--config-file", "/nowhere/config.json"]));
     refused(&gone, 2, "/nowhere/config.json is not there");
 }
@@ -252,4 +258,13 @@ fn the_demonstration_ends_well_and_leaves_nothing() {
         assert!(demo.out.contains(said), "{said:?} is not in {}", demo.out);
     }
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_demonstration_works_in_a_folder_named_from_here() {
+    let here = tempfile::tempdir().unwrap();
+    let demo = ended(program().args(["demo", "--dir", "here"]).current_dir(here.path()));
+    assert_eq!(demo.code, Some(0), "{demo:?}");
+    assert!(demo.out.contains("The run completed at "), "{}", demo.out);
+    assert!(here.path().join("here/config.json").is_file(), "a named folder is left");
 }
