@@ -133,6 +133,83 @@ async fn params_of_the_wrong_type() {
     .await;
 }
 
+/// Half a character, as `JSON.stringify` writes an emoji that was cut in two.
+#[tokio::test]
+async fn half_a_character() {
+    let folder = Folder::with_webhook("x");
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    client.request("createSession", json!({ "channel": "echo:/half", "provider": "echo" })).await.unwrap();
+    let session = client.subscribe("echo:/half").await;
+    let chat = session["defaultChat"].as_str().unwrap().to_owned();
+    client.subscribe(&chat).await;
+    let turn = r#"{"type":"chat/turnStarted","turnId":"t","message":{"text":"cut \ud83d, whole \ud83d\ude00, said \\ud83d"}}"#;
+    client
+        .send(&format!(
+            r#"{{"jsonrpc":"2.0","method":"dispatchAction","params":{{"channel":"{chat}","clientSeq":1,"action":{turn}}}}}"#
+        ))
+        .await;
+    let started = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    assert_eq!(started["origin"], json!({ "clientId": "c", "clientSeq": 1 }), "{started}");
+    assert!(started.get("rejectionReason").is_none(), "{started}");
+    assert_eq!(started["action"]["message"]["text"], "cut \u{fffd}, whole \u{1f600}, said \\ud83d",);
+    let (status, answer) = daemon.post(IN, Some("right"), r#"{"a":"\ud800","escaped":"\\ud800"}"#).await;
+    assert_eq!(status, 202, "{answer}");
+    let runs = client.ended_runs(1).await;
+    let event = &runs[0]["origin"]["event"];
+    assert_eq!((&event["a"], &event["escaped"]), (&json!("\u{fffd}"), &json!("\\ud800")), "{runs:?}");
+}
+
+#[tokio::test]
+async fn an_action_that_does_not_read() {
+    let folder = Folder::with_webhook("x");
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    client.request("createSession", json!({ "channel": "echo:/1", "provider": "echo" })).await.unwrap();
+    let deep = format!(
+        r#","action":{{"type":"session/titleChanged","title":{}1{}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    for (seq, action, says) in [
+        (1, "", "type"),
+        (2, r#","action":null"#, "type"),
+        (3, r#","action":[1]"#, "type"),
+        (4, r#","action":"x""#, "type"),
+        (5, r#","action":{"type":5}"#, "type"),
+        (6, r#","action":{"type":"no/such"}"#, "no/such"),
+        (7, r#","action":{"type":"session/titleChanged"}"#, "session/titleChanged"),
+        (8, r#","action":{"type":"session/titleChanged","title":1e999}"#, "number out of range"),
+        (9, &deep, "recursion limit"),
+    ] {
+        client
+            .send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"dispatchAction","params":{{"channel":"echo:/1","clientSeq":{seq}{action}}}}}"#
+            ))
+            .await;
+        let echo = loop {
+            let frame = client.next_text().await;
+            if frame.contains(r#""method":"action""#) {
+                break frame;
+            }
+        };
+        let origin = format!(r#""origin":{{"clientId":"c","clientSeq":{seq}}}"#);
+        let (_, reason) =
+            echo.rsplit_once(r#","rejectionReason":"#).unwrap_or_else(|| panic!("{action}: {echo}"));
+        assert!(echo.contains(&origin) && reason.contains(says), "{action}: {echo}");
+    }
+    // Nothing to echo where the client's own count does not read: the connection goes on.
+    for seq in ["\"one\"", "1.5", "1e30"] {
+        client
+            .send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"dispatchAction","params":{{"channel":"echo:/1","clientSeq":{seq},"action":{{"type":"no/such"}}}}}}"#
+            ))
+            .await;
+    }
+    assert_eq!(client.request("ping", json!({})).await, Ok(Value::Null));
+    goes_on(&daemon).await;
+}
+
 #[tokio::test]
 async fn a_binary_frame() {
     let folder = Folder::with_webhook("x");

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri};
 use ostler_contract::points::Collection;
+use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{PluginHost, Slug, Thrown, Value, json};
 use tokio::time::Instant;
 
@@ -191,7 +192,7 @@ impl Webhook {
                 Some(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
             }
             Scheme::Slack => {
-                let body: Value = serde_json::from_slice(&admitted.body).ok()?;
+                let body: Value = read_json(&admitted.body).ok()?;
                 let challenge = body["challenge"].as_str().filter(|_| body["type"] == "url_verification")?;
                 Some(Answer::new(StatusCode::OK, json!({ "challenge": challenge })))
             }
