@@ -138,7 +138,7 @@ fn it_announces_itself_in_one_block_and_ends_when_told() {
         [
             format!("ostler on ws://{address} (ostler {version}), sessions in {}", served.display()),
             format!("pid {}", daemon.child.id()),
-            format!("automations in {dir}/automations"),
+            format!("automations in {dir}/automations, schedules fire"),
             "plugins echo, webhook".to_owned(),
             format!("config {dir}/config.json"),
             format!("vault {dir}/vault.json"),
