@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri};
+use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
 use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{PluginHost, Slug, Thrown, Value, json};
@@ -112,7 +112,7 @@ impl Webhook {
             Some(scheme) => {
                 let claim = scheme.claim(&head.headers, now()).map_err(Refusal::NotSigned)?;
                 let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
-                let body = body.read(endpoint.body_limit()).await.map_err(|error| unread(&error))?;
+                let body = read(&head, body, endpoint.body_limit()).await.map_err(|error| unread(&error))?;
                 claim.check(&secret, &body).map_err(Refusal::NotSigned)?;
                 Ok((head, Unread::Read(body)))
             }
@@ -155,7 +155,7 @@ impl Webhook {
         }
         let body = match body {
             Unread::Read(body) => body,
-            Unread::Not(body) => match body.read(endpoint.body_limit()).await {
+            Unread::Not(body) => match read(&head, body, endpoint.body_limit()).await {
                 Ok(body) => body,
                 Err(error) => return Ok(unread(&error).into()),
             },
@@ -198,6 +198,16 @@ impl Webhook {
             }
             _ => None,
         }
+    }
+}
+
+/// A body; one that says beforehand that it is too large is not waited for.
+async fn read(head: &Head, body: Body, limit: usize) -> Result<Bytes, BodyError> {
+    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length = length.and_then(|length| length.parse::<u64>().ok());
+    match length.is_some_and(|length| length > u64::try_from(limit).unwrap_or(u64::MAX)) {
+        true => Err(BodyError::TooLarge(limit)),
+        false => body.read(limit).await,
     }
 }
 
