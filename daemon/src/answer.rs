@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use clap::Args;
+use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
 
 use crate::exit::Exit;
@@ -28,6 +28,14 @@ pub struct Common {
 }
 
 impl Common {
+    /// The flags that say how a command answers and what it reads, hidden: for a command that answers nothing and
+    /// reads no configuration, and refuses them.
+    pub fn not_served() -> Vec<Arg> {
+        let all = Self::augment_args(Command::new("")).get_arguments().cloned().collect::<Vec<_>>();
+        let refused = |arg: &Arg| matches!(arg.get_id().as_str(), "json" | "quiet" | "config_file");
+        all.into_iter().filter(refused).map(|arg| arg.hide(true)).collect()
+    }
+
     /// Refuses flags that do not go together.
     ///
     /// # Errors

@@ -78,6 +78,7 @@ enum Command {
         shell: clap_complete::Shell,
     },
     /// Start a host of its own, call a webhook and show the agent session that comes of it
+    #[command(args = Common::not_served())]
     Demo(demo::DemoFlags),
 }
 

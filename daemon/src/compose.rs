@@ -14,7 +14,7 @@ use ostler_js::{JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report,
-    SqliteSessions, SqliteUsage, StateDb, yaml,
+    SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
 };
 use ostler_protocol::names;
 use ostler_server::ToolServers;
@@ -248,6 +248,7 @@ async fn own(
     let lines = log.clone();
     let report: Report = Arc::new(move |line| lines.line(line));
     let failed = |why: Thrown| Exit::machine(why.message);
+    atomic::sweep(&settings.dir);
     let file = match (settings.sessions, settings.automations) {
         (Keep::Memory, Keep::Memory) => None,
         _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
@@ -263,7 +264,7 @@ async fn own(
             let store =
                 FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
             let dir = settings.dir.join("automations");
-            (Arc::new(store).into_point(), format!("automations in {}", dir.display()))
+            (Arc::new(store).into_point(), format!("automations in {}, schedules fire", dir.display()))
         }
         _ => {
             let store = MemoryAutomations::new(report.clone()).map_err(failed)?;

@@ -16,6 +16,7 @@ use ostler_engine::Log;
 use ostler_engine::clock::iso;
 use ostler_engine::wire::{FrameRecorder, Passing, Sender};
 use ostler_loader::Hidden;
+use ostler_protocol::surrogates::read_json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -167,7 +168,7 @@ fn names_credentials(frame: &[u8]) -> Option<&'static str> {
     struct Head {
         method: Option<String>,
     }
-    match serde_json::from_slice::<Head>(frame).ok()?.method?.as_str() {
+    match read_json::<Head>(frame).ok()?.method?.as_str() {
         "authenticate" => Some("/params/token"),
         "dispatchAction" => Some("/params/action/config"),
         _ => None,
@@ -177,7 +178,7 @@ fn names_credentials(frame: &[u8]) -> Option<&'static str> {
 /// A client's frame without the tokens it hands over and the values it sets: nothing of the host shows those again.
 fn without_credentials(frame: &str) -> String {
     let Some(member) = names_credentials(frame.as_bytes()) else { return frame.to_owned() };
-    let Ok(mut value) = serde_json::from_str::<Value>(frame) else { return frame.to_owned() };
+    let Ok(mut value) = read_json::<Value>(frame.as_bytes()) else { return json!(SET).to_string() };
     match value.pointer_mut(member) {
         Some(Value::Object(values)) => values.iter_mut().for_each(|(_, value)| *value = json!(SET)),
         Some(value) => *value = json!(SET),
@@ -285,6 +286,12 @@ mod tests {
                 let said: Value = serde_json::from_str(&line).unwrap();
                 assert_eq!(said.pointer(member), Some(&json!("<set>")), "{line}");
                 assert!(said.pointer(keeps).is_some(), "{line}");
+                // Half a character, which the host reads all the same; a number that it does not.
+                for more in [r#""\ud800""#, "1e999"] {
+                    let text = text.replacen("\"params\":{", &format!(r#""params":{{"more":{more},"#), 1);
+                    let line = line_of(&taken(Sender::Client, &text));
+                    assert!(line.contains("<set>") && !line.contains("s3cret"), "{line}");
+                }
             }
         }
     }

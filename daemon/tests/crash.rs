@@ -314,8 +314,29 @@ async fn nothing_answered_is_lost_when_the_process_is_killed() {
     );
     println!("{figures}");
     assert!(told.of_every_kind(), "{figures}");
+    let left = [
+        "notes/.r1.md.VWC9EQ.ostler-tmp",
+        "automations/.a.md.a1B2c3.ostler-tmp",
+        ".vault.json.000000.ostler-tmp",
+    ];
+    let theirs = ["notes/.r1.md.VWC9.ostler-tmp", "notes/r1.ostler-tmp", ".ostler-tmp"];
+    for file in left.iter().chain(&theirs) {
+        folder.write(file, "---\nid: r1\n---\nhalf of");
+    }
     let daemon = folder.start();
     check(&folder, &daemon, &told).await;
+    for below in ["", "notes", "automations", "webhooks"] {
+        for file in std::fs::read_dir(folder.path().join(below)).unwrap() {
+            let name = file.unwrap().path().strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned();
+            assert!(
+                !name.ends_with(".ostler-tmp") || theirs.contains(&&*name),
+                "{name} was left by a killed writer"
+            );
+        }
+    }
+    for file in theirs {
+        assert!(folder.path().join(file).is_file(), "{file} was nobody's but theirs");
+    }
     assert_eq!(folder.read("notes/kept.md"), "---\nid: kept\n---\nStill here.\n");
     assert!(folder.read("notes/edited.md").starts_with("---\nid: edited\n---\nEdited "));
 }

@@ -170,3 +170,38 @@ fn what_a_listener_of_their_own_cannot_be() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains(&format!("Could not listen on {address}: ")), "{ended:?}");
 }
+
+/// Whoever parses such a URL finds a path outside the plugin's prefix.
+#[tokio::test]
+async fn no_path_that_leads_out_of_its_prefix_reaches_a_route() {
+    let folder = folder(json!({}));
+    let daemon = folder.start();
+    let at = daemon.address();
+    for path in [
+        "/plugins/doors/../webhook/x",
+        "/plugins/doors/a/../../../api/config",
+        "/plugins/doors/%2e%2e/webhook/x",
+        "/plugins/doors/%2E./webhook/x",
+        "/plugins/doors/.%2e",
+        "/plugins/doors/..?x",
+        "/plugins/doors/..\\webhook/x",
+        "/plugins/doors/\\..\\webhook/x",
+        "/plugins/doors\\..\\webhook/x",
+    ] {
+        let (status, body) = ask(&daemon, at, &format!("GET {path}"), &host(at)).await;
+        let shown = path.split('?').next().unwrap();
+        let expected = json!({ "message": format!("No plugin route at {shown}") });
+        assert_eq!((status, serde_json::from_str(&body).ok()), (404, Some(expected)), "{path}: {body}");
+    }
+    for path in [
+        "/plugins/doors/a..b/...",
+        "/plugins/doors/..a",
+        "/plugins/doors/%2e%2ea",
+        "/plugins/doors/x?to=/../..",
+    ] {
+        let (status, body) = ask(&daemon, at, &format!("GET {path}"), &host(at)).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        let seen: Value = serde_json::from_str(&body).unwrap();
+        assert!(seen["path"].as_str().unwrap().starts_with("/plugins/doors/"), "{path}: {seen}");
+    }
+}

@@ -88,11 +88,17 @@ fn wrong_arguments_end_with_2() {
     ] {
         refused(&folder.run(arguments), 2, says);
     }
-    let unwritable = folder.run(&["--wire", "/nowhere/at/all"]);
-    refused(&unwritable, 1, "wire: /nowhere/at/all cannot be written: No such file or directory");
+    let says = "wire: /nowhere/at/all cannot be written: No such file or directory";
+    refused(&folder.run(&["--wire", "/nowhere/at/all"]), 1, says);
     for flag in [&["--json"][..], &["--quiet"], &["--config-file", "c.json"]] {
         let said = format!("{} is not served by ostler demo; leave it out", flag[0]);
         refused(&ended(program().arg("demo").args(flag)), 2, &said);
+    }
+    let help = ended(program().args(["demo", "--help"]));
+    assert_eq!(help.code, Some(0), "{help:?}");
+    assert!(help.out.contains("--keep") && help.out.contains("--no-color"), "{}", help.out);
+    for refused in ["--json", "--quiet", "--config-file"] {
+        assert!(!help.out.contains(refused), "{refused} is refused, but told: {}", help.out);
     }
     let gone = ended(program().args(["--config-file", "/nowhere/config.json"]));
     refused(&gone, 2, "/nowhere/config.json is not there");
@@ -132,7 +138,7 @@ fn it_announces_itself_in_one_block_and_ends_when_told() {
         [
             format!("ostler on ws://{address} (ostler {version}), sessions in {}", served.display()),
             format!("pid {}", daemon.child.id()),
-            format!("automations in {dir}/automations"),
+            format!("automations in {dir}/automations, schedules fire"),
             "plugins echo, webhook".to_owned(),
             format!("config {dir}/config.json"),
             format!("vault {dir}/vault.json"),
@@ -252,4 +258,13 @@ fn the_demonstration_ends_well_and_leaves_nothing() {
         assert!(demo.out.contains(said), "{said:?} is not in {}", demo.out);
     }
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_demonstration_works_in_a_folder_named_from_here() {
+    let here = tempfile::tempdir().unwrap();
+    let demo = ended(program().args(["demo", "--dir", "here"]).current_dir(here.path()));
+    assert_eq!(demo.code, Some(0), "{demo:?}");
+    assert!(demo.out.contains("The run completed at "), "{}", demo.out);
+    assert!(here.path().join("here/config.json").is_file(), "a named folder is left");
 }

@@ -27,6 +27,16 @@ pub enum Problem {
         /// The spec that does not.
         second: String,
     },
+    /// Two entries of one id, and the first is off.
+    #[error("plugin {id} is named by {first} and by {second}; {first} is off, so neither is loaded")]
+    SameIdOff {
+        /// The id.
+        id: String,
+        /// The spec that is off.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// A bare name that is not installed.
     #[error("Plugin {name} is not installed in {dir}; run npm install there, or name a path.")]
     NotInstalled {
@@ -87,6 +97,12 @@ pub enum Problem {
         ms: u128,
         /// The exception.
         why: String,
+    },
+    /// `defaults` is there and holds no options.
+    #[error("plugin {id} skipped: its defaults is not an object")]
+    Defaults {
+        /// The plugin.
+        id: String,
     },
     /// `optionsSchema` is there and is no schema.
     #[error("plugin {id} skipped: its optionsSchema {why}")]

@@ -257,6 +257,7 @@ impl Connection {
                 }
                 match Notification::decode(&method, &params) {
                     Some(Ok(Notification::DispatchAction(dispatch))) => self.handle_dispatch(dispatch),
+                    Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
                     Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
                     Some(Err(error)) => {
                         let client = self.client_id().unwrap_or_default();

@@ -14,6 +14,7 @@ use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigSta
 use crate::host::{Host, file_path};
 use crate::in_time::in_time;
 use crate::refusals::no_provider;
+use crate::{machines, worktrees};
 
 /// How long a picker may take for the rows that are shown first.
 const SEED_LIMIT: Duration = Duration::from_secs(5);
@@ -23,7 +24,24 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// A session's settings, and which of them plugins contributed.
 struct Merged {
     config: SessionConfigState,
+    /// The backend's schema as it wrote it, which may say more than the protocol's and need not say a type.
+    written: Value,
     contributed: Vec<Owned<SessionSetting>>,
+}
+
+/// What a session about to be made begins with.
+pub(crate) struct Chosen {
+    /// Its settings.
+    pub config: SessionConfigState,
+    /// What of them its backend has to take.
+    pub asked: JsonObject,
+    /// Keys that are none of its settings.
+    pub left_out: Vec<String>,
+}
+
+/// Whether the host has a setting of this name for sessions it suits.
+fn is_of_host(key: &str) -> bool {
+    key == machines::SETTING || worktrees::is_setting(key)
 }
 
 impl Host {
@@ -38,19 +56,50 @@ impl Host {
         Ok(config)
     }
 
-    /// The same for a session about to be made: what is chosen has to fit what plugins contributed. The backend checks
-    /// its own.
+    /// The same for a session about to be made: what is chosen has to fit what plugins contributed, and what cannot
+    /// change later its property. What can, the backend is asked about once its session is there. A key that is no
+    /// setting of such a session is left out: clients pass on what they chose for other hosts.
     pub(crate) async fn chosen_settings(
         &self,
         agent: &Agent,
+        session: &str,
         chosen: &JsonObject,
-    ) -> Result<SessionConfigState, Thrown> {
-        let mut merged = self.merged(agent, chosen).await?;
-        self.offer_computers(agent, &mut merged.config, false).await;
-        match merged.contributed.iter().find_map(|setting| refuses(setting, chosen.get(&*setting.key)?)) {
-            Some(why) => Err(RpcError::invalid_params(why).into()),
-            None => Ok(merged.config),
+    ) -> Result<Chosen, Thrown> {
+        let Merged { mut config, written, contributed } = self.merged(agent, &JsonObject::new()).await?;
+        let mut asked = JsonObject::new();
+        let mut left_out = Vec::new();
+        for (key, value) in chosen {
+            let wrong = match (
+                contributed.iter().find(|setting| *setting.key == **key),
+                config.schema.properties.get(key),
+            ) {
+                (Some(setting), _) => refuses(setting, value),
+                (None, Some(property)) if property.session_mutable == Some(false) => {
+                    misfit(key, &written["properties"][key], value)
+                }
+                (None, Some(_)) => {
+                    asked.insert(key.clone(), value.clone());
+                    None
+                }
+                (None, None) if is_of_host(key) => None,
+                (None, None) => {
+                    left_out.push(key.clone());
+                    continue;
+                }
+            };
+            if let Some(why) = wrong {
+                return Err(RpcError::invalid_params(why).into());
+            }
+            config.values.insert(key.clone(), value.clone());
         }
+        self.offer_computers(agent, &mut config, false).await;
+        if let Some(first) = left_out.first() {
+            let more = left_out.len() - 1;
+            let others = if more > 0 { format!(" (nor {more} more)") } else { String::new() };
+            self.log
+                .line(format_args!("{session}: {first} is not a setting of this session{others}; left out"));
+        }
+        Ok(Chosen { config, asked, left_out })
     }
 
     /// The plugin's setting behind a property of a running session, where it is one.
@@ -69,7 +118,8 @@ impl Host {
 
     async fn merged(&self, agent: &Agent, chosen: &JsonObject) -> Result<Merged, Thrown> {
         let (schema, defaults) = futures::join!(agent.schema.call(()), agent.defaults.call(()));
-        let mut schema = Agent::read_schema(schema?)
+        let written = schema?;
+        let mut schema = Agent::read_schema(written.clone())
             .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
         let mut values = JsonObject::new();
         let mut contributed = Vec::new();
@@ -88,7 +138,7 @@ impl Host {
         }
         values.extend(defaults?);
         values.extend(chosen.iter().map(|(key, value)| (key.clone(), value.clone())));
-        Ok(Merged { config: SessionConfigState { schema, values }, contributed })
+        Ok(Merged { config: SessionConfigState { schema, values }, written, contributed })
     }
 
     /// Says once that a backend's own setting stands where a plugin's would.
@@ -117,7 +167,7 @@ impl Host {
     ) -> Result<c::ResolveSessionConfigResult, RpcError> {
         let agent = self.agent_for_settings(params.provider.as_deref())?;
         let chosen = params.config.unwrap_or_default();
-        let Merged { mut config, contributed } =
+        let Merged { mut config, contributed, .. } =
             self.merged(&agent, &chosen).await.map_err(Thrown::into_rpc)?;
         let asked = SettingQuery {
             query: String::new(),
@@ -215,7 +265,20 @@ pub(crate) fn refuses(setting: &SessionSetting, value: &Value) -> Option<String>
     if setting.completions.is_some() {
         schema.shift_remove("enum");
     }
-    let validator = jsonschema::validator_for(&Value::Object(schema)).ok()?;
+    unfit(&setting.key, &Value::Object(schema), value)
+}
+
+/// Why a value is none of a backend's own property, where it is none.
+fn misfit(key: &str, property: &Value, value: &Value) -> Option<String> {
+    let mut schema = property.clone();
+    if let (Value::Bool(true), Value::Object(schema)) = (&property["enumDynamic"], &mut schema) {
+        schema.shift_remove("enum");
+    }
+    unfit(key, &schema, value)
+}
+
+fn unfit(key: &str, schema: &Value, value: &Value) -> Option<String> {
+    let validator = jsonschema::validator_for(schema).ok()?;
     let error = validator.iter_errors(value).next()?;
-    Some(format!("{}{} does not fit: {error}", setting.key, error.instance_path()))
+    Some(format!("{key}{} does not fit: {error}", error.instance_path()))
 }

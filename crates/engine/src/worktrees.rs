@@ -157,6 +157,11 @@ impl Host {
     }
 }
 
+/// Whether it is the name of a setting of working trees.
+pub(crate) fn is_setting(key: &str) -> bool {
+    properties(&[]).iter().any(|(name, _)| name == key)
+}
+
 /// Whether a backend has the setting for itself.
 async fn declares(agent: &Agent) -> bool {
     let schema = agent.schema.call(()).await.ok().and_then(Agent::read_schema);

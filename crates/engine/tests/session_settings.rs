@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ostler_contract::points::{Agent, AgentSession, Offered, OfferedCommand, SettingQuery};
@@ -171,4 +173,85 @@ async fn a_slash_is_completed_from_what_the_session_has_and_its_backend_offers()
     }
     let other = json!({ "channel": session, "kind": "mention", "text": "/", "offset": 1 });
     assert_eq!(client.request("completions", other).await.unwrap(), json!({ "items": [] }));
+}
+
+/// A backend that judges `hay` itself, has a `stall` that never changes, and counts the sessions it closed.
+fn stable(closed: Arc<AtomicUsize>) -> Plugin {
+    Plugin::new("@test/stable", move |host, _| {
+        let closed = closed.clone();
+        Box::pin(async move {
+            let schema = json!({ "properties": {
+                "hay": { "type": "number", "title": "Hay" },
+                "stall": { "type": "string", "title": "Stall", "enum": ["north", "south"], "sessionMutable": false },
+                "brand": { "title": "Says no type", "sessionMutable": false },
+            } });
+            host.register_agent(Agent {
+                provider: "stable".into(),
+                display_name: "Stable".into(),
+                schema: Call::now(move |()| Ok(schema.clone())),
+                defaults: Call::now(|()| Ok(object(json!({ "hay": 1 })))),
+                create: Call::now(move |_| {
+                    let closed = closed.clone();
+                    Ok(AgentSession {
+                        begin: Call::now(|_| Ok(())),
+                        cancel: Call::now(|_| Ok(())),
+                        set_config: Some(Call::now(|(_, value): (String, Value)| match value.as_u64() {
+                            Some(_) => Ok(Value::Bool(true)),
+                            None => Ok("hay has to be a whole number of bales".into()),
+                        })),
+                        close: Call::now(move |(removing,)| {
+                            assert_eq!(removing, Some(true));
+                            closed.fetch_add(1, Ordering::Relaxed);
+                            Ok(())
+                        }),
+                        ..AgentSession::default()
+                    })
+                }),
+                ..Agent::default()
+            })
+        })
+    })
+}
+
+#[tokio::test]
+async fn what_a_session_is_made_with_holds_to_the_same_as_what_it_is_changed_to() {
+    let closed = Arc::new(AtomicUsize::new(0));
+    let host = MemoryHost::builder()
+        .plugin(stable(closed.clone()), json!({}))
+        .plugin(pickers(&["color"]), json!({}))
+        .start()
+        .await;
+    let mut client = client(&host).await;
+    let asked = |config: Value| json!({ "channel": "stable:/1", "provider": "stable", "config": config });
+    for (config, says) in [
+        (json!({ "hay": "much" }), "hay has to be a whole number of bales"),
+        (json!({ "hay": null }), "hay has to be a whole number of bales"),
+        (json!({ "stall": "west" }), r#"stall does not fit: "west" is not one of "north" or "south""#),
+        (json!({ "color": 5 }), r#"color does not fit: 5 is not of type "string""#),
+    ] {
+        let refused = client.request("createSession", asked(config.clone())).await.unwrap_err();
+        assert_eq!((&refused["code"], &refused["message"]), (&json!(-32602), &json!(says)), "{config}");
+    }
+    assert_eq!(closed.load(Ordering::Relaxed), 2, "what had begun is closed again");
+    let config = json!({
+        "hay": 3, "stall": "north", "brand": 7, "color": "grey", "isolation": "folder", "zz": 1, "other": { "host": true },
+    });
+    client.request("createSession", asked(config)).await.unwrap();
+    let snapshot = client.request("subscribe", json!({ "channel": "stable:/1" })).await.unwrap();
+    let values = &snapshot["snapshot"]["state"]["config"]["values"];
+    assert_eq!(
+        values,
+        &json!({ "hay": 3, "brand": 7, "stall": "north", "color": "grey", "isolation": "folder" })
+    );
+    let line = "stable:/1: zz is not a setting of this session (nor 1 more); left out";
+    assert_eq!(host.log.all().iter().filter(|said| *said == line).count(), 1, "{:?}", host.log.all());
+    // Later, in the same words.
+    for (seq, config, says) in [
+        (1, json!({ "hay": "much" }), "hay has to be a whole number of bales"),
+        (2, json!({ "zz": 1 }), "zz is not a setting of this session"),
+    ] {
+        client.dispatch("stable:/1", seq, json!({ "type": "session/configChanged", "config": config })).await;
+        let echo = client.actions_until("session/configChanged").await.pop().unwrap();
+        assert_eq!(echo["rejectionReason"], says);
+    }
 }

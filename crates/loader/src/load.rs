@@ -254,7 +254,11 @@ impl Loader {
         if let Some(Err(why)) = schema.map(options::holds) {
             return Err(Problem::Schema { id: id.to_string(), why });
         }
-        let mut merged = module.defaults.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut merged = match &module.defaults {
+            None => JsonObject::new(),
+            Some(Value::Object(defaults)) => defaults.clone(),
+            Some(_) => return Err(Problem::Defaults { id: id.to_string() }),
+        };
         merged.extend(configured.clone());
         options::fill(&mut merged, configured, schema, &|name| std::env::var(name).ok());
         let read = options::resolve(id, &merged, schema, vault).await?;

@@ -112,10 +112,11 @@ impl Importer {
             }
             let first = looked.iter().find(|other| other.id.is_some() && other.id == row.id);
             if let (Some(first), Some(id)) = (first, &row.id) {
-                row.problem = Some(Problem::SameId {
-                    id: id.to_string(),
-                    first: first.entry.name.clone(),
-                    second: entry.name.clone(),
+                let (id, first, second) = (id.to_string(), &first.entry, entry.name.clone());
+                let name = first.name.clone();
+                row.problem = Some(match first.enabled {
+                    true => Problem::SameId { id, first: name, second },
+                    false => Problem::SameIdOff { id, first: name, second },
                 });
             }
             looked.push(row);

@@ -155,6 +155,19 @@ async fn ids_and_shapes() {
 }
 
 #[tokio::test]
+async fn of_two_with_one_id_the_first_decides_even_where_it_is_off() {
+    let mut bench = Bench::new();
+    bench.add("a.js", module("notes", apply(|_, _| panic!("must not run")))).enabled = false;
+    bench.add("b.js", module("notes", apply(|_, _| panic!("must not run"))));
+    assert_eq!(
+        bench.lines().await,
+        "plugin notes is named by ./a.js and by ./b.js; ./a.js is off, so neither is loaded"
+    );
+    let states: Vec<State> = bench.load().await.plugins.iter().map(|plugin| plugin.state).collect();
+    assert_eq!(states, [State::Off, State::Skipped]);
+}
+
+#[tokio::test]
 async fn options_are_merged_read_and_checked_before_apply() {
     let seen: Arc<Mutex<Vec<JsonObject>>> = Arc::default();
     let mut bench = Bench::new();
@@ -212,6 +225,11 @@ async fn options_that_do_not_fit_cost_the_plugin_and_nothing_else() {
     let mut bad = module("f", apply(|_, _| panic!("must not run")));
     bad.options_schema = Some(json!("nonsense"));
     bench.add("f.js", bad);
+    for (file, defaults) in [("g.js", json!([1])), ("h.js", json!(5)), ("i.js", json!("x"))] {
+        let mut plugin = module(file.trim_end_matches(".js"), apply(|_, _| panic!("must not run")));
+        plugin.defaults = Some(defaults);
+        bench.add(file, plugin);
+    }
     bench.add("good.js", module("good", apply(|_, _| Ok(()))));
     insta::assert_snapshot!(bench.lines().await, @r"
     plugin a skipped: plugins.a.options.key must be text
@@ -220,6 +238,9 @@ async fn options_that_do_not_fit_cost_the_plugin_and_nothing_else() {
     plugin d skipped: plugins.d.options.key names my-real-key: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
     plugin e skipped: plugins.e.options.key names 5: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
     plugin f skipped: its optionsSchema is not an object
+    plugin g skipped: its defaults is not an object
+    plugin h skipped: its defaults is not an object
+    plugin i skipped: its defaults is not an object
     ");
     assert_eq!(bench.load().await.plugins.last().unwrap().state, State::Applied);
 }

@@ -13,7 +13,9 @@ use tempfile::{Builder, NamedTempFile};
 use crate::stamp::Stamp;
 
 const LEFTOVER: &str = ".ostler-tmp";
-/// By when no writer is still at it.
+/// How many letters and digits make its name one nobody else has.
+const RANDOM: usize = 6;
+/// By when no writer is still at it, where a file cannot be locked.
 const STALE: Duration = Duration::from_secs(3600);
 /// How long another process may hold a file.
 const HELD: Duration = Duration::from_secs(30);
@@ -47,7 +49,7 @@ impl Staged {
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let prefix = format!(".{}.", name_of(&target));
         let mut builder = Builder::new();
-        builder.prefix(&prefix).suffix(LEFTOVER);
+        builder.prefix(&prefix).suffix(LEFTOVER).rand_bytes(RANDOM);
         let before = fs::metadata(&target).ok().map(|found| found.permissions());
         let wanted = match access {
             Access::Owner => mode(0o600),
@@ -56,7 +58,12 @@ impl Staged {
         if let Some(wanted) = wanted {
             builder.permissions(wanted);
         }
-        let mut file = builder.tempfile_in(folder_of(&target))?;
+        let mut file = loop {
+            let file = builder.tempfile_in(folder_of(&target))?;
+            if claimed(file.as_file()) {
+                break file;
+            }
+        };
         if let (Access::Usual, Some(before)) = (access, before) {
             // The process's mask was taken off it above.
             file.as_file().set_permissions(before)?;
@@ -123,14 +130,57 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// Holds a file just made for as long as it is open, so that no sweep takes it; `false` where one has already.
+#[cfg(unix)]
+fn claimed(file: &File) -> bool {
+    let there = |found: Metadata| std::os::unix::fs::MetadataExt::nlink(&found) > 0;
+    file.lock().is_err() || file.metadata().is_ok_and(there)
+}
+
+#[cfg(not(unix))]
+fn claimed(_: &File) -> bool {
+    true
+}
+
+/// Removes what killed writers left in a folder. A file a writer is at stays, whichever process it is in.
+pub fn sweep(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        sweep_file(&file.path());
+    }
+}
+
 /// Removes what a killed writer left, if that is what the file is.
-pub(crate) fn sweep(path: &Path) {
-    let left = name_of(path).ends_with(LEFTOVER);
-    let age = || SystemTime::now().duration_since(fs::metadata(path).ok()?.modified().ok()?).ok();
-    if left && age().is_some_and(|age| age > STALE) {
+pub(crate) fn sweep_file(path: &Path) {
+    let is_file = || fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    if !is_leftover(&name_of(path)) || !is_file() {
+        return;
+    }
+    let Ok(file) = File::open(path) else { return };
+    // A killed process holds nothing any more.
+    let left = match cfg!(unix).then(|| file.try_lock()) {
+        Some(Ok(())) => true,
+        Some(Err(TryLockError::WouldBlock)) => false,
+        Some(Err(TryLockError::Error(_))) | None => {
+            let modified = file.metadata().and_then(|found| found.modified()).ok();
+            let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+            age.is_some_and(|age| age > STALE)
+        }
+    };
+    if left {
         // The next start tries again.
         let _ = fs::remove_file(path);
     }
+}
+
+/// `.<name>.<random>.ostler-tmp`
+fn is_leftover(name: &str) -> bool {
+    let parts = name
+        .strip_prefix('.')
+        .and_then(|rest| rest.strip_suffix(LEFTOVER))
+        .and_then(|rest| rest.rsplit_once('.'));
+    parts.is_some_and(|(of, random)| {
+        !of.is_empty() && random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
 }
 
 /// Holds a file against other processes that hold it too, until dropped: for what is read, changed and
@@ -149,5 +199,59 @@ pub fn hold(path: &Path) -> io::Result<File> {
             }
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_no_writer_is_at_and_is_named_as_ours_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let left = [".r1.md.VWC9EQ.ostler-tmp", ".vault.json.a1b2c3.ostler-tmp"];
+        let others = [
+            "r1.md.VWC9EQ.ostler-tmp",
+            ".r1.md.VWC9E.ostler-tmp",
+            ".r1.md.VWC9EQQ.ostler-tmp",
+            ".r1.md.VWC-EQ.ostler-tmp",
+            ".VWC9EQ.ostler-tmp",
+            "..VWC9EQ.ostler-tmp",
+            ".r1.md.VWC9EQ.ostler-tmp~",
+            ".r1.md.VWC9EQ.tmp",
+            "r1.md",
+        ];
+        for name in left.iter().chain(&others) {
+            fs::write(path(name), "x").unwrap();
+        }
+        fs::create_dir(path(".dir.md.VWC9EQ.ostler-tmp")).unwrap();
+        let at_it = Staged::new(&path("r2.md"), b"two", Access::Usual).unwrap();
+        sweep(folder.path());
+        assert_eq!(left.map(|name| path(name).exists()), [false, false]);
+        assert!(path(".dir.md.VWC9EQ.ostler-tmp").is_dir());
+        for name in others {
+            assert!(path(name).exists(), "{name} is somebody else's");
+        }
+        at_it.place().unwrap();
+        assert_eq!(fs::read(path("r2.md")).unwrap(), b"two");
+    }
+
+    /// Every write comes to its end, however a sweep falls into it.
+    #[test]
+    fn a_sweep_takes_no_write_away() {
+        let folder = tempfile::tempdir().unwrap();
+        thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for round in 0..100 {
+                    write(&folder.path().join("a"), round.to_string().as_bytes(), Access::Usual).unwrap();
+                }
+            });
+            while !writing.is_finished() {
+                sweep(folder.path());
+            }
+        });
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "99");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -7,6 +7,7 @@ use ahp_types::commands as c;
 use ahp_types::state::TerminalClaim;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::grants::Grant;
 use crate::message::Params;
@@ -49,7 +50,24 @@ pub struct DispatchAction {
     #[serde(default)]
     pub client_seq: i64,
     /// `{ type, … }`
+    #[serde(default)]
     pub action: Value,
+}
+
+/// `dispatchAction` whose action does not read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadAction {
+    /// Where to.
+    pub channel: String,
+    /// The client's own count.
+    #[serde(default)]
+    pub client_seq: i64,
+    /// As it was sent.
+    pub action: Box<RawValue>,
+    /// Why it does not read.
+    #[serde(skip)]
+    pub why: String,
 }
 
 /// `createTerminal`: whoever opens a terminal and names no claim holds it.
@@ -285,6 +303,8 @@ commands! {
 pub enum Notification {
     /// Changes state, or is refused to its sender.
     DispatchAction(DispatchAction),
+    /// Is refused to its sender.
+    UnreadAction(UnreadAction),
     /// Ends a subscription of this connection.
     Unsubscribe(c::UnsubscribeParams),
 }
@@ -296,7 +316,11 @@ impl Notification {
     /// Parameters that do not fit: `-32602`.
     pub fn decode(method: &str, params: &Params) -> Option<Result<Self, RpcError>> {
         match method {
-            "dispatchAction" => Some(params.decode(method).map(Self::DispatchAction)),
+            "dispatchAction" => Some(params.decode(method).map(Self::DispatchAction).or_else(|error| {
+                // Whose it is can be told from the rest, and a sender is owed a reason.
+                let unread = params.decode(method).map_err(|_: RpcError| error.clone())?;
+                Ok(Self::UnreadAction(UnreadAction { why: error.message, ..unread }))
+            })),
             "unsubscribe" => Some(params.decode(method).map(Self::Unsubscribe)),
             _ => None,
         }

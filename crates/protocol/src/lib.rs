@@ -18,6 +18,7 @@ pub mod message;
 pub mod names;
 pub mod own;
 mod resource;
+pub mod surrogates;
 pub mod uri;
 pub mod version;
 

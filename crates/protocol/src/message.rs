@@ -1,11 +1,14 @@
 //! JSON-RPC 2.0 messages: parsed once at a transport, with parameters kept as raw JSON until the command
 //! table decodes them.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
 use crate::RpcError;
+use crate::surrogates::{read_json, well_formed};
 
 /// The largest frame taken from a peer, in bytes. A larger one closes the connection.
 pub const MAX_FRAME: usize = 32 * 1024 * 1024;
@@ -55,13 +58,17 @@ pub enum Message {
 }
 
 /// Parameters not yet decoded.
-#[derive(Debug, Clone)]
-pub struct Params(Option<Box<RawValue>>);
+#[derive(Debug, Clone, Default)]
+pub struct Params {
+    raw: Option<Box<RawValue>>,
+    /// The same without lone halves of characters, once it was asked for and where that is another text.
+    mended: OnceLock<Option<String>>,
+}
 
 impl Params {
     /// Parameters from JSON text already known to be an object.
     pub fn raw(raw: Box<RawValue>) -> Self {
-        Self(Some(raw))
+        Self { raw: Some(raw), ..Self::default() }
     }
 
     /// Parameters from a value.
@@ -69,12 +76,17 @@ impl Params {
     /// # Errors
     /// What the encoder refuses; of a [`Value`] that is nothing.
     pub fn from_value(value: &Value) -> Result<Self, serde_json::Error> {
-        serde_json::value::to_raw_value(value).map(|raw| Self(Some(raw)))
+        serde_json::value::to_raw_value(value).map(Self::raw)
     }
 
     /// The JSON text; `{}` where there was none.
     pub fn text(&self) -> &str {
-        self.0.as_deref().map_or("{}", RawValue::get)
+        self.raw.as_deref().map_or("{}", RawValue::get)
+    }
+
+    fn mended(&self) -> Option<&str> {
+        let mended = || well_formed(self.text().as_bytes()).and_then(|text| String::from_utf8(text).ok());
+        self.mended.get_or_init(mended).as_deref()
     }
 
     /// Decodes into a command's parameters. The message names the field that does not fit.
@@ -82,9 +94,16 @@ impl Params {
     /// # Errors
     /// Parameters that do not fit: `-32602`.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self, method: &str) -> Result<T, RpcError> {
-        serde_json::from_str(self.text()).map_err(|error| {
+        let (text, read) = match serde_json::from_str(self.text()) {
+            Err(error) => match self.mended() {
+                Some(mended) => (mended, serde_json::from_str(mended)),
+                None => (self.text(), Err(error)),
+            },
+            read => (self.text(), read),
+        };
+        read.map_err(|error| {
             // Only what does not fit is read again, to find where.
-            let mut reader = serde_json::Deserializer::from_str(self.text());
+            let mut reader = serde_json::Deserializer::from_str(text);
             let read: Result<T, _> = serde_path_to_error::deserialize(&mut reader);
             let place = read.err().map(|error| error.path().to_string()).filter(|path| path != ".");
             let place = place.map(|path| format!("{path}: ")).unwrap_or_default();
@@ -142,7 +161,7 @@ impl Message {
     /// # Errors
     /// A frame that is not JSON: `-32700`; one that is no message: `-32600`. The id is told where the frame has one.
     pub fn parse(frame: &str) -> Result<Self, BadFrame> {
-        let envelope: Envelope = match serde_json::from_str(frame) {
+        let envelope: Envelope = match read_json(frame.as_bytes()) {
             Ok(envelope) => envelope,
             Err(error) if error.is_data() => return Err(not_a_message(frame, &error).into()),
             Err(error) => {
@@ -166,7 +185,8 @@ impl Message {
         {
             return Err(fail(&id, "params must be an object"));
         }
-        let params = Params(envelope.params.filter(|params| params.get() != "null"));
+        let params = envelope.params.filter(|params| params.get() != "null");
+        let params = params.map(Params::raw).unwrap_or_default();
         match (envelope.method, id) {
             (Some(Value::String(method)), Some(id)) => Ok(Self::Request { id, method, params }),
             (Some(Value::String(method)), None) => Ok(Self::Notification { method, params }),
@@ -321,6 +341,24 @@ mod tests {
     fn a_null_result_is_a_result() {
         let message = Message::parse(r#"{"jsonrpc":"2.0","id":4,"result":null}"#).expect("a response");
         assert!(matches!(message, Message::Response { outcome: Ok(Value::Null), .. }));
+    }
+
+    #[test]
+    fn half_a_character_in_a_frame_is_read_as_javascript_has_it() {
+        for frame in [
+            r#"{"jsonrpc":"2.0","id":"\udc00","method":"\ud800","params":{"channel":"\ud800x\\ud800"}}"#,
+            r#"{"jsonrpc":"2.0","id":"\ufffd","method":"\ufffd","params":{"channel":"\ufffdx\\ud800"}}"#,
+        ] {
+            let Ok(Message::Request { id, method, params }) = Message::parse(frame) else {
+                panic!("not a request: {frame}")
+            };
+            assert_eq!((id, &*method), (Id::Text("\u{fffd}".to_owned()), "\u{fffd}"));
+            let read: Value = params.decode("x").expect("readable");
+            assert_eq!(read, serde_json::json!({ "channel": "\u{fffd}x\\ud800" }));
+        }
+        let answer = Message::parse(r#"{"jsonrpc":"2.0","id":1,"result":["\ud800"]}"#).expect("a response");
+        let Message::Response { outcome: Ok(result), .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(result, serde_json::json!(["\u{fffd}"]));
     }
 
     proptest::proptest! {

@@ -49,10 +49,21 @@ fn below(path: &str) -> Option<&str> {
     path.strip_prefix(names::ROUTES)?.strip_prefix('/')
 }
 
+/// Whether a path leads out of a folder, as whoever parses it for a URL reads it: `..` in any spelling. What is below
+/// a plugin's prefix by its text may then be another one's.
+fn leads_out(path: &str) -> bool {
+    path.split(['/', '\\']).any(|part| {
+        let dots = part.to_ascii_lowercase().replace("%2e", ".");
+        dots == ".."
+    })
+}
+
 async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let id = below(&path).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let Some(handler) = routes.get(id) else { return refuse(&Reply::NoRoute(path)) };
+    let Some(handler) = routes.get(id).filter(|_| !leads_out(&path)) else {
+        return refuse(&Reply::NoRoute(path));
+    };
     match handler.call((request,)).await {
         Ok(response) => {
             let failed = format!("plugin {id} failed at {path}");

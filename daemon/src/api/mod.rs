@@ -11,6 +11,7 @@ use ostler_contract::http::{self, Method, Request, Response, StatusCode, header}
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_protocol::RpcError;
+use ostler_protocol::surrogates::read_json;
 use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
 
 use crate::control::Control;
@@ -120,7 +121,7 @@ async fn body(request: Request) -> Result<JsonObject, Refused> {
     if !is_json {
         return Err(Refused::Media);
     }
-    match serde_json::from_slice(&read) {
+    match read_json(&read) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(Refused::Body("The body is not a JSON object".to_owned())),
         // Where it breaks, not what stands there.

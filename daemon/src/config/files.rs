@@ -9,6 +9,7 @@ use ostler_contract::shape::{ObjectShape, Shape};
 use ostler_contract::{JsonObject, Value};
 use ostler_protocol::names;
 
+use super::once::Once;
 use super::settings::{Config, KEYS_NOT_SERVED};
 use crate::exit::Exit;
 
@@ -143,10 +144,12 @@ pub(super) fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mism
 ///
 /// # Errors
 /// Text that is none: exit 2.
-pub(super) fn parse(shown: &str, text: &str) -> Result<JsonObject, Exit> {
-    match serde_json::from_str(text) {
-        Ok(Value::Object(fields)) => Ok(fields),
+pub fn parse(shown: &str, text: &str) -> Result<JsonObject, Exit> {
+    // Some editors begin a file with the mark of its encoding.
+    match serde_json::from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+        Ok(Once(Value::Object(fields))) => Ok(fields),
         Ok(_) => Err(Exit::usage(format!("{shown} is not a JSON object"))),
+        Err(error) if error.is_data() => Err(Exit::usage(format!("{shown}: {error}"))),
         Err(error) => Err(Exit::usage(format!("{shown} is not JSON: {error}"))),
     }
 }
@@ -290,9 +293,17 @@ mod tests {
                 "<dir>/c.json: http must be true or an object"
             );
         }
+        insta::assert_snapshot!(wrong(r#"{ "port": 1, "port": 2 }"#), @"<dir>/c.json: port is written twice at line 1 column 19");
+        insta::assert_snapshot!(wrong("{ \"plugins\": [{ \"name\": \"a\",\n\"name\": \"b\" }] }"), @"<dir>/c.json: name is written twice at line 2 column 6");
         insta::assert_snapshot!(wrong("[]"), @"<dir>/c.json is not a JSON object");
         insta::assert_snapshot!(wrong("{"), @"<dir>/c.json is not JSON: EOF while parsing an object at line 1 column 1");
         insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host; take it out");
+    }
+
+    #[test]
+    fn a_mark_of_the_encoding_before_it_is_no_part_of_it() {
+        let read = with("\u{feff}{ \"port\": 1, \"deltaWindowMs\": 0 }").unwrap();
+        assert_eq!((read.config.port.map(|port| port.0), read.warnings), (Some(1), vec![]));
     }
 
     #[test]

@@ -49,6 +49,8 @@ impl Folder {
     pub fn make(dir: Option<&Path>) -> Result<Self, Exit> {
         let made = dir.is_none();
         let dir = dir.map_or_else(|| std::env::temp_dir().join(unguessed()), Path::to_owned);
+        // The host works in this folder, where a relative path would be another one.
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
         let mut folder = Self { dir, files: Vec::new(), secret: token::fresh(), made };
         let written =
             if made { make_private(&folder.dir).and_then(|()| folder.write()) } else { folder.write() };

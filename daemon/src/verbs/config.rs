@@ -1,9 +1,9 @@
 //! `ostler config`: the configuration files as they are. The one answer that shows a credential.
 
-use ostler_contract::{Value, json};
+use ostler_contract::json;
 
 use crate::answer::Answer;
-use crate::config::FILE;
+use crate::config::{FILE, parse};
 use crate::exit::Exit;
 use crate::place::Place;
 
@@ -19,9 +19,7 @@ pub fn config(place: &Place) -> Result<Answer, Exit> {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(file)
             .map_err(|error| Exit::usage(format!("{shown} could not be read: {error}")))?;
-        rows.push(
-            json!({ "file": shown, "config": serde_json::from_str::<Value>(&text).unwrap_or_default() }),
-        );
+        rows.push(json!({ "file": shown, "config": parse(&shown, &text).unwrap_or_default() }));
         answer.text.push_str(&text);
         if !text.ends_with('\n') {
             answer.text.push('\n');

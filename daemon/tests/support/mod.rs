@@ -346,6 +346,18 @@ impl Client {
         }
     }
 
+    /// The text of the next frame, which may be no JSON that a reader takes.
+    pub async fn next_text(&mut self) -> String {
+        loop {
+            let message = tokio::time::timeout(LIMIT, self.socket.next()).await.expect("a frame in time");
+            match message {
+                Some(Ok(Message::Text(text))) => return text.to_string(),
+                Some(Ok(Message::Close(_)) | Err(_)) | None => panic!("the connection ended"),
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
     /// The code and reason the daemon closes with.
     pub async fn closed(&mut self) -> (u16, String) {
         loop {

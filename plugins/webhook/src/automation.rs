@@ -1,6 +1,7 @@
 //! A call that fires automations.
 
 use ostler_contract::http::{StatusCode, header};
+use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
 
 use crate::deliveries::Delivery;
@@ -31,8 +32,7 @@ fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<JsonObject, &'stat
     if endpoint.extras.verify.is_some() && is_form(admitted) {
         return Ok(form(&admitted.body));
     }
-    serde_json::from_slice(&admitted.body)
-        .map_err(|error| if error.is_data() { "not a JSON object" } else { "not JSON" })
+    read_json(&admitted.body).map_err(|error| if error.is_data() { "not a JSON object" } else { "not JSON" })
 }
 
 fn is_form(admitted: &Admitted) -> bool {
@@ -47,7 +47,7 @@ fn form(body: &[u8]) -> JsonObject {
         .map(|(name, value)| (name.into_owned(), Value::from(value.into_owned())))
         .collect();
     let payload = fields.get("payload").filter(|_| fields.len() == 1).and_then(Value::as_str);
-    payload.and_then(|payload| serde_json::from_str(payload).ok()).unwrap_or(fields)
+    payload.and_then(|payload| read_json(payload.as_bytes()).ok()).unwrap_or(fields)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri};
+use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
+use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{PluginHost, Slug, Thrown, Value, json};
 use tokio::time::Instant;
 
@@ -111,7 +112,7 @@ impl Webhook {
             Some(scheme) => {
                 let claim = scheme.claim(&head.headers, now()).map_err(Refusal::NotSigned)?;
                 let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
-                let body = body.read(endpoint.body_limit()).await.map_err(|error| unread(&error))?;
+                let body = read(&head, body, endpoint.body_limit()).await.map_err(|error| unread(&error))?;
                 claim.check(&secret, &body).map_err(Refusal::NotSigned)?;
                 Ok((head, Unread::Read(body)))
             }
@@ -154,7 +155,7 @@ impl Webhook {
         }
         let body = match body {
             Unread::Read(body) => body,
-            Unread::Not(body) => match body.read(endpoint.body_limit()).await {
+            Unread::Not(body) => match read(&head, body, endpoint.body_limit()).await {
                 Ok(body) => body,
                 Err(error) => return Ok(unread(&error).into()),
             },
@@ -191,12 +192,22 @@ impl Webhook {
                 Some(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
             }
             Scheme::Slack => {
-                let body: Value = serde_json::from_slice(&admitted.body).ok()?;
+                let body: Value = read_json(&admitted.body).ok()?;
                 let challenge = body["challenge"].as_str().filter(|_| body["type"] == "url_verification")?;
                 Some(Answer::new(StatusCode::OK, json!({ "challenge": challenge })))
             }
             _ => None,
         }
+    }
+}
+
+/// A body; one that says beforehand that it is too large is not waited for.
+async fn read(head: &Head, body: Body, limit: usize) -> Result<Bytes, BodyError> {
+    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length = length.and_then(|length| length.parse::<u64>().ok());
+    match length.is_some_and(|length| length > u64::try_from(limit).unwrap_or(u64::MAX)) {
+        true => Err(BodyError::TooLarge(limit)),
+        false => body.read(limit).await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a call to a bot says: thread, text and callback, in either shape. Spec: *Webhook bot-call request body*.
 
 use ostler_contract::http::{HeaderMap, header};
+use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{JsonObject, Value};
 
 use crate::reply::Refusal;
@@ -48,7 +49,7 @@ fn json_shape(headers: &HeaderMap, body: &str) -> Option<JsonObject> {
     if kind.is_some_and(|kind| kind.trim_ascii_start().starts_with(b"text/")) {
         return None;
     }
-    serde_json::from_str::<JsonObject>(body)
+    read_json::<JsonObject>(body.as_bytes())
         .ok()
         .filter(|fields| fields.get("text").is_some_and(Value::is_string))
 }

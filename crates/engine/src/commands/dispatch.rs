@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_protocol::commands::DispatchAction;
+use ostler_protocol::commands::{DispatchAction, UnreadAction};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
@@ -96,6 +96,14 @@ impl Connection {
                 _ => no_channel(&dispatch.channel).message,
             }),
         }
+    }
+
+    /// Tells the sender of an action that does not read why it was not taken.
+    pub(crate) fn refuse_unread(&self, unread: &UnreadAction) {
+        let origin =
+            Origin { client_id: self.client_id().unwrap_or_default(), client_seq: unread.client_seq };
+        let seq = self.host().fanout.seq();
+        self.outbox.send(rejection(&unread.channel, unread.action.get(), seq, &origin, &unread.why));
     }
 
     /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.

@@ -25,6 +25,10 @@ impl Connection {
             let error = format!("{} is not a session URI: <scheme>:/<id>", params.channel);
             return responder.fail(RpcError::invalid_params(error));
         };
+        if params.channel.contains(char::is_control) {
+            let error = format!("{:?} is not a session URI: it holds a control character", params.channel);
+            return responder.fail(RpcError::invalid_params(error));
+        }
         if let Channel::Root | Channel::Other | Channel::Plugin { .. } = Channel::parse(&params.channel) {
             let error = format!("{} is not a session URI: its scheme is not free", params.channel);
             return responder.fail(RpcError::invalid_params(error));

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::mailbox::{Mailbox, ToSession};
 
 /// How long a backend may take to close before the host goes on without it.
-const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The sending end of a backend's lane.
 #[derive(Debug)]
@@ -219,6 +219,28 @@ async fn report_id(session: &AgentSession, chat: u64, mailbox: &Mailbox) -> bool
     }
 }
 
+/// Has a backend take settings, in order; answers its sentence for the first it refuses.
+pub(super) fn take_settings(
+    session: &AgentSession,
+    values: JsonObject,
+) -> impl Future<Output = Result<(), String>> + Send + use<> {
+    let calls: Vec<_> = match &session.set_config {
+        Some(set) => values.into_iter().map(|setting| set.call(setting)).collect(),
+        None => Vec::new(),
+    };
+    async move {
+        for call in calls {
+            match call.await {
+                Ok(Value::String(sentence)) => return Err(sentence),
+                Ok(Value::Bool(false)) => return Err("the backend refuses this setting".to_owned()),
+                Ok(_) => {}
+                Err(thrown) => return Err(thrown.message),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Begins one call.
 fn begin(session: &AgentSession, tell: Tell) -> Told {
     fn about(turn: Option<String>, call: Pending<()>) -> Told {
@@ -288,23 +310,9 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
         }
         Tell::ClientGone { client } => quiet(session.client_gone.as_ref().map(|gone| gone.call((client,)))),
         Tell::SetConfig { values, answered } => {
-            let calls: Vec<_> = session
-                .set_config
-                .iter()
-                .flat_map(|set| values.iter().map(|(key, value)| set.call((key.clone(), value.clone()))))
-                .collect();
+            let taken = take_settings(session, values);
             Box::pin(async move {
-                for call in calls {
-                    let refused = match call.await {
-                        Ok(Value::String(sentence)) => sentence,
-                        Ok(Value::Bool(false)) => "the backend refuses this setting".to_owned(),
-                        Ok(_) => continue,
-                        Err(thrown) => thrown.message,
-                    };
-                    let _ = answered.send(Some(refused));
-                    return (None, Ok(()));
-                }
-                let _ = answered.send(None);
+                let _ = answered.send(taken.await.err());
                 (None, Ok(()))
             })
         }

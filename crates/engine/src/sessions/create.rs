@@ -20,7 +20,7 @@ use ostler_protocol::{RpcError, json, names, uri};
 use tokio::sync::{mpsc, watch};
 
 use super::actor::Actor;
-use super::backend::Backend;
+use super::backend::{Backend, CLOSE_LIMIT, take_settings};
 use super::chat::Chat;
 use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::moving::Lent;
@@ -31,6 +31,7 @@ use crate::in_time::in_time;
 use crate::machines::SETTING;
 use crate::policies::Use;
 use crate::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
+use crate::session_settings::Chosen;
 
 /// How long a backend may take to start.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
@@ -321,13 +322,14 @@ async fn make(
     mailbox: &Mailbox,
 ) -> Result<Actor, RpcError> {
     let failed = |why: Thrown| failed(entry, why);
-    let mut config = host.chosen_settings(agent, &new.config).await.map_err(failed)?;
+    let mut chosen = host.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
+    entry.row.lock().kept.values.retain(|key, _| !chosen.left_out.contains(key));
     if entry.row.lock().kept.worktree.is_some() {
-        host.offer_trees(&mut config, new.working_directories.first().map(String::as_str)).await;
+        host.offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str)).await;
     }
     let directory = entry.row.lock().kept.working_directories.first().map(|uri| crate::host::file_path(uri));
-    let computer = host.settle_computer(entry, agent, &mut config, directory).await?;
-    let made = make_in(host, entry, agent, new, mailbox, config).await;
+    let computer = host.settle_computer(entry, agent, &mut chosen.config, directory).await?;
+    let made = make_in(host, entry, agent, new, mailbox, chosen).await;
     if let (Err(_), Some(computer)) = (&made, computer) {
         host.unmake(computer).await;
     }
@@ -341,10 +343,10 @@ async fn make_in(
     agent: &Owned<Agent>,
     new: &NewSession,
     mailbox: &Mailbox,
-    config: SessionConfigState,
+    chosen: Chosen,
 ) -> Result<Actor, RpcError> {
     let failed = |why: Thrown| failed(entry, why);
-    let mut state = state_of(host, entry, Some(config));
+    let mut state = state_of(host, entry, Some(chosen.config));
     state.title = new.title.clone().unwrap_or_default();
     state.active_clients.extend(new.active_client.clone());
     entry.bring(&state.active_clients);
@@ -361,6 +363,13 @@ async fn make_in(
         Actor::new(host.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
     let start = actor.start_of(&actor.chats[0], new.credentials.clone());
     let session = started(agent, start).await.map_err(failed)?;
+    let taken = take_settings(&session, chosen.asked);
+    let taken =
+        in_time(START_LIMIT, async { taken.await.map_err(|why| RpcError::invalid_params(why).into()) });
+    if let Err(why) = taken.await {
+        let _ = tokio::time::timeout(CLOSE_LIMIT, session.close.call((Some(true),))).await;
+        return Err(failed(why));
+    }
     actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
     keep_new(host, &actor).await.map_err(|why| {
         RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))

@@ -26,7 +26,27 @@ fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
         }
         fields.entry("type").or_insert_with(|| "object".into());
     }
-    jsonschema::validator_for(&schema).map_err(|error| format!("does not hold: {}", error.masked()))
+    jsonschema::validator_for(&schema).map_err(|error| format!("does not hold: {}", misspelt(&error)))
+}
+
+/// Where a schema is none: `properties.size.type cannot be "nmber": …`.
+fn misspelt(error: &jsonschema::ValidationError<'_>) -> String {
+    const TYPES: &str =
+        "a type is one of array, boolean, integer, null, number, object, string, or a list of these";
+    let path = path_of(error.instance_path().as_str());
+    let Some(place) = path.strip_prefix('.') else { return error.masked().to_string() };
+    let mut value = error.instance().to_string();
+    if let Some((cut, _)) = value.char_indices().nth(60) {
+        value.replace_range(cut.., "…");
+    }
+    let keyword = place.rsplit('.').next().unwrap_or_default();
+    match error.kind() {
+        _ if keyword == "type" => format!("{place} cannot be {value}: {TYPES}"),
+        ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
+            format!("{place} cannot be {value}")
+        }
+        _ => format!("{place} cannot be {value}: {}", error.masked()),
+    }
 }
 
 /// Checks options; the first that does not fit is the line.
@@ -215,7 +235,14 @@ mod tests {
         insta::assert_snapshot!(one(json!({ "type": "string", "pattern": "^a" }), json!("b")), @"plugins.notes.options.key must be text that matches ^a");
         insta::assert_snapshot!(one(json!({ "type": "object", "properties": {}, "additionalProperties": false }), json!({ "x": 1 })), @"plugins.notes.options.key must not hold x");
         insta::assert_snapshot!(line(json!({ "required": ["key"] }), json!({})), @"plugins.notes.options.key must be given");
-        insta::assert_snapshot!(line(json!({ "properties": { "key": { "type": 5 } } }), json!({ "key": 1 })).split(':').next().unwrap().to_owned(), @"its optionsSchema does not hold");
+        insta::assert_snapshot!(line(json!({ "properties": { "key": { "type": 5 } } }), json!({ "key": 1 })), @r#"its optionsSchema does not hold: properties.key.type cannot be 5: a type is one of array, boolean, integer, null, number, object, string, or a list of these"#);
+        let schema = |node: Value| line(json!({ "properties": { "key": node } }), json!({ "key": 1 }));
+        insta::assert_snapshot!(schema(json!({ "type": "strng" })), @r#"its optionsSchema does not hold: properties.key.type cannot be "strng": a type is one of array, boolean, integer, null, number, object, string, or a list of these"#);
+        insta::assert_snapshot!(schema(json!({ "minimum": "1" })), @r#"its optionsSchema does not hold: properties.key.minimum cannot be "1": value is not of type "number""#);
+        insta::assert_snapshot!(schema(json!({ "items": 5 })), @r#"its optionsSchema does not hold: properties.key.items cannot be 5: value is not of types "boolean", "object""#);
+        insta::assert_snapshot!(schema(json!("text")), @r#"its optionsSchema does not hold: properties.key cannot be "text": value is not of types "boolean", "object""#);
+        insta::assert_snapshot!(schema(json!({ "pattern": "(" })), @r#"its optionsSchema does not hold: properties.key.pattern cannot be "(": value is not a "regex""#);
+        insta::assert_snapshot!(schema(json!({ "properties": { "in": { "enum": "x".repeat(90) } } })), @r#"its optionsSchema does not hold: properties.key.properties.in.enum cannot be "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…: value is not of type "array""#);
         insta::assert_snapshot!(line(json!([]), json!({})), @"its optionsSchema is not an object");
     }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use ostler_contract::cross::{Mismatch, check_data};
-use ostler_contract::points::KeptAutomation;
+use ostler_contract::points::{KeptAutomation, OWNER_FORMS, is_pool};
 use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationDefinitionPatch, Message};
 use ostler_contract::shape::{FieldShape, Shape};
 use ostler_contract::{Cross, JsonObject, Text, Value, json};
@@ -150,6 +150,9 @@ impl Format for AutomationFormat {
         let text = |field: &str| fields.get(field).and_then(Value::as_str);
         if let Some(written) = text("id").filter(|written| *written != id) {
             return Err(format!("its id is {written}, and the file is named after {id}"));
+        }
+        if text("owner").is_some_and(|owner| !is_pool(owner)) {
+            return Err(format!("owner must be {OWNER_FORMS}"));
         }
         for field in ["createdAt", "modifiedAt"] {
             if text(field).is_some_and(|at| !is_timestamp(at)) {

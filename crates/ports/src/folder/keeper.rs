@@ -100,7 +100,7 @@ impl<F: Format> Keeper<F> {
         let mut files = Vec::new();
         for file in listed {
             let file = file.map_err(|error| unreadable(&self.place.path, error))?;
-            atomic::sweep(&file.path());
+            atomic::sweep_file(&file.path());
             if let Some(name) = file.file_name().to_str()
                 && let Some(id) = self.id_of(name)
             {

@@ -5,6 +5,7 @@ use ostler_contract::points::BoundTool;
 use ostler_contract::tools_endpoint::{NO_NAME, REVISION, no_method, no_tool};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_protocol::error::code;
+use ostler_protocol::surrogates::read_json;
 
 use super::endpoint::Endpoint;
 use crate::reply::{Reply, refuse};
@@ -59,7 +60,7 @@ pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
 
 /// Reads exactly one message; otherwise what is wrong with it, to stand behind *one JSON-RPC message*.
 fn read(text: &[u8]) -> Result<Message, String> {
-    let value: Value = serde_json::from_slice(text).map_err(|error| format!(": {error}"))?;
+    let value: Value = read_json(text).map_err(|error| format!(": {error}"))?;
     let Value::Object(mut fields) = value else { return Err(", an object".to_owned()) };
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(": jsonrpc has to be 2.0".to_owned());

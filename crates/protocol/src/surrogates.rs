@@ -1,0 +1,151 @@
+//! JSON of strangers with half a character in it: `"\ud800"` without its other half, as `JSON.stringify` writes an
+//! emoji that was cut in two. It is no Unicode text, and is read as JavaScript's `toWellFormed` has it: each lone
+//! half is U+FFFD.
+
+use serde::de::DeserializeOwned;
+
+/// `\uXXXX`
+const ESCAPE: usize = 6;
+const REPLACED: &[u8; ESCAPE] = br"\ufffd";
+
+/// Reads JSON. Only text that does not read is looked at again for lone halves.
+///
+/// # Errors
+/// Text that is no JSON, or does not fit.
+pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
+    serde_json::from_slice(text).or_else(|error| match well_formed(text) {
+        Some(text) => serde_json::from_slice(&text),
+        None => Err(error),
+    })
+}
+
+/// The text with each escape of a lone half replaced; nothing where there is none.
+pub fn well_formed(text: &[u8]) -> Option<Vec<u8>> {
+    let mut mended: Option<Vec<u8>> = None;
+    let mut at = 0;
+    while let Some(next) = text.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
+        at += next;
+        at += match (half_at(text, at), half_at(text, at + ESCAPE)) {
+            (Some(Half::High), Some(Half::Low)) => 2 * ESCAPE,
+            (Some(_), _) => {
+                // As long as what it replaces, so what stands behind stays where it is.
+                let mended = mended.get_or_insert_with(|| text.to_vec());
+                mended.iter_mut().skip(at).zip(REPLACED).for_each(|(byte, replaced)| *byte = *replaced);
+                ESCAPE
+            }
+            // The backslash and what it escapes, which may be a backslash.
+            (None, _) => 2,
+        };
+    }
+    mended
+}
+
+#[derive(PartialEq)]
+enum Half {
+    High,
+    Low,
+}
+
+/// The half of a character whose escape begins here.
+fn half_at(text: &[u8], at: usize) -> Option<Half> {
+    let digits = text.get(at..at + ESCAPE)?.strip_prefix(br"\u")?;
+    let code = digits.iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?))?;
+    match code {
+        0xd800..=0xdbff => Some(Half::High),
+        0xdc00..=0xdfff => Some(Half::Low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn mended(text: &str) -> Option<String> {
+        well_formed(text.as_bytes()).map(|text| String::from_utf8(text).expect("text stays text"))
+    }
+
+    #[test]
+    fn a_lone_half_is_replaced_and_nothing_else() {
+        for (text, becomes) in [
+            (r#""\ud800""#, r#""\ufffd""#),
+            (r#""\uDFFF x""#, r#""\ufffd x""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#),
+            (r#""\ud800\u0041""#, r#""\ufffd\u0041""#),
+            (r#""\\\ud800\\ud800""#, r#""\\\ufffd\\ud800""#),
+            (r#"{"\ud800":1}"#, r#"{"\ufffd":1}"#),
+        ] {
+            assert_eq!(mended(text).as_deref(), Some(becomes), "{text}");
+            assert!(read_json::<Value>(text.as_bytes()).is_ok(), "{text}");
+        }
+        for text in [
+            r#""\ud83d\ude00""#,
+            r#""\\ud800""#,
+            r#""\\\\ud800""#,
+            r#""\u00e9""#,
+            r#""\ud8""#,
+            r"\",
+            r"\u",
+            "😀",
+        ] {
+            assert_eq!(mended(text), None, "{text}");
+        }
+        assert!(read_json::<Value>(br#"{"a":"\ud800""#).is_err(), "what else is wrong stays wrong");
+    }
+
+    /// What a JSON encoder may write for a code unit.
+    fn written(unit: u16, way: u8) -> String {
+        match (char::from_u32(unit.into()), way) {
+            (Some(character), 0) => {
+                let quoted = json!(character.to_string()).to_string();
+                quoted[1..quoted.len() - 1].to_owned()
+            }
+            (_, 1) => format!("\\u{unit:04X}"),
+            _ => format!("\\u{unit:04x}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_is_read_as_javascript_has_it(
+            units in proptest::collection::vec(
+                (
+                    prop_oneof![
+                        any::<u16>(), 0xd7f0..0xe010u16, Just(u16::from(b'\\')), Just(u16::from(b'u')), Just(u16::from(b'"')),
+                    ],
+                    0..3u8,
+                ),
+                0..20,
+            )
+        ) {
+            let text: String = units.iter().map(|(unit, way)| written(*unit, *way)).collect();
+            let units: Vec<u16> = units.into_iter().map(|(unit, _)| unit).collect();
+            let read: Value = read_json(format!("[\"{text}\"]").as_bytes()).expect("JSON");
+            prop_assert_eq!(read, json!([String::from_utf16_lossy(&units)]));
+        }
+
+        #[test]
+        fn json_is_never_changed(texts in proptest::collection::vec("(\\\\|\\\\u|ud800|😀|.){0,12}", 0..6)) {
+            let plain = json!(texts).to_string();
+            let escaped: String = plain.encode_utf16().map(|unit| match unit {
+                0x20..0x7f => char::from(unit as u8).to_string(),
+                _ => format!("\\u{unit:04x}"),
+            }).collect();
+            for text in [plain, escaped] {
+                prop_assert_eq!(well_formed(text.as_bytes()), None);
+                prop_assert_eq!(read_json::<Value>(text.as_bytes()).expect("JSON"), json!(texts));
+            }
+        }
+
+        #[test]
+        fn nothing_panics(text in proptest::collection::vec(any::<u8>(), 0..60), at in 0..60usize) {
+            let mut text = text;
+            text.splice(at.min(text.len())..at.min(text.len()), *br"\uDc00");
+            let _ = well_formed(&text);
+        }
+    }
+}
