@@ -51,6 +51,29 @@ pub fn tell(pid: u32, _: Signal) -> Result<(), Exit> {
     Err(Exit::machine(format!("this system has no signals; end pid {pid} with its own tools")))
 }
 
+/// How many files and sockets are asked for at most. Programs that plugins start may walk through as many as they may
+/// have.
+#[cfg(unix)]
+const MOST_FILES: u64 = 65_536;
+
+/// Takes as many files and sockets as the system lets this process have: a shell's own limit, 1,024 as a rule, is soon
+/// reached by connections.
+#[cfg(unix)]
+pub fn take_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(MOST_FILES, |most| most.min(MOST_FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(wanted);
+        // What it has stays where the system says no.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// There is no such limit to take.
+#[cfg(not(unix))]
+pub fn take_files() {}
+
 #[cfg(unix)]
 fn pid_of(pid: u32) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)

@@ -55,6 +55,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     if settings.detached {
         process::leave_terminal();
     }
+    process::take_files();
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
     let (mut told, teller) = Told::listen(settings.detached)?;
     let working_dir = place.working_dir.clone();

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use serde_json::json;
 use support::{Folder, ended, program};
 
@@ -267,4 +269,21 @@ fn the_demonstration_works_in_a_folder_named_from_here() {
     assert_eq!(demo.code, Some(0), "{demo:?}");
     assert!(demo.out.contains("The run completed at "), "{}", demo.out);
     assert!(here.path().join("here/config.json").is_file(), "a named folder is left");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn it_takes_as_many_files_as_it_may_have() {
+    let folder = Folder::new(json!({ "plugins": [echo()] }));
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "ulimit -Sn 64 && ulimit -Hn 4096 && exec \"$0\" \"$@\""])
+        .arg(program().get_program())
+        .arg("--config-file")
+        .arg(folder.path().join("config.json"));
+    let daemon = folder.started(shell);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.child.id())).unwrap();
+    let files: Vec<&str> =
+        limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
+    assert_eq!(files[3..5], ["4096", "4096"]);
 }
