@@ -184,7 +184,7 @@ async fn an_action_that_does_not_read() {
         "]".repeat(200)
     );
     for (seq, action, says) in [
-        (1, "", "type"),
+        (1, "", "missing field `action`"),
         (2, r#","action":null"#, "type"),
         (3, r#","action":[1]"#, "type"),
         (4, r#","action":"x""#, "type"),

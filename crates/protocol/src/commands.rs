@@ -50,21 +50,19 @@ pub struct DispatchAction {
     #[serde(default)]
     pub client_seq: i64,
     /// `{ type, … }`
-    #[serde(default)]
     pub action: Value,
 }
 
-/// `dispatchAction` whose action does not read.
+/// `dispatchAction` whose action does not read, of a client that counts its own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnreadAction {
     /// Where to.
     pub channel: String,
     /// The client's own count.
-    #[serde(default)]
     pub client_seq: i64,
-    /// As it was sent.
-    pub action: Box<RawValue>,
+    /// As it was sent, where it was.
+    pub action: Option<Box<RawValue>>,
     /// Why it does not read.
     #[serde(skip)]
     pub why: String,

@@ -7,6 +7,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
 use ostler_protocol::{RpcError, Value, actions};
+use serde_json::value::RawValue;
 
 use crate::connection::Connection;
 use crate::fanout::{Origin, rejection};
@@ -103,7 +104,8 @@ impl Connection {
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: unread.client_seq };
         let seq = self.host().fanout.seq();
-        self.outbox.send(rejection(&unread.channel, unread.action.get(), seq, &origin, &unread.why));
+        let action = unread.action.as_deref().map_or("null", RawValue::get);
+        self.outbox.send(rejection(&unread.channel, action, seq, &origin, &unread.why));
     }
 
     /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.
