@@ -237,6 +237,28 @@ fn router(came: &Came) -> Say {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn fetch_is_awaited_in_the_store_it_was_called_in() {
+    let server = Server::new(router).await;
+    let said = run(
+        &format!(
+            "import {{ AsyncLocalStorage }} from 'node:async_hooks';\nconst at = '{}';\nconst store = new AsyncLocalStorage();",
+            server.origin
+        ),
+        "const one = (name) => store.run(name, async () => {\n\
+           const answer = await fetch(`${at}/json`);\n\
+           const seen = [store.getStore()];\n\
+           await answer.json();\n\
+           seen.push(store.getStore());\n\
+           try { await fetch('http://127.0.0.1:1/'); } catch { seen.push(store.getStore()); }\n\
+           return seen.join();\n\
+         });\n\
+         return [...await Promise.all([one('a'), one('b')]), store.getStore() ?? null];",
+    )
+    .await;
+    assert_eq!(said, json!(["a,a,a", "b,b,b", null]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn fetch_talks_to_servers() {
     let server = Server::new(router).await;
     let said = run(

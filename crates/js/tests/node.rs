@@ -18,8 +18,10 @@ async fn same_as_node(name: &str) {
         ),
     );
     let loader = Loader::default();
-    let plugin =
-        loader.load(&path, name, Value::Null).await.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
+    let plugin = loader
+        .load(&path, &name.replace('_', "-"), Value::Null)
+        .await
+        .unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
     let said = plugin.run("run", Value::Null).await;
     let said = said.unwrap_or_else(|thrown| panic!("{}\n{:#?}", thrown.for_log(), loader.lines.texts()));
     let text = std::fs::read_to_string(module.with_extension("json")).unwrap();
@@ -57,5 +59,5 @@ macro_rules! same_as_node {
 }
 
 same_as_node! {
-    assert buffer child crypto events fs http intl net path process stream streams text timers util web webcrypto
+    assert async_hooks buffer child crypto events fs http intl net path process stream streams text timers util web webcrypto
 }

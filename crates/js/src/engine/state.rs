@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use super::{Post, Rejections, Shared, Watch};
 use crate::modules::Modules;
+use crate::native::frames::Frames;
 use crate::timers::Timers;
 use crate::values::Helpers;
 
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) promises: Table<Settle>,
     pub(crate) timers: Timers,
     pub(crate) rejections: Rejections,
+    pub(crate) frames: Frames,
     pub(crate) helpers: RefCell<Option<Rc<Helpers>>>,
     pub(crate) modules: Modules,
     /// `process`, once the plugin listens there to what nobody caught.
@@ -80,6 +82,7 @@ impl State {
         self.promises.clear();
         self.timers.clear();
         self.rejections.clear();
+        self.frames.clear();
         self.modules.clear();
         drop(self.helpers.borrow_mut().take());
         drop(self.listener.borrow_mut().take());

@@ -174,6 +174,7 @@ async fn serve(
         promises: Table::default(),
         timers: Timers::default(),
         rejections: Default::default(),
+        frames: Default::default(),
         helpers: Default::default(),
         modules: Default::default(),
         listener: Default::default(),

@@ -123,13 +123,14 @@ fn finish(ctx: &Ctx<'_>, state: &Rc<State>) {
 /// Runs promise jobs until there is none.
 fn run_jobs(ctx: &Ctx<'_>, state: &Rc<State>) {
     loop {
+        state.frames.between();
         let mut within = std::ptr::null_mut();
         // SAFETY: `ctx` proves that the runtime is alive and that this thread holds it; `within` is only
         // written to.
         let done =
             unsafe { qjs::JS_ExecutePendingJob(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), &mut within) };
         match done {
-            0 => return,
+            0 => return state.frames.clear(),
             1.. => {}
             // Promise jobs catch what is thrown in them; what is left is what cannot be caught.
             _ => errors::report_uncaught(ctx, state, Error::Exception),

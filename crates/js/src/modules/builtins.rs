@@ -44,6 +44,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("commonjs", super::commonjs::native),
     ("crypto", crate::native::crypto::native),
     ("encoding", crate::native::encoding::native),
+    ("frames", crate::native::frames::native),
     ("fs", crate::native::fs::native),
     ("globals", crate::globals::native),
     ("http", crate::http::native),

@@ -5,6 +5,7 @@ pub(crate) mod child;
 mod children;
 pub(crate) mod crypto;
 pub(crate) mod encoding;
+pub(crate) mod frames;
 pub(crate) mod fs;
 mod interfaces;
 pub(crate) mod net;

@@ -1,48 +1,91 @@
-// Which stores of `AsyncLocalStorage` are seen. The engine does not tell where an `await` goes on; timers, ticks
-// and `then` can be followed.
+// Which stores of `AsyncLocalStorage` are seen, and what carries them on: timers, ticks, promises, every `await`.
 
-let current = new Map();
+import native from 'native/frames';
+
+const none = new Map();
 let following = false;
+let looking;
 
-export const frame = () => current;
+export const frame = () => native.frame() ?? none;
 
-export function enter(next) {
-  current = next;
-}
+export const { enter } = native;
 
 export function within(next, run, thisArg, given) {
-  const before = current;
-  current = next;
+  const before = native.frame();
+  enter(next);
   try {
     return Reflect.apply(run, thisArg, given);
   } finally {
-    current = before;
+    enter(before);
   }
 }
 
 /** The callback, which will see the stores that are seen now. */
 export function follow(callback) {
   if (!following || typeof callback !== 'function') return callback;
-  const then = current;
+  const then = native.frame();
   return function followed(...given) {
-    return within(then, callback, this, given);
+    return within(then, resume, undefined, [callback, this, given]);
   };
 }
 
-/** From the first store on, promises and microtasks are followed too. */
+// The callback may be what settles an object with a `then` that is awaited.
+function resume(callback, thisArg, given) {
+  native.mark();
+  return Reflect.apply(callback, thisArg, given);
+}
+
+function define(object, name, value, enumerable = false) {
+  Object.defineProperty(object, name, { value, configurable: true, enumerable, writable: true });
+}
+
+/** From the first storage on, promises and microtasks are followed too. */
 export function startFollowing() {
   if (following) return;
   following = true;
   const { then } = Promise.prototype;
+  const { resolve } = Promise;
   const queue = globalThis.queueMicrotask;
-  Object.defineProperty(Promise.prototype, 'then', {
-    value: { then(kept, refused) { return Reflect.apply(then, this, [follow(kept), follow(refused)]); } }.then,
+
+  // What asks a promise for its `constructor` here is not an `await`.
+  const asIs = (promise, run, thisArg, given) => {
+    const before = looking;
+    looking = promise;
+    try {
+      return Reflect.apply(run, thisArg, given);
+    } finally {
+      looking = before;
+    }
+  };
+  define(Promise.prototype, 'then', {
+    then(kept, refused) { return asIs(this, then, this, [follow(kept), follow(refused)]); },
+  }.then);
+  define(Promise, 'resolve', {
+    resolve(value) { return asIs(value, resolve, this, [value]); },
+  }.resolve);
+  define(globalThis, 'queueMicrotask', {
+    queueMicrotask(callback) { queue(follow(callback)); },
+  }.queueMicrotask);
+
+  // An `await` of a promise reads its `constructor`, and then queues what goes on, or has the promise queue it. What
+  // is done here comes right before.
+  Object.defineProperty(Promise.prototype, 'constructor', {
+    get() {
+      if (this !== looking && this instanceof Promise) {
+        if (native.pending(this)) {
+          const here = native.frame();
+          const hold = () => native.hold(here);
+          asIs(this, then, this, [hold, hold]);
+        } else {
+          native.mark();
+        }
+      }
+      return Promise;
+    },
+    set(value) {
+      define(this, 'constructor', value, true);
+    },
     configurable: true,
-    writable: true,
   });
-  Object.defineProperty(globalThis, 'queueMicrotask', {
-    value: { queueMicrotask(callback) { queue(follow(callback)); } }.queueMicrotask,
-    configurable: true,
-    writable: true,
-  });
+  native.start();
 }

@@ -1,5 +1,3 @@
-// A store is seen by what `run` calls before its first `await`, by timers, ticks and `then`, and no further.
-
 import { enter, frame, startFollowing, within } from 'internal/context';
 import { checkFunction } from 'internal/errors';
 
@@ -30,7 +28,8 @@ export class AsyncLocalStorage {
   }
 
   getStore() {
-    return frame().has(this) ? frame().get(this) : this.#default;
+    const here = frame();
+    return here.has(this) ? here.get(this) : this.#default;
   }
 
   disable() {
