@@ -1,5 +1,5 @@
-import { Interface } from 'node:readline';
 import { abortError } from 'internal/errors';
+import { Interface } from 'internal/readline';
 
 export function createInterface(input, output) {
   const lines = new Interface(input, output);
