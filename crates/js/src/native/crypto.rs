@@ -50,6 +50,10 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
                 .map_err(|_| plain_error(&ctx, "Unsupported state or unable to authenticate data"))?;
             bytes_to_js(&ctx, Bytes::copy_from_slice(open))
         },
+        "cipher": super::ciphers::cipher,
+        "scrypt": super::scrypt::now,
+        "scryptLater": super::scrypt::later,
+        "generateEc": super::signatures::generate_ec,
         "sign": super::signatures::sign,
         "verify": super::signatures::verify,
         "publicKey": super::signatures::public_key,

@@ -3,6 +3,7 @@
 
 pub(crate) mod child;
 mod children;
+mod ciphers;
 pub(crate) mod crypto;
 pub(crate) mod encoding;
 pub(crate) mod frames;
@@ -11,6 +12,7 @@ mod interfaces;
 pub(crate) mod net;
 mod pipes;
 pub(crate) mod process;
+mod scrypt;
 pub(crate) mod sdk;
 mod signatures;
 pub(crate) mod streams;

@@ -100,6 +100,17 @@ pub(super) fn verify<'js>(
     Ok(UnparsedPublicKey::new(algorithm, point).verify(&data, &signed).is_ok())
 }
 
+/// A new private key on P-256 or P-384, in PKCS#8.
+pub(super) fn generate_ec<'js>(ctx: Ctx<'js>, curve: String) -> Result<Value<'js>> {
+    let algorithm = match curve.as_str() {
+        "P-256" => &signature::ECDSA_P256_SHA256_ASN1_SIGNING,
+        _ => &signature::ECDSA_P384_SHA384_ASN1_SIGNING,
+    };
+    let made = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new())
+        .map_err(|_| plain_error(&ctx, "no key could be made"))?;
+    bytes_to_js(&ctx, made.as_ref().to_vec().into())
+}
+
 /// The public key of a private one, in SPKI.
 pub(super) fn public_key<'js>(ctx: Ctx<'js>, key: Value<'js>) -> Result<Value<'js>> {
     let key = given(&ctx, &key)?;

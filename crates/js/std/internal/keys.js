@@ -5,7 +5,7 @@ import native from 'native/crypto';
 import { coded, wrongType } from 'internal/errors';
 
 const RSA = '300d06092a864886f70d0101010500';
-const CURVES = {
+export const CURVES = {
   'P-256': { id: '06082a8648ce3d030107', size: 32 },
   'P-384': { id: '06052b81040022', size: 48 },
 };
@@ -94,7 +94,13 @@ export class KeyObject {
     return head.includes('06032b6570') ? 'ed25519' : head.includes(EC) ? 'ec' : 'rsa';
   }
 
+  get asymmetricKeyDetails() {
+    if (this.asymmetricKeyType !== 'ec') return this.type === 'secret' ? undefined : {};
+    return { namedCurve: curveOf(this._bytes) === 'P-256' ? 'prime256v1' : 'secp384r1' };
+  }
+
   export(options = {}) {
+    if (this.type !== 'secret' && options.format === 'jwk') return toJwk(this);
     if (this.type === 'secret') return options.format === 'jwk' ? { kty: 'oct', k: this._bytes.toString('base64url') } : Buffer.from(this._bytes);
     if (options.format === 'der') return Buffer.from(this._bytes);
     const label = this.type === 'private' ? 'PRIVATE KEY' : 'PUBLIC KEY';
@@ -108,6 +114,32 @@ export class KeyObject {
   static from(key) {
     return key._object;
   }
+}
+
+const curveOf = (bytes) => Object.keys(CURVES).find((name) => bytes.subarray(0, 64).includes(hex(CURVES[name].id)));
+
+/** What stands behind the first such head, which says that it is as long as this. */
+function inside(bytes, tag, length) {
+  const at = bytes.indexOf(Buffer.from([...hex(tag), length]));
+  return bytes.subarray(at + tag.length / 2 + 1, at + tag.length / 2 + 1 + length);
+}
+
+function toJwk(key) {
+  const url = (bytes) => bytes.toString('base64url');
+  const publicBytes = key.type === 'public' ? key._bytes : createPublicKey(key)._bytes;
+  const secret = key.type === 'private';
+  if (key.asymmetricKeyType === 'ed25519') {
+    const x = url(publicBytes.subarray(-32));
+    // The seed comes first after `OCTET STRING { OCTET STRING`.
+    return secret ? { crv: 'Ed25519', d: url(inside(key._bytes, '0422' + '04', 32)), x, kty: 'OKP' } : { crv: 'Ed25519', x, kty: 'OKP' };
+  }
+  if (key.asymmetricKeyType !== 'ec') throw unsupported({ kty: 'RSA', crv: 'as JWK' });
+  const crv = curveOf(key._bytes);
+  const { size } = CURVES[crv];
+  const point = publicBytes.subarray(-2 * size);
+  const known = { kty: 'EC', x: url(point.subarray(0, size)), y: url(point.subarray(size)), crv };
+  // `INTEGER 1, OCTET STRING`.
+  return secret ? { ...known, d: url(inside(key._bytes, '02010104', size)) } : known;
 }
 
 export function createSecretKey(key, encoding) {

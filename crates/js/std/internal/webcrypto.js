@@ -3,7 +3,8 @@
 import { Buffer } from 'node:buffer';
 import native from 'native/crypto';
 import { getRandomValues, randomUUID } from 'internal/random';
-import { KeyObject, privateFromJwk, publicFromJwk, publicFromPoint } from 'internal/keys';
+import { newPrivate } from 'internal/generate-keys';
+import { KeyObject, createPublicKey, privateFromJwk, publicFromJwk, publicFromPoint } from 'internal/keys';
 
 const inside = Symbol('inside');
 
@@ -25,10 +26,23 @@ function view(data) {
   throw new TypeError('The data must be an ArrayBuffer or a view of one');
 }
 
+const AES = ['AES-CBC', 'AES-CTR', 'AES-GCM'];
+const PAIRS = ['ECDSA', 'Ed25519', 'RSASSA-PKCS1-v1_5', 'RSA-PSS'];
+
+/** The algorithms there are, by what can be done with them. */
+export const ALGORITHMS = {
+  digest: ['SHA-1', 'SHA-256', 'SHA-384', 'SHA-512'],
+  encrypt: AES,
+  deriveBits: ['HKDF', 'PBKDF2'],
+  sign: ['HMAC', ...PAIRS],
+  generateKey: [...AES, 'ECDSA', 'Ed25519', 'HMAC'],
+  importKey: [...AES, 'HKDF', 'HMAC', 'PBKDF2', ...PAIRS],
+};
+const KNOWN = [...new Set(Object.values(ALGORITHMS).flat())];
+
 function named(algorithm) {
   const given = typeof algorithm === 'string' ? { name: algorithm } : { ...algorithm };
-  const known = ['HMAC', 'AES-GCM', 'PBKDF2', 'HKDF', 'ECDSA', 'Ed25519', 'RSASSA-PKCS1-v1_5', 'RSA-PSS', 'SHA-1', 'SHA-256', 'SHA-384', 'SHA-512'];
-  given.name = known.find((name) => name.toLowerCase() === `${given.name}`.toLowerCase()) ?? given.name;
+  given.name = KNOWN.find((name) => name.toLowerCase() === `${given.name}`.toLowerCase()) ?? given.name;
   if (typeof given.hash === 'string') given.hash = { name: given.hash.toUpperCase() };
   return given;
 }
@@ -40,6 +54,33 @@ function unsupported(what) {
 function check(key, usage, name) {
   if (key.algorithm.name !== name) throw new DOMException('The key does not match the algorithm', 'InvalidAccessError');
   if (!key.usages.includes(usage)) throw new DOMException(`The key may not ${usage}`, 'InvalidAccessError');
+}
+
+function checkLength(name, bits, kind) {
+  if (name === 'AES-GCM' && ![128, 256].includes(bits)) throw new DOMException(native.aesKey, kind);
+  if (AES.includes(name) && ![128, 192, 256].includes(bits)) {
+    throw new DOMException('An AES key has to be of 128, 192 or 256 bits', kind);
+  }
+}
+
+/** AES without authentication. */
+function cipher(given, key, data, seals) {
+  const secret = key._object._bytes;
+  const iv = view(given.name === 'AES-CBC' ? given.iv : given.counter);
+  if (iv.byteLength !== 16) throw new DOMException('The iv or counter has to be of 16 bytes', 'OperationError');
+  if (given.name === 'AES-CTR') {
+    const { length } = given;
+    if (!(length >= 1 && length <= 128)) throw new DOMException('The length of a counter is 1 to 128 bits', 'OperationError');
+    const bits = 1n << BigInt(length);
+    const counted = BigInt(`0x${Buffer.from(iv).toString('hex')}`) % bits;
+    if (counted + BigInt(Math.ceil(data.byteLength / 16)) > bits) throw unsupported('A counter that starts over');
+  }
+  const work = native.cipher(`aes-${secret.length * 8}-${given.name.slice(4).toLowerCase()}`, secret, iv, seals);
+  try {
+    return plain(new Uint8Array(Buffer.concat([work.update(data), work.final()])));
+  } catch {
+    throw new DOMException('The operation failed', 'OperationError');
+  }
 }
 
 const plain = (bytes) => bytes.buffer;
@@ -91,17 +132,15 @@ export class SubtleCrypto {
       const about = { ...given, ...more };
       return new CryptoKey(inside, type, about, extractable, [...usages], bytes);
     };
-    if (['HMAC', 'AES-GCM', 'PBKDF2', 'HKDF'].includes(given.name)) {
+    if (!ALGORITHMS.importKey.includes(given.name)) throw unsupported(given.name);
+    if (!PAIRS.includes(given.name)) {
       let bytes;
       if (format === 'raw') bytes = view(data).slice();
       else if (format === 'jwk' && data.kty === 'oct') bytes = new Uint8Array(Buffer.from(data.k, 'base64url'));
       else throw unsupported(`Importing ${given.name} keys from ${format}`);
-      if (given.name === 'AES-GCM' && ![16, 32].includes(bytes.length)) {
-        throw new DOMException(native.aesKey, 'DataError');
-      }
+      checkLength(given.name, bytes.length * 8, 'DataError');
       return make('secret', bytes, { length: bytes.length * 8 });
     }
-    if (!['ECDSA', 'Ed25519', 'RSASSA-PKCS1-v1_5', 'RSA-PSS'].includes(given.name)) throw unsupported(given.name);
     if (format === 'spki') return make('public', view(data));
     if (format === 'pkcs8') return make('private', view(data));
     if (format === 'jwk') return data.d ? make('private', privateFromJwk(data)) : make('public', publicFromJwk(data));
@@ -118,19 +157,30 @@ export class SubtleCrypto {
     if (key.type === 'secret' && format === 'jwk') {
       return { kty: 'oct', k: Buffer.from(bytes).toString('base64url'), ext: true, key_ops: [...key.usages] };
     }
+    if (key.type !== 'secret' && format === 'jwk') {
+      const alg = key.algorithm.name === 'Ed25519' ? { alg: 'Ed25519' } : {};
+      return { key_ops: [...key.usages], ext: true, ...alg, ...key._object.export({ format }) };
+    }
+    if (key.type === 'public' && format === 'raw' && ['ECDSA', 'Ed25519'].includes(key.algorithm.name)) {
+      return plain(bytes.slice({ 'P-256': -65, 'P-384': -97 }[key.algorithm.namedCurve] ?? -32));
+    }
     if ((key.type === 'public' && format === 'spki') || (key.type === 'private' && format === 'pkcs8')) return plain(bytes);
     throw unsupported(`Exporting ${key.type} keys as ${format}`);
   }
 
   async generateKey(algorithm, extractable, usages) {
     const given = named(algorithm);
-    let length;
-    if (given.name === 'HMAC') length = given.length ?? BLOCKS[given.hash.name] * 8;
-    else if (given.name === 'AES-GCM') length = given.length;
-    else throw unsupported(`Generating ${given.name} keys`);
-    if (given.name === 'AES-GCM' && ![128, 256].includes(length)) {
-      throw new DOMException(native.aesKey, 'OperationError');
+    if (!ALGORITHMS.generateKey.includes(given.name)) throw unsupported(`Generating ${given.name} keys`);
+    if (PAIRS.includes(given.name)) {
+      if (given.name === 'ECDSA' && !['P-256', 'P-384'].includes(given.namedCurve)) throw unsupported(given.namedCurve);
+      const made = newPrivate(given.name === 'ECDSA' ? 'ec' : 'ed25519', given.namedCurve);
+      const make = (object, usage, may) => new CryptoKey(
+        inside, object.type, given, may, usages.filter((name) => name === usage), object._bytes,
+      );
+      return { publicKey: make(createPublicKey(made), 'verify', true), privateKey: make(made, 'sign', extractable) };
     }
+    const length = given.name === 'HMAC' ? given.length ?? BLOCKS[given.hash.name] * 8 : given.length;
+    checkLength(given.name, length, 'OperationError');
     return new CryptoKey(inside, 'secret', { ...given, length }, extractable, [...usages], native.random(length / 8));
   }
 
@@ -160,16 +210,18 @@ export class SubtleCrypto {
 
   async encrypt(algorithm, key, data) {
     const given = named(algorithm);
+    if (!AES.includes(given.name)) throw unsupported(given.name);
     check(key, 'encrypt', given.name);
-    if (given.name !== 'AES-GCM') throw unsupported(given.name);
+    if (given.name !== 'AES-GCM') return cipher(given, key, view(data), true);
     const beside = given.additionalData ? view(given.additionalData) : undefined;
     return plain(native.seal(key._object._bytes, view(given.iv), view(data), beside));
   }
 
   async decrypt(algorithm, key, data) {
     const given = named(algorithm);
+    if (!AES.includes(given.name)) throw unsupported(given.name);
     check(key, 'decrypt', given.name);
-    if (given.name !== 'AES-GCM') throw unsupported(given.name);
+    if (given.name !== 'AES-GCM') return cipher(given, key, view(data), false);
     const beside = given.additionalData ? view(given.additionalData) : undefined;
     try {
       return plain(native.open(key._object._bytes, view(given.iv), view(data), beside));

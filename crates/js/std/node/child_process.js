@@ -4,7 +4,7 @@ import { EventEmitter } from 'node:events';
 import { Readable, Writable } from 'node:stream';
 import process from 'node:process';
 import { constants } from 'node:os';
-import { abortError, checkString, coded, missing, wrongType } from 'internal/errors';
+import { absent, abortError, checkString, coded, missing, wrongType } from 'internal/errors';
 import { pathOf } from 'internal/fs';
 
 const { signals } = constants;
@@ -319,8 +319,6 @@ export function execSync(command, options = {}) {
   return checked(result, command);
 }
 
-export function fork() {
-  throw missing('child_process.fork');
-}
+export const fork = absent('child_process.fork');
 
 export default { ChildProcess, exec, execFile, execFileSync, execSync, fork, spawn, spawnSync };

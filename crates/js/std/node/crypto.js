@@ -1,21 +1,13 @@
 import native from 'native/crypto';
 import { Buffer } from 'node:buffer';
 import { Transform } from 'node:stream';
-import { checkFunction, checkString, coded, missing, outOfRange, wrongType } from 'internal/errors';
+import { createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
+import { bytesOf, encoded } from 'internal/crypto-bytes';
+import { absent, checkFunction, checkString, coded, outOfRange, wrongType } from 'internal/errors';
+import { generateKey, generateKeyPair, generateKeyPairSync, generateKeySync, getCurves } from 'internal/generate-keys';
 import { getRandomValues, randomUUID } from 'internal/random';
 import { KeyObject, createPrivateKey, createPublicKey, createSecretKey, secretOf } from 'internal/keys';
 import { Crypto, CryptoKey, SubtleCrypto, crypto as webcrypto } from 'internal/webcrypto';
-
-function bytesOf(data, encoding, name = 'data') {
-  if (typeof data === 'string') return Buffer.from(data, encoding === 'buffer' ? undefined : encoding);
-  if (ArrayBuffer.isView(data) || data instanceof ArrayBuffer) return data;
-  throw wrongType(name, 'of type string or an instance of Buffer, TypedArray, or DataView', data);
-}
-
-function encoded(bytes, encoding) {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  return encoding && encoding !== 'buffer' ? buffer.toString(encoding) : buffer;
-}
 
 class Digest extends Transform {
   #native;
@@ -80,8 +72,6 @@ export function hash(algorithm, data, encoding = 'hex') {
 }
 
 export const getHashes = () => ['RSA-SHA1', 'RSA-SHA256', 'RSA-SHA384', 'RSA-SHA512', 'md5', 'sha1', 'sha256', 'sha384', 'sha512', 'sha512-256'];
-export const getCiphers = () => ['aes-128-gcm', 'aes-256-gcm'];
-export const getCurves = () => ['prime256v1', 'secp384r1'];
 
 function calling(callback, run) {
   if (callback === undefined) return run();
@@ -153,6 +143,42 @@ export function pbkdf2(password, salt, iterations, length, digest, callback) {
   native.pbkdf2Later(digest, bytesOf(password), bytesOf(salt), iterations, length).then((key) => callback(null, encoded(key)), callback);
 }
 
+function stretched(password, salt, length, options = {}) {
+  const N = options.N ?? options.cost ?? 16384;
+  const r = options.r ?? options.blockSize ?? 8;
+  const p = options.p ?? options.parallelization ?? 1;
+  const most = options.maxmem ?? 32 * 1024 * 1024;
+  if (!Number.isSafeInteger(length) || length < 0 || length > 2 ** 31 - 1) throw outOfRange('keylen', '>= 0 && <= 2147483647', length);
+  const log = Math.log2(N);
+  if (!(Number.isInteger(log) && log >= 1 && r >= 1 && p >= 1)) throw scryptParams('Invalid scrypt params');
+  if (128 * r * (N + p + 2) > most) throw scryptParams('Invalid scrypt params: memory limit exceeded');
+  return [bytesOf(password, undefined, 'password'), bytesOf(salt, undefined, 'salt'), log, r, p, length];
+}
+
+const scryptParams = (message) => coded(RangeError, 'ERR_CRYPTO_INVALID_SCRYPT_PARAMS', message);
+
+export function scryptSync(password, salt, length, options) {
+  const given = stretched(password, salt, length, options);
+  try {
+    return encoded(native.scrypt(...given));
+  } catch (error) {
+    throw scryptParams(error.message);
+  }
+}
+
+export function scrypt(password, salt, length, options, callback) {
+  if (typeof options === 'function') [options, callback] = [undefined, options];
+  checkFunction(callback, 'callback');
+  const given = stretched(password, salt, length, options);
+  let done;
+  try {
+    done = native.scryptLater(...given);
+  } catch (error) {
+    throw scryptParams(error.message);
+  }
+  done.then((key) => callback(null, encoded(key)), callback);
+}
+
 export function hkdfSync(digest, key, salt, info, length) {
   return native.hkdf(digest, secretOf(key), bytesOf(salt), bytesOf(info), length).buffer;
 }
@@ -161,72 +187,6 @@ export function hkdf(digest, key, salt, info, length, callback) {
   checkFunction(callback, 'callback');
   calling(callback, () => hkdfSync(digest, key, salt, info, length));
 }
-
-/** AES-GCM, which is the one cipher there is. */
-class Cipher extends Transform {
-  #parts = [];
-  #beside = Buffer.alloc(0);
-  #tag = null;
-  #key;
-  #iv;
-  #opens;
-
-  constructor(algorithm, key, iv, opens) {
-    super();
-    if (!/^(id-)?aes-?(128|256)-gcm$/i.test(algorithm)) throw missing(`The cipher ${algorithm}`);
-    this.#key = secretOf(key);
-    this.#iv = bytesOf(iv, undefined, 'iv');
-    this.#opens = opens;
-  }
-
-  setAAD(bytes) {
-    this.#beside = bytesOf(bytes);
-    return this;
-  }
-  setAuthTag(tag, encoding) {
-    this.#tag = Buffer.from(bytesOf(tag, encoding));
-    return this;
-  }
-  getAuthTag() {
-    if (!this.#tag) throw coded(Error, 'ERR_CRYPTO_INVALID_STATE', 'Invalid state for operation getAuthTag');
-    return this.#tag;
-  }
-  setAutoPadding() {
-    return this;
-  }
-
-  // Everything is known to be right only once all of it is there, so it is given out at the end.
-  update(data, from, to) {
-    this.#parts.push(Buffer.from(bytesOf(data, from)));
-    return to && to !== 'buffer' ? '' : Buffer.alloc(0);
-  }
-
-  final(encoding) {
-    const all = Buffer.concat(this.#parts);
-    if (this.#opens) {
-      if (!this.#tag) throw new Error('Unsupported state or unable to authenticate data');
-      return encoded(native.open(this.#key, this.#iv, Buffer.concat([all, this.#tag]), this.#beside), encoding);
-    }
-    const sealed = encoded(native.seal(this.#key, this.#iv, all, this.#beside));
-    this.#tag = sealed.subarray(sealed.length - 16);
-    return encoded(sealed.subarray(0, sealed.length - 16), encoding);
-  }
-
-  _transform(chunk, encoding, callback) {
-    this.update(chunk, encoding);
-    callback();
-  }
-  _flush(callback) {
-    try {
-      callback(null, this.final());
-    } catch (error) {
-      callback(error);
-    }
-  }
-}
-
-export const createCipheriv = (algorithm, key, iv) => new Cipher(algorithm, key, iv, false);
-export const createDecipheriv = (algorithm, key, iv) => new Cipher(algorithm, key, iv, true);
 
 function form(key, given) {
   if (given?.padding === constants.RSA_PKCS1_PSS_PADDING) return 'pss';
@@ -279,25 +239,21 @@ export const constants = { RSA_PKCS1_PADDING: 1, RSA_PKCS1_OAEP_PADDING: 4, RSA_
 export const { subtle } = webcrypto;
 export const getFips = () => 0;
 
-const absent = ['scrypt', 'scryptSync', 'generateKeyPair', 'generateKeyPairSync', 'createDiffieHellman', 'createECDH', 'publicEncrypt', 'privateDecrypt', 'diffieHellman', 'generateKeySync'];
-const all = {
-  Crypto, CryptoKey, Hash, Hmac, KeyObject, SubtleCrypto, constants, createCipheriv, createDecipheriv, createHash,
-  createHmac, createPrivateKey, createPublicKey, createSecretKey, createSign, createVerify, getCiphers, getCurves,
-  getFips, getHashes, getRandomValues, hash, hkdf, hkdfSync, pbkdf2, pbkdf2Sync, pseudoRandomBytes: randomBytes,
-  randomBytes, randomFill, randomFillSync, randomInt, randomUUID, sign, subtle, timingSafeEqual, verify, webcrypto,
-};
-for (const name of absent) {
-  all[name] = () => {
-    throw missing(`crypto.${name}`);
-  };
-}
+// What packages import and plugins seldom call.
+export const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
+  'createDiffieHellman', 'createECDH', 'diffieHellman', 'privateDecrypt', 'publicEncrypt',
+].map((name) => absent(`crypto.${name}`));
 
-export const {
-  scrypt, scryptSync, generateKeyPair, generateKeyPairSync, createDiffieHellman, createECDH, publicEncrypt,
-  privateDecrypt, diffieHellman, generateKeySync,
-} = all;
 export {
-  Crypto, CryptoKey, KeyObject, SubtleCrypto, createPrivateKey, createPublicKey, createSecretKey, getRandomValues,
-  randomUUID, webcrypto,
+  Crypto, CryptoKey, KeyObject, SubtleCrypto, createCipheriv, createDecipheriv, createPrivateKey, createPublicKey,
+  createSecretKey, generateKey, generateKeyPair, generateKeyPairSync, generateKeySync, getCiphers, getCurves,
+  getRandomValues, randomUUID, webcrypto,
 };
-export default all;
+export default {
+  Crypto, CryptoKey, Hash, Hmac, KeyObject, SubtleCrypto, constants, createCipheriv, createDecipheriv,
+  createDiffieHellman, createECDH, createHash, createHmac, createPrivateKey, createPublicKey, createSecretKey,
+  createSign, createVerify, diffieHellman, generateKey, generateKeyPair, generateKeyPairSync, generateKeySync,
+  getCiphers, getCurves, getFips, getHashes, getRandomValues, hash, hkdf, hkdfSync, pbkdf2, pbkdf2Sync,
+  privateDecrypt, pseudoRandomBytes: randomBytes, publicEncrypt, randomBytes, randomFill, randomFillSync, randomInt,
+  randomUUID, scrypt, scryptSync, sign, subtle, timingSafeEqual, verify, webcrypto,
+};

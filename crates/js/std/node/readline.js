@@ -1,4 +1,4 @@
-import { missing } from 'internal/errors';
+import { absent } from 'internal/errors';
 import { Interface } from 'internal/readline';
 import promises from 'node:readline/promises';
 
@@ -10,9 +10,7 @@ export const clearLine = () => true;
 export const clearScreenDown = () => true;
 export const cursorTo = () => true;
 export const moveCursor = () => true;
-export function emitKeypressEvents() {
-  throw missing('readline.emitKeypressEvents');
-}
+export const emitKeypressEvents = absent('readline.emitKeypressEvents');
 
 export { Interface, promises };
 export default { Interface, clearLine, clearScreenDown, createInterface, cursorTo, emitKeypressEvents, moveCursor, promises };

@@ -1,18 +1,9 @@
 import native from 'native/process';
-import { missing } from 'internal/errors';
+import { absent } from 'internal/errors';
 
 export const isatty = (fd) => native.isTerminal(fd);
 
-export class ReadStream {
-  constructor() {
-    throw missing('tty.ReadStream');
-  }
-}
-
-export class WriteStream {
-  constructor() {
-    throw missing('tty.WriteStream');
-  }
-}
+export const ReadStream = absent('tty.ReadStream');
+export const WriteStream = absent('tty.WriteStream');
 
 export default { isatty, ReadStream, WriteStream };

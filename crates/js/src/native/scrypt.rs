@@ -1,0 +1,86 @@
+//! Passwords stretched with scrypt.
+
+use bytes::Bytes;
+use rquickjs::{Ctx, Promise, Result, Value};
+use scrypt::Params;
+use tokio::sync::Semaphore;
+
+use super::crypto::given;
+use crate::engine::State;
+use crate::errors::plain_error;
+use crate::values::bytes_to_js;
+
+/// It takes memory for as long as it runs: so many run at a time, of all plugins together, where nobody waits for them.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
+struct Stretch {
+    password: Bytes,
+    salt: Bytes,
+    params: Params,
+    length: usize,
+}
+
+impl Stretch {
+    fn new(
+        ctx: &Ctx<'_>,
+        password: &Value<'_>,
+        salt: &Value<'_>,
+        (log_n, r, p): (u8, u32, u32),
+        length: usize,
+    ) -> Result<Self> {
+        let params = Params::new(log_n, r, p).map_err(|_| plain_error(ctx, "Invalid scrypt params"))?;
+        let state = State::of(ctx)?;
+        let needs = (params.n() + u64::from(p) + 2).saturating_mul(128).saturating_mul(u64::from(r));
+        let has = state
+            .shared
+            .options
+            .memory_limit
+            .map_or(usize::MAX, |limit| limit.saturating_sub(state.watch.memory_used()));
+        if usize::try_from(needs).map_or(true, |needs| needs > has) {
+            return Err(plain_error(
+                ctx,
+                "Invalid scrypt params: they take more memory than this plugin may",
+            ));
+        }
+        Ok(Self { password: given(ctx, password)?, salt: given(ctx, salt)?, params, length })
+    }
+
+    fn run(&self) -> Vec<u8> {
+        let mut out = vec![0; self.length];
+        // It fails for a length of nothing, which is answered as such.
+        let _ = scrypt::scrypt(&self.password, &self.salt, &self.params, &mut out);
+        out
+    }
+}
+
+pub(super) fn now<'js>(
+    ctx: Ctx<'js>,
+    password: Value<'js>,
+    salt: Value<'js>,
+    log_n: u8,
+    r: u32,
+    p: u32,
+    length: usize,
+) -> Result<Value<'js>> {
+    bytes_to_js(&ctx, Stretch::new(&ctx, &password, &salt, (log_n, r, p), length)?.run().into())
+}
+
+pub(super) fn later<'js>(
+    ctx: Ctx<'js>,
+    password: Value<'js>,
+    salt: Value<'js>,
+    log_n: u8,
+    r: u32,
+    p: u32,
+    length: usize,
+) -> Result<Promise<'js>> {
+    let stretch = Stretch::new(&ctx, &password, &salt, (log_n, r, p), length)?;
+    let inside = ctx.clone();
+    Promise::wrap_future(&ctx, async move {
+        let _turn = AT_ONCE.acquire().await;
+        match tokio::task::spawn_blocking(move || stretch.run()).await {
+            Ok(done) => bytes_to_js(&inside, done.into()),
+            Err(_) => Err(plain_error(&inside, "the password could not be stretched")),
+        }
+    })
+}
