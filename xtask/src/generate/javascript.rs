@@ -8,11 +8,29 @@ const HEAD: &str = "\
 # What JavaScript plugins find
 
 A plugin in JavaScript or TypeScript runs on an engine embedded in the daemon, without Node. It finds the parts of Node
-and of the web that are listed here; what is not listed is not there, and importing it says so. This page is made by
-asking the engine: `cargo xtask generate` writes it, and `cargo xtask tidy` fails when it says something else than the
-engine does.
+and of the web that are listed here; what is not listed is not there, and importing it says so. What packages import though
+they seldom call it can be imported and throws `ERR_METHOD_NOT_IMPLEMENTED` when it is called: it is listed as such.
+This page is made by asking the engine: `cargo xtask generate` writes it, and `cargo xtask tidy` fails when it says
+something else than the engine does.
 
 ";
+
+/// Where what is listed is less than Node's.
+const NOTES: &[(&str, &str)] = &[
+    (
+        "async_hooks",
+        "A store is seen across every `await`, in callbacks of promises, timers, ticks and microtasks. An event is heard in\n\
+         the store of whoever emits it. A `createHook` is never called, and the ids are always 1.",
+    ),
+    ("child_process", "There is no channel between parent and child: no stdio `'ipc'`, no `send`."),
+    (
+        "crypto",
+        "Signatures: RSA with SHA-256, SHA-384 and SHA-512 (those with SHA-1 are only verified), PKCS#1 and PSS; ECDSA on P-256 with\n\
+         SHA-256 and on P-384 with SHA-384; Ed25519. Key pairs are made of type `ec` and `ed25519`, not of `rsa`. GCM takes an\n\
+         iv of 12 bytes. Encrypted private keys are not read, and RSA keys are not exported as JWK.",
+    ),
+    ("readline", "What moves a cursor does nothing: a plugin has no terminal."),
+];
 
 /// What an engine says it has.
 pub fn surface() -> Result<Surface, String> {
@@ -29,13 +47,35 @@ pub fn page(surface: &Surface) -> String {
     let mut page = HEAD.to_owned();
     page.push_str("## Globals\n\n");
     page.push_str(&list(surface.globals.iter()));
+    page.push_str("\n### `crypto.subtle`\n");
+    page.push_str(&by_kind(&surface.subtle));
     page.push_str("\n## Modules\n");
     for (name, exports) in &surface.modules {
         let name = if name.starts_with('@') { name.clone() } else { format!("node:{name}") };
-        let _ =
-            write!(page, "\n### `{name}`\n\n{}", list(exports.iter().filter(|export| *export != "default")));
+        let plain = name.strip_prefix("node:").unwrap_or(&name);
+        let absent = surface.absent.get(plain).map(Vec::as_slice).unwrap_or_default();
+        let works = exports.iter().filter(|export| *export != "default" && !absent.contains(export));
+        let _ = write!(page, "\n### `{name}`\n\n{}", list(works));
+        if !absent.is_empty() {
+            let _ = write!(page, "\nImported, but not there when called:\n{}", list(absent.iter()));
+        }
+        if plain == "crypto" {
+            page.push_str(&by_kind(&surface.algorithms));
+        }
+        if let Some((_, note)) = NOTES.iter().find(|(of, _)| *of == plain) {
+            let _ = write!(page, "\n{note}\n");
+        }
     }
     page
+}
+
+/// Lists by what they are of.
+fn by_kind(kinds: &[(String, Vec<String>)]) -> String {
+    let mut text = String::from("\n");
+    for (kind, names) in kinds {
+        let _ = write!(text, "- {kind}: {}", list(names.iter()).replace("\n`", "\n  `"));
+    }
+    text
 }
 
 /// Names, in lines of a readable length.

@@ -4,7 +4,7 @@ import native from 'native/crypto';
 import { Buffer } from 'node:buffer';
 import { Transform } from 'node:stream';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
-import { coded, missing } from 'internal/errors';
+import { checkString, coded, missing } from 'internal/errors';
 import { secretOf } from 'internal/keys';
 
 const NAMES = [
@@ -130,7 +130,8 @@ class AuthenticatedCipher extends Cipher {
 }
 
 function make(algorithm, givenKey, givenIv, seals) {
-  const name = `${algorithm}`.toLowerCase().replace(/^id-/, '').replace(/^aes-?(\d+)-/, 'aes-$1-');
+  checkString(algorithm, 'cipher');
+  const name = algorithm.toLowerCase().replace(/^id-/, '').replace(/^aes-?(\d+)-/, 'aes-$1-');
   if (!NAMES.includes(name)) throw missing(`The cipher ${algorithm}`);
   const key = secretOf(givenKey);
   const iv = bytesOf(givenIv, undefined, 'iv');

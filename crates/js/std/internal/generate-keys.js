@@ -2,7 +2,7 @@
 
 import native from 'native/crypto';
 import { Buffer } from 'node:buffer';
-import { checkFunction, missing, outOfRange, wrongValue } from 'internal/errors';
+import { checkFunction, checkString, missing, outOfRange, wrongValue } from 'internal/errors';
 import { CURVES, KeyObject, createPublicKey, createSecretKey, privateFromJwk } from 'internal/keys';
 
 const NODE_NAMES = { 'P-256': 'prime256v1', 'P-384': 'secp384r1' };
@@ -25,6 +25,7 @@ function shown(key, encoding) {
 }
 
 export function generateKeyPairSync(type, options = {}) {
+  checkString(type, 'type');
   if (type !== 'ed25519' && type !== 'ec') throw missing(`Generating key pairs of type '${type}'`);
   const privateKey = newPrivate(type, options.namedCurve);
   return {

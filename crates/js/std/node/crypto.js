@@ -239,15 +239,16 @@ export const constants = { RSA_PKCS1_PADDING: 1, RSA_PKCS1_OAEP_PADDING: 4, RSA_
 export const { subtle } = webcrypto;
 export const getFips = () => 0;
 
-// What packages import and plugins seldom call.
-export const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
+// What packages import and plugins seldom call. The engine does not export what an array is taken apart into.
+const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
   'createDiffieHellman', 'createECDH', 'diffieHellman', 'privateDecrypt', 'publicEncrypt',
 ].map((name) => absent(`crypto.${name}`));
 
 export {
-  Crypto, CryptoKey, KeyObject, SubtleCrypto, createCipheriv, createDecipheriv, createPrivateKey, createPublicKey,
-  createSecretKey, generateKey, generateKeyPair, generateKeyPairSync, generateKeySync, getCiphers, getCurves,
-  getRandomValues, randomUUID, webcrypto,
+  Crypto, CryptoKey, KeyObject, SubtleCrypto, createCipheriv, createDecipheriv, createDiffieHellman, createECDH,
+  createPrivateKey, createPublicKey, createSecretKey, diffieHellman, generateKey, generateKeyPair,
+  generateKeyPairSync, generateKeySync, getCiphers, getCurves, getRandomValues, privateDecrypt, publicEncrypt,
+  randomUUID, webcrypto,
 };
 export default {
   Crypto, CryptoKey, Hash, Hmac, KeyObject, SubtleCrypto, constants, createCipheriv, createDecipheriv,
