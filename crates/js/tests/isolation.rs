@@ -411,3 +411,28 @@ async fn an_engine_holds_what_its_plugin_uses() {
     assert!(small < 400 << 10, "{small}");
     assert!(with_sdk < 500 << 10, "{with_sdk}");
 }
+
+/// A few bytes can be blown up to any size: what comes out counts while it is made.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_unpacked_counts_against_the_memory_of_the_plugin() {
+    let mut loader = Loader::default();
+    loader.options.memory_limit = Some(32 << 20);
+    let said = run_with(
+        &loader,
+        "import { createGunzip, createGzip, gunzipSync, inflateSync, gzipSync, deflateSync } from 'node:zlib';",
+        "const piece = Buffer.alloc(1 << 20);\n\
+         const parts = [];\n\
+         await new Promise((resolve) => {\n\
+           const stream = createGzip(); stream.on('data', (part) => parts.push(part)).on('end', resolve);\n\
+           let left = 60; const more = () => { left -= 1; if (left === 0) stream.end(); else stream.write(piece, more); }; more();\n\
+         });\n\
+         const bomb = Buffer.concat(parts);\n\
+         let said; try { gunzipSync(bomb); } catch (error) { said = error.code; }\n\
+         let through = 0;\n\
+         await new Promise((resolve) => { createGunzip().on('data', (part) => { through += part.length; }).on('end', resolve).end(bomb); });\n\
+         return [bomb.length < (1 << 20), said, through, gunzipSync(gzipSync('still here')).toString()];",
+    )
+    .await;
+    let said = said.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
+    assert_eq!(said, json!([true, "ERR_BUFFER_TOO_LARGE", 59 << 20, "still here"]));
+}

@@ -26,7 +26,7 @@ const NODE: &[(&str, &str)] = scripts!("node":
     "assert" "assert/strict" "async_hooks" "buffer" "child_process" "console" "crypto" "diagnostics_channel"
     "dns" "dns/promises" "events" "fs" "fs/promises" "module" "net" "os" "path" "path/posix" "perf_hooks"
     "process" "querystring" "readline" "readline/promises" "stream" "stream/consumers" "stream/promises"
-    "stream/web" "string_decoder" "test" "timers" "timers/promises" "tty" "url" "util" "util/types"
+    "stream/web" "string_decoder" "test" "timers" "timers/promises" "tty" "url" "util" "util/types" "zlib"
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
@@ -56,6 +56,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("timers", crate::timers::native),
     ("url", crate::native::url::native),
     ("websocket", crate::native::websocket::native),
+    ("zlib", crate::native::zlib::native),
     ("zones", crate::native::zones::native),
 ];
 

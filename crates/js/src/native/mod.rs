@@ -19,6 +19,7 @@ pub(crate) mod streams;
 mod system_error;
 pub(crate) mod url;
 pub(crate) mod websocket;
+pub(crate) mod zlib;
 pub(crate) mod zones;
 
 pub use children::end_children;
