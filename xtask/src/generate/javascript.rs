@@ -29,7 +29,10 @@ const NOTES: &[(&str, &str)] = &[
          SHA-256 and on P-384 with SHA-384; Ed25519. Key pairs are made of type `ec` and `ed25519`, not of `rsa`. GCM takes an\n\
          iv of 12 bytes. Encrypted private keys are not read, and RSA keys are not exported as JWK.",
     ),
-    ("zlib", "gzip, zlib and raw deflate, without dictionaries. What is unpacked counts against the plugin's memory."),
+    (
+        "zlib",
+        "gzip, zlib and raw deflate, without dictionaries. What is unpacked counts against the plugin's memory.",
+    ),
     ("readline", "What moves a cursor does nothing: a plugin has no terminal."),
 ];
 

@@ -1,7 +1,8 @@
 import native from 'native/zlib';
 import { Buffer } from 'node:buffer';
 import { Transform } from 'node:stream';
-import { absent, checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
+import { absent } from 'internal/absent';
+import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
 
 const FLUSHES = { Z_NO_FLUSH: 0, Z_PARTIAL_FLUSH: 1, Z_SYNC_FLUSH: 2, Z_FULL_FLUSH: 3, Z_FINISH: 4, Z_BLOCK: 5 };
 export const codes = {
