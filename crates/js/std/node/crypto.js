@@ -240,7 +240,7 @@ export const constants = { RSA_PKCS1_PADDING: 1, RSA_PKCS1_OAEP_PADDING: 4, RSA_
 export const { subtle } = webcrypto;
 export const getFips = () => 0;
 
-// What packages import and plugins seldom call. The engine does not export what an array is taken apart into.
+// What packages import and plugins seldom call.
 const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
   'createDiffieHellman', 'createECDH', 'diffieHellman', 'privateDecrypt', 'publicEncrypt',
 ].map((name) => absent(`crypto.${name}`));

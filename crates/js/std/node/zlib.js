@@ -216,7 +216,6 @@ const [
   'brotliDecompressSync', 'createBrotliCompress', 'createBrotliDecompress',
 ].map((name) => absent(`zlib.${name}`));
 
-// The engine does not export what an array is taken apart into.
 export {
   BrotliCompress, BrotliDecompress, brotliCompress, brotliCompressSync, brotliDecompress, brotliDecompressSync,
   createBrotliCompress, createBrotliDecompress, deflate, deflateRaw, deflateRawSync, deflateSync, gunzip, gunzipSync,
