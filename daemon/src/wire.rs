@@ -149,7 +149,7 @@ fn line_of(taken: &Taken) -> String {
         line.push_str(&format!(r#","bytes":{}"#, taken.bytes));
     }
     let frame = match (taken.sender, whole.then(|| serde_json::from_str::<&RawValue>(&text).ok()).flatten()) {
-        (Sender::Host, Some(frame)) => frame.get().to_owned(),
+        (Sender::Host, Some(frame)) => without_refused(frame.get()),
         (Sender::Client, Some(frame)) => without_credentials(frame.get()),
         (_, None) => Value::from(&*text).to_string(),
     };
@@ -160,6 +160,26 @@ fn line_of(taken: &Taken) -> String {
     );
     line.push_str("}\n");
     line
+}
+
+/// A host's frame without the values of a change that it refuses: those come back as they were sent.
+fn without_refused(frame: &str) -> String {
+    let refused = frame.contains("\"rejectionReason\"") && frame.contains("root/configChanged");
+    match refused.then(|| serde_json::from_str::<Value>(frame)) {
+        Some(Ok(mut value)) => {
+            hide(value.pointer_mut("/params/action/config"));
+            value.to_string()
+        }
+        _ => frame.to_owned(),
+    }
+}
+
+fn hide(values: Option<&mut Value>) {
+    match values {
+        Some(Value::Object(values)) => values.iter_mut().for_each(|(_, value)| *value = json!(SET)),
+        Some(value) => *value = json!(SET),
+        None => {}
+    }
 }
 
 /// Where a client's frame may hold credentials.
@@ -179,11 +199,7 @@ fn names_credentials(frame: &[u8]) -> Option<&'static str> {
 fn without_credentials(frame: &str) -> String {
     let Some(member) = names_credentials(frame.as_bytes()) else { return frame.to_owned() };
     let Ok(mut value) = read_json::<Value>(frame.as_bytes()) else { return json!(SET).to_string() };
-    match value.pointer_mut(member) {
-        Some(Value::Object(values)) => values.iter_mut().for_each(|(_, value)| *value = json!(SET)),
-        Some(value) => *value = json!(SET),
-        None => return frame.to_owned(),
-    }
+    hide(value.pointer_mut(member));
     value.to_string()
 }
 

@@ -298,6 +298,8 @@ async fn other_settings_are_edited_on_the_root_channel() {
     assert!(why.starts_with("wire: ") && why.contains("cannot be written: No such file"), "{why}");
     assert_eq!(send(7, json!({ "wire": "frames" })).await.get("rejectionReason"), None);
     send(8, json!({ "mcpServers": { "z": { "type": "http", "url": "https://h/", "headers": { "a": "SECRET-z" } } } })).await;
+    let refused = send(10, json!({ "plugins.nobody": { "options": { "key": "SECRET-p" } } })).await;
+    assert!(refused["rejectionReason"].is_string(), "{refused}");
     send(9, json!({ "wire": null })).await;
     let eighth = |recorded: &String| recorded.matches(r#""clientSeq":8"#).count() >= 2;
     let recorded = support::wait_for(|| Some(folder.read("frames")).filter(eighth));

@@ -274,7 +274,7 @@ fn the_demonstration_works_in_a_folder_named_from_here() {
 #[cfg(target_os = "linux")]
 #[test]
 fn it_takes_as_many_files_as_it_may_have() {
-    let folder = Folder::new(json!({ "plugins": [echo()] }));
+    let folder = Folder::new(echo());
     let mut shell = Command::new("sh");
     shell
         .args(["-c", "ulimit -Sn 64 && ulimit -Hn 4096 && exec \"$0\" \"$@\""])

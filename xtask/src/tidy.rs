@@ -18,7 +18,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-loader", &["ostler-contract"]),
     ("ostler-memory", &[]),
     ("ostler-net", &[]),
-    ("rquickjs-sys", &[]),
+    // The registry's, of the same name.
+    ("rquickjs-sys", &["rquickjs-sys"]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("xtask", &["ostler-contract", "ostler-js", "ostler-protocol"]),

@@ -40,7 +40,7 @@ pub async fn surface() -> Result<Surface, Thrown> {
 
 fn read(ctx: &Ctx<'_>) -> rquickjs::Result<Surface> {
     let (mut modules, mut absent) = (BTreeMap::new(), BTreeMap::new());
-    let is_absent: Function = builtin(ctx, "internal/errors")?.get("isAbsent")?;
+    let is_absent: Function = builtin(ctx, "internal/absent")?.get("isAbsent")?;
     for name in node_modules() {
         let module = builtin(ctx, &format!("node:{name}"))?;
         let exports = names(&module)?;

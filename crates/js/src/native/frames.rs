@@ -2,7 +2,7 @@
 //!
 //! The engine goes on after an `await` in a job of its own and tells nobody. But its jobs run in order, so the frame
 //! is put back by a job right before that one: it is queued when the engine looks at what it awaits. Awaiting a promise,
-//! it reads the promise's `constructor` (see `internal/context`); awaiting anything else, it makes a promise, and the
+//! it reads the promise's `constructor` (see `internal/follow`); awaiting anything else, it makes a promise, and the
 //! hook here is told. A job before which nothing was put back sees no store. Until there is a store, there is no hook.
 
 use std::cell::{Cell, RefCell};

@@ -1,10 +1,9 @@
-// Which stores of `AsyncLocalStorage` are seen, and what carries them on: timers, ticks, promises, every `await`.
+// Which stores of `AsyncLocalStorage` are seen. What carries them through promises is in `internal/follow`.
 
 import native from 'native/frames';
 
 const none = new Map();
 let following = false;
-let looking;
 
 export const frame = () => native.frame() ?? none;
 
@@ -35,57 +34,9 @@ function resume(callback, thisArg, given) {
   return Reflect.apply(callback, thisArg, given);
 }
 
-function define(object, name, value, enumerable = false) {
-  Object.defineProperty(object, name, { value, configurable: true, enumerable, writable: true });
-}
-
-/** From the first storage on, promises and microtasks are followed too. */
-export function startFollowing() {
-  if (following) return;
+/** From the first storage on. Whether it is the first. */
+export function begin() {
+  if (following) return false;
   following = true;
-  const { then } = Promise.prototype;
-  const { resolve } = Promise;
-  const queue = globalThis.queueMicrotask;
-
-  // What asks a promise for its `constructor` here is not an `await`.
-  const asIs = (promise, run, thisArg, given) => {
-    const before = looking;
-    looking = promise;
-    try {
-      return Reflect.apply(run, thisArg, given);
-    } finally {
-      looking = before;
-    }
-  };
-  define(Promise.prototype, 'then', {
-    then(kept, refused) { return asIs(this, then, this, [follow(kept), follow(refused)]); },
-  }.then);
-  define(Promise, 'resolve', {
-    resolve(value) { return asIs(value, resolve, this, [value]); },
-  }.resolve);
-  define(globalThis, 'queueMicrotask', {
-    queueMicrotask(callback) { queue(follow(callback)); },
-  }.queueMicrotask);
-
-  // An `await` of a promise reads its `constructor`, and then queues what goes on, or has the promise queue it. What
-  // is done here comes right before.
-  Object.defineProperty(Promise.prototype, 'constructor', {
-    get() {
-      if (this !== looking && this instanceof Promise) {
-        if (native.pending(this)) {
-          const here = native.frame();
-          const hold = () => native.hold(here);
-          asIs(this, then, this, [hold, hold]);
-        } else {
-          native.mark();
-        }
-      }
-      return Promise;
-    },
-    set(value) {
-      define(this, 'constructor', value, true);
-    },
-    configurable: true,
-  });
-  native.start();
+  return true;
 }

@@ -56,21 +56,6 @@ export function abortError(signal, message = 'The operation was aborted') {
   return error;
 }
 
-const lacking = new WeakSet();
-
-/** A function that is there to be imported, and says that it is not there when it is called. */
-export function absent(what) {
-  const call = function () {
-    throw missing(what);
-  };
-  Object.defineProperty(call, 'name', { value: what.slice(what.indexOf('.') + 1), configurable: true });
-  lacking.add(call);
-  return call;
-}
-
-/** Whether a function only says that it is not there. */
-export const isAbsent = (value) => lacking.has(value);
-
 /** What a module of Node's lacks here. */
 export function missing(what) {
   return coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', `${what} is not there on the engine plugins run on`);

@@ -37,6 +37,16 @@ function define(target, name, value) {
   Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
 }
 
+// As elsewhere, whatever is put there: libraries clear a stack with `undefined`.
+const stack = Object.getOwnPropertyDescriptor(Error.prototype, 'stack');
+Object.defineProperty(Error.prototype, 'stack', {
+  ...stack,
+  set(value) {
+    if (typeof value === 'string') stack.set.call(this, value);
+    else define(this, 'stack', value);
+  },
+});
+
 function defineLater(name, load) {
   Object.defineProperty(globalThis, name, {
     configurable: true,

@@ -1,5 +1,6 @@
-import { enter, frame, startFollowing, within } from 'internal/context';
+import { enter, frame, within } from 'internal/context';
 import { checkFunction } from 'internal/errors';
+import { startFollowing } from 'internal/follow';
 
 let lastId = 1;
 

@@ -4,7 +4,8 @@ import { EventEmitter } from 'node:events';
 import { Readable, Writable } from 'node:stream';
 import process from 'node:process';
 import { constants } from 'node:os';
-import { absent, abortError, checkString, coded, missing, wrongType } from 'internal/errors';
+import { absent } from 'internal/absent';
+import { abortError, checkString, coded, missing, wrongType } from 'internal/errors';
 import { pathOf } from 'internal/fs';
 
 const { signals } = constants;

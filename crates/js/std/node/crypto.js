@@ -3,7 +3,8 @@ import { Buffer } from 'node:buffer';
 import { Transform } from 'node:stream';
 import { createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
-import { absent, checkFunction, checkString, coded, outOfRange, wrongType } from 'internal/errors';
+import { absent } from 'internal/absent';
+import { checkFunction, checkString, coded, outOfRange, wrongType } from 'internal/errors';
 import { generateKey, generateKeyPair, generateKeyPairSync, generateKeySync, getCurves } from 'internal/generate-keys';
 import { getRandomValues, randomUUID } from 'internal/random';
 import { KeyObject, createPrivateKey, createPublicKey, createSecretKey, secretOf } from 'internal/keys';
@@ -239,7 +240,7 @@ export const constants = { RSA_PKCS1_PADDING: 1, RSA_PKCS1_OAEP_PADDING: 4, RSA_
 export const { subtle } = webcrypto;
 export const getFips = () => 0;
 
-// What packages import and plugins seldom call. The engine does not export what an array is taken apart into.
+// What packages import and plugins seldom call.
 const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
   'createDiffieHellman', 'createECDH', 'diffieHellman', 'privateDecrypt', 'publicEncrypt',
 ].map((name) => absent(`crypto.${name}`));

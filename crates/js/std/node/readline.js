@@ -1,4 +1,4 @@
-import { absent } from 'internal/errors';
+import { absent } from 'internal/absent';
 import { Interface } from 'internal/readline';
 import promises from 'node:readline/promises';
 

@@ -1,5 +1,5 @@
 import native from 'native/process';
-import { absent } from 'internal/errors';
+import { absent } from 'internal/absent';
 
 export const isatty = (fd) => native.isTerminal(fd);
 

@@ -1,7 +1,8 @@
 import native from 'native/zlib';
 import { Buffer } from 'node:buffer';
 import { Transform } from 'node:stream';
-import { absent, checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
+import { absent } from 'internal/absent';
+import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
 
 const FLUSHES = { Z_NO_FLUSH: 0, Z_PARTIAL_FLUSH: 1, Z_SYNC_FLUSH: 2, Z_FULL_FLUSH: 3, Z_FINISH: 4, Z_BLOCK: 5 };
 export const codes = {
@@ -215,7 +216,6 @@ const [
   'brotliDecompressSync', 'createBrotliCompress', 'createBrotliDecompress',
 ].map((name) => absent(`zlib.${name}`));
 
-// The engine does not export what an array is taken apart into.
 export {
   BrotliCompress, BrotliDecompress, brotliCompress, brotliCompressSync, brotliDecompress, brotliDecompressSync,
   createBrotliCompress, createBrotliDecompress, deflate, deflateRaw, deflateRawSync, deflateSync, gunzip, gunzipSync,
