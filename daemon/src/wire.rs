@@ -31,6 +31,11 @@ const KEPT: usize = 5;
 /// The most that waits to be written, in bytes. What comes beside it is counted and lost.
 const MOST_WAITING: usize = 64 << 20;
 
+/// The command that hands a token over.
+const SIGN_IN: &str = "authenticate";
+/// The action that sets options, credentials among them.
+const CHANGE: &str = "root/configChanged";
+
 /// Writes frames on a thread of its own, so that no client waits for the disk.
 #[derive(Debug)]
 pub struct WireFile {
@@ -84,7 +89,7 @@ impl FrameRecorder for WireFile {
         let text = match frame.text.len() > CUT {
             false => frame.text,
             // Its credentials could not be found in a part of it.
-            true if frame.sender == Sender::Client && names_credentials(frame.text).is_some() => b"",
+            true if may_hold_credentials(&frame) => b"",
             true => &frame.text[..CUT],
         };
         if self.waiting.fetch_add(text.len(), Ordering::Relaxed) > MOST_WAITING {
@@ -151,6 +156,8 @@ fn line_of(taken: &Taken) -> String {
     let frame = match (taken.sender, whole.then(|| serde_json::from_str::<&RawValue>(&text).ok()).flatten()) {
         (Sender::Host, Some(frame)) => without_refused(frame.get()),
         (Sender::Client, Some(frame)) => without_credentials(frame.get()),
+        // A client that writes no JSON may hand over a token all the same.
+        (Sender::Client, None) if text.contains(SIGN_IN) || text.contains(CHANGE) => json!(SET).to_string(),
         (_, None) => Value::from(&*text).to_string(),
     };
     // A frame may have line breaks between its parts.
@@ -164,13 +171,24 @@ fn line_of(taken: &Taken) -> String {
 
 /// A host's frame without the values of a change that it refuses: those come back as they were sent.
 fn without_refused(frame: &str) -> String {
-    let refused = frame.contains("\"rejectionReason\"") && frame.contains("root/configChanged");
-    match refused.then(|| serde_json::from_str::<Value>(frame)) {
+    match is_refused_change(frame).then(|| serde_json::from_str::<Value>(frame)) {
         Some(Ok(mut value)) => {
             hide(value.pointer_mut("/params/action/config"));
             value.to_string()
         }
         _ => frame.to_owned(),
+    }
+}
+
+fn is_refused_change(frame: &str) -> bool {
+    frame.contains("\"rejectionReason\"") && frame.contains(CHANGE)
+}
+
+/// Whether a frame too large to be looked through may hold credentials.
+fn may_hold_credentials(frame: &Passing<'_>) -> bool {
+    match frame.sender {
+        Sender::Client => names_credentials(frame.text).is_some(),
+        Sender::Host => std::str::from_utf8(frame.text).is_ok_and(is_refused_change),
     }
 }
 
@@ -189,7 +207,7 @@ fn names_credentials(frame: &[u8]) -> Option<&'static str> {
         method: Option<String>,
     }
     match read_json::<Head>(frame).ok()?.method?.as_str() {
-        "authenticate" => Some("/params/token"),
+        SIGN_IN => Some("/params/token"),
         "dispatchAction" => Some("/params/action/config"),
         _ => None,
     }
@@ -272,6 +290,11 @@ mod tests {
                 "frame": { "jsonrpc": "2.0", "method": "ping" } })
         );
         assert_eq!(line(&taken(Sender::Client, "no\njson"))["frame"], "no\njson");
+        let broken = r#"{ "method": "authenticate", "params": { "token": "s3cret" }, }"#;
+        assert_eq!(line(&taken(Sender::Client, broken))["frame"], "<set>");
+        let refused = r#"{ "params": { "action": { "type": "root/configChanged", "config": { "a": "s3cret" } },
+            "rejectionReason": "no" } }"#;
+        assert_eq!(line(&taken(Sender::Host, refused))["frame"]["params"]["action"]["config"]["a"], "<set>");
         let cut = Taken { bytes: 10, lost: 2, ..taken(Sender::Host, "{\"long\"") };
         let said = line(&cut);
         assert_eq!(

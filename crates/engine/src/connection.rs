@@ -32,7 +32,6 @@ pub struct Connection {
     host: Arc<Host>,
     /// What waits to be written to it.
     pub outbox: Arc<Outbox>,
-    tap: Tap,
     state: Mutex<State>,
 }
 
@@ -143,8 +142,7 @@ impl Connection {
         let tap = Tap { wire: host.wire.clone(), connection: id };
         let connection = Arc::new(Self {
             id,
-            outbox: Outbox::tapped(host.options.outbox, tap.clone()),
-            tap,
+            outbox: Outbox::tapped(host.options.outbox, tap),
             host: host.clone(),
             state: Mutex::new(State {
                 principal,
@@ -205,7 +203,9 @@ impl Connection {
 
     /// Takes one frame, whatever is in it.
     pub async fn receive_frame(self: &Arc<Self>, text: &str) {
-        self.tap.record(Sender::Client, [text.as_bytes()]);
+        if let Some(tap) = self.outbox.tap() {
+            tap.record(Sender::Client, [text.as_bytes()]);
+        }
         match Message::parse(text) {
             Ok(message) => self.receive(message).await,
             Err(bad) => self.refuse(&bad),
@@ -214,8 +214,8 @@ impl Connection {
 
     /// Takes one message that came as no frame.
     pub(crate) async fn receive_own(self: &Arc<Self>, message: Message) {
-        if self.tap.is_on() {
-            self.tap.record(Sender::Client, [encode::message(&message).as_bytes()]);
+        if let Some(tap) = self.outbox.tap() {
+            tap.record(Sender::Client, [encode::message(&message).as_bytes()]);
         }
         self.receive(message).await;
     }

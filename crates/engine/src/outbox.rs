@@ -113,6 +113,11 @@ impl Outbox {
         Self::with(limit, Some(tap))
     }
 
+    /// Where its connection's frames are recorded, while they are.
+    pub(crate) fn tap(&self) -> Option<&Tap> {
+        self.tap.as_ref().filter(|tap| tap.is_on())
+    }
+
     fn with(limit: usize, tap: Option<Tap>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
@@ -256,7 +261,7 @@ impl Outbox {
     pub async fn drain(&self, into: &mut Vec<Item>) -> Option<Closed> {
         let before = into.len();
         let drained = self.next(into).await;
-        if let Some(tap) = &self.tap {
+        if let Some(tap) = self.tap() {
             let frames = into[before..].iter().flat_map(Item::frames);
             tap.record(Sender::Host, frames.map(|frame| &frame[..]));
         }

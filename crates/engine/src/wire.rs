@@ -57,11 +57,8 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Records frames where that is wanted.
+    /// Records frames.
     pub fn record<'a>(&self, sender: Sender, frames: impl IntoIterator<Item = &'a [u8]>) {
-        if !self.is_on() {
-            return;
-        }
         let recorder = self.wire.recorder.read().clone();
         let Some(recorder) = recorder else { return };
         for text in frames {

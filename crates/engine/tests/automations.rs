@@ -66,6 +66,16 @@ fn webhook_trigger(r#type: &str, events: &str, config: &str) -> String {
     )
 }
 
+/// A host with the webhook plugin, and no endpoints.
+async fn with_webhooks(dir: &Path) -> MemoryHost {
+    let builder = builder(dir).await.plugin(ostler_plugin_webhook::plugin(), json!({}));
+    builder.records(memory_records()).start().await
+}
+
+fn said_of_automations(host: &MemoryHost) -> Vec<String> {
+    host.log.all().into_iter().filter(|line| line.starts_with("automation ")).collect()
+}
+
 fn object(value: Value) -> ostler_contract::JsonObject {
     value.as_object().cloned().unwrap()
 }
@@ -440,12 +450,7 @@ async fn a_call_wakes_only_what_names_its_endpoint() {
     ] {
         write_with(dir.path(), id, &webhook_trigger("webhook", "{ id: call }", config), "Hello.");
     }
-    let host = builder(dir.path())
-        .await
-        .plugin(ostler_plugin_webhook::plugin(), json!({}))
-        .records(memory_records())
-        .start()
-        .await;
+    let host = with_webhooks(dir.path()).await;
     let data = object(json!({ "endpoint": "push", "branch": "main" }));
     let fired = host.plugin("webhook").fire_trigger("webhook".into(), "call".into(), data).unwrap();
     assert_eq!(fired.kept.call(()).await.unwrap().len(), 1);
@@ -473,16 +478,9 @@ async fn a_trigger_nothing_fires_is_named() {
     {
         write_with(dir.path(), id, &webhook_trigger(r#type, events, "{ endpoint: push }"), "Hello.");
     }
-    let host = builder(dir.path())
-        .await
-        .plugin(ostler_plugin_webhook::plugin(), json!({}))
-        .records(memory_records())
-        .start()
-        .await;
-    let said: Vec<String> =
-        host.log.all().into_iter().filter(|line| line.starts_with("automation ")).collect();
+    let host = with_webhooks(dir.path()).await;
     assert_eq!(
-        said,
+        said_of_automations(&host),
         [
             "automation event: its trigger p waits in vain for cal: webhook offers only call",
             "automation type: its trigger p never fires: nothing here offers the type webhok, only session, watch, \
@@ -505,10 +503,8 @@ async fn a_setting_that_means_nothing_is_named() {
         write_with(dir.path(), id, &format!("_meta: {{ ostler: {own} }}"), "Hello.");
     }
     let host = builder(dir.path()).await.start().await;
-    let said: Vec<String> =
-        host.log.all().into_iter().filter(|line| line.starts_with("automation ")).collect();
     assert_eq!(
-        said,
+        said_of_automations(&host),
         [
             "automation bad: _meta.ostler.session is not one of new, pinned, so the first holds",
             "automation bad: _meta.ostler.overlap is not one of queue, steer, parallel, skip, so the first holds",

@@ -1,6 +1,7 @@
 //! Passwords stretched with scrypt.
 
 use bytes::Bytes;
+use rquickjs::convert::List;
 use rquickjs::{Ctx, Promise, Result, Value};
 use scrypt::Params;
 use tokio::sync::Semaphore;
@@ -12,6 +13,9 @@ use crate::values::bytes_to_js;
 
 /// It takes memory for as long as it runs: so many run at a time, of all plugins together, where nobody waits for them.
 static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
+/// The logarithm of N, r and p.
+type Cost = List<(u8, u32, u32)>;
 
 struct Stretch {
     password: Bytes,
@@ -25,7 +29,7 @@ impl Stretch {
         ctx: &Ctx<'_>,
         password: &Value<'_>,
         salt: &Value<'_>,
-        (log_n, r, p): (u8, u32, u32),
+        List((log_n, r, p)): Cost,
         length: usize,
     ) -> Result<Self> {
         let params = Params::new(log_n, r, p).map_err(|_| plain_error(ctx, "Invalid scrypt params"))?;
@@ -57,24 +61,20 @@ pub(super) fn now<'js>(
     ctx: Ctx<'js>,
     password: Value<'js>,
     salt: Value<'js>,
-    log_n: u8,
-    r: u32,
-    p: u32,
+    cost: Cost,
     length: usize,
 ) -> Result<Value<'js>> {
-    bytes_to_js(&ctx, Stretch::new(&ctx, &password, &salt, (log_n, r, p), length)?.run().into())
+    bytes_to_js(&ctx, Stretch::new(&ctx, &password, &salt, cost, length)?.run().into())
 }
 
 pub(super) fn later<'js>(
     ctx: Ctx<'js>,
     password: Value<'js>,
     salt: Value<'js>,
-    log_n: u8,
-    r: u32,
-    p: u32,
+    cost: Cost,
     length: usize,
 ) -> Result<Promise<'js>> {
-    let stretch = Stretch::new(&ctx, &password, &salt, (log_n, r, p), length)?;
+    let stretch = Stretch::new(&ctx, &password, &salt, cost, length)?;
     let inside = ctx.clone();
     Promise::wrap_future(&ctx, async move {
         let _turn = AT_ONCE.acquire().await;

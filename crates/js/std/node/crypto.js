@@ -153,7 +153,7 @@ function stretched(password, salt, length, options = {}) {
   const log = Math.log2(N);
   if (!(Number.isInteger(log) && log >= 1 && r >= 1 && p >= 1)) throw scryptParams('Invalid scrypt params');
   if (128 * r * (N + p + 2) > most) throw scryptParams('Invalid scrypt params: memory limit exceeded');
-  return [bytesOf(password, undefined, 'password'), bytesOf(salt, undefined, 'salt'), log, r, p, length];
+  return [bytesOf(password, undefined, 'password'), bytesOf(salt, undefined, 'salt'), [log, r, p], length];
 }
 
 const scryptParams = (message) => coded(RangeError, 'ERR_CRYPTO_INVALID_SCRYPT_PARAMS', message);
