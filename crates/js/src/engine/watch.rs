@@ -45,6 +45,12 @@ impl Watch {
         self.memory.used()
     }
 
+    /// How many bytes more they may take.
+    pub(crate) fn memory_left(&self) -> usize {
+        let limit = self.shared.options.memory_limit;
+        limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.memory_used()))
+    }
+
     /// A turn begins.
     pub(crate) fn start(&self) {
         self.since.set(Some(worked()));

@@ -33,13 +33,8 @@ impl Stretch {
         length: usize,
     ) -> Result<Self> {
         let params = Params::new(log_n, r, p).map_err(|_| plain_error(ctx, "Invalid scrypt params"))?;
-        let state = State::of(ctx)?;
         let needs = (params.n() + u64::from(p) + 2).saturating_mul(128).saturating_mul(u64::from(r));
-        let has = state
-            .shared
-            .options
-            .memory_limit
-            .map_or(usize::MAX, |limit| limit.saturating_sub(state.watch.memory_used()));
+        let has = State::of(ctx)?.watch.memory_left();
         if usize::try_from(needs).map_or(true, |needs| needs > has) {
             return Err(plain_error(
                 ctx,

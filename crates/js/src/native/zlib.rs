@@ -281,8 +281,7 @@ fn work<'js>(
     run: impl FnOnce(&mut Codec) -> Written<()>,
 ) -> Result<Value<'js>> {
     let state = State::of(ctx)?;
-    let limit = state.shared.options.memory_limit;
-    let free = limit.map_or(usize::MAX, |limit| limit.saturating_sub(state.watch.memory_used()));
+    let free = state.watch.memory_left();
     // More than may come out is as much as may.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let room = (room as usize).min(free);
