@@ -306,7 +306,7 @@ impl Host {
     /// Reads what a URI names for a host tool: what the owner of its session may read.
     pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
         let provider = self.provider(uri)?;
-        let owner = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
+        let owner = self.session_at(session).await.and_then(|entry| entry.owner.clone());
         let owner = owner.unwrap_or_else(|| "nobody".to_owned());
         let reader = self.reader_for(&owner);
         if let Err(refusal) = self.require_of(&owner, &Grant::on(&provider.scheme, "get")) {

@@ -432,6 +432,7 @@ impl Actor {
 
     /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
     async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
+        self.keep_unsaved().await;
         {
             let mut resting = self.entry.mailbox.lock();
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(_)) {
@@ -445,6 +446,7 @@ impl Actor {
                 backend.close(false).await;
             }
         }
+        self.host.rests();
         true
     }
 

@@ -33,15 +33,33 @@ impl Actor {
     /// Keeps who the session is and how it is set up.
     pub(super) async fn keep_session(&self) {
         let Some(store) = self.store() else { return };
-        let row = self.entry.row.lock().clone();
-        kept(&self.host.log, &self.entry.uri, store.set_config.call((self.entry.id.clone(), row.kept))).await;
+        let session = {
+            let mut row = self.entry.row.lock();
+            row.unsaved = false;
+            row.kept.clone()
+        };
+        let write = store.set_config.call((self.entry.id.clone(), session));
+        if !kept(&self.host.log, &self.entry.uri, write).await {
+            self.entry.row.lock().unsaved = true;
+        }
+    }
+
+    /// Keeps what changed since it was kept last.
+    pub(super) async fn keep_unsaved(&self) {
+        if self.entry.row.lock().unsaved {
+            self.keep_flags().await;
+            self.keep_session().await;
+        }
     }
 
     /// Keeps the session's marks.
     pub(super) async fn keep_flags(&self) {
         let Some(store) = self.store() else { return };
         let flags = self.entry.row.lock().flags;
-        kept(&self.host.log, &self.entry.uri, store.set_flags.call((self.entry.id.clone(), flags))).await;
+        let write = store.set_flags.call((self.entry.id.clone(), flags));
+        if !kept(&self.host.log, &self.entry.uri, write).await {
+            self.entry.row.lock().unsaved = true;
+        }
     }
 
     /// Keeps which chats there are; answers whether they are.

@@ -8,6 +8,7 @@ mod debian;
 mod modules;
 mod plugins;
 mod start;
+mod stored;
 mod sync;
 mod turn;
 mod webhook;
@@ -32,6 +33,11 @@ pub const GROUPS: &[Group] = &[
         name: "start",
         what: "from the spawn to the first connection, and the memory held then",
         measure: start::measure,
+    },
+    Group {
+        name: "stored",
+        what: "a start over 12,000 stored sessions, the memory written then, and pages of the listing",
+        measure: stored::measure,
     },
     Group {
         name: "create-session",
