@@ -1,7 +1,7 @@
 //! Putting a host together: stores, plugins, engine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound
 use ostler_js::{JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
 use ostler_ports::{
-    DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report,
+    DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
     SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
 };
 use ostler_protocol::names;
@@ -66,19 +66,13 @@ impl Composed {
 ///
 /// # Errors
 /// Exit 1 where a store cannot be opened or no backend is loaded.
-pub async fn compose(
-    settings: &Settings,
-    working_dir: &Path,
-    log: &Log,
-    hidden: &Hidden,
-) -> Result<Composed, Exit> {
-    compose_with(bundled::agents(), settings, working_dir, log, hidden).await
+pub async fn compose(settings: &Settings, log: &Log, hidden: &Hidden) -> Result<Composed, Exit> {
+    compose_with(bundled::agents(), settings, log, hidden).await
 }
 
 async fn compose_with(
     agents: Vec<Agent>,
     settings: &Settings,
-    working_dir: &Path,
     log: &Log,
     hidden: &Hidden,
 ) -> Result<Composed, Exit> {
@@ -126,7 +120,6 @@ async fn compose_with(
     let loader = Loader {
         bundled: bundled::plugins(),
         source: Arc::new(JsSource::new(js)),
-        working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
         calls: door,
@@ -235,6 +228,23 @@ fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
     Vault { get, ..vault }
 }
 
+/// The state database, brought from the configuration folder where an earlier version wrote it.
+fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
+    let (old, new) = (&settings.dir, &settings.state_dir);
+    match StateDb::relocate(old, new)? {
+        Relocated::Unneeded => {}
+        Relocated::Moved => {
+            log.line(format_args!("{} is moved to {}", StateDb::file(old).display(), new.display()));
+        }
+        Relocated::Leftover => log.line(format_args!(
+            "{} is not used: there is one in {} already; move it away",
+            StateDb::file(old).display(),
+            new.display()
+        )),
+    }
+    StateDb::open(new)
+}
+
 /// What the daemon is built with, registered as a plugin would.
 async fn own(
     agents: Vec<Agent>,
@@ -249,9 +259,10 @@ async fn own(
     let report: Report = Arc::new(move |line| lines.line(line));
     let failed = |why: Thrown| Exit::machine(why.message);
     atomic::sweep(&settings.dir);
+    atomic::sweep(&settings.state_dir);
     let file = match (settings.sessions, settings.automations) {
         (Keep::Memory, Keep::Memory) => None,
-        _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
+        _ => Some(state_db(settings, log).map_err(failed)?),
     };
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
     let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
@@ -277,7 +288,7 @@ async fn own(
     };
     let usage = Arc::new(SqliteUsage::new(db, report.clone())).into_point();
     let served: Vec<PathBuf> = settings.paths.iter().map(PathBuf::from).collect();
-    let mut private = vec![settings.dir.clone()];
+    let mut private = vec![settings.dir.clone(), settings.state_dir.clone()];
     private.extend(settings.files.iter().chain(&settings.users).cloned());
     private.extend(match &settings.token {
         TokenSource::File(file) => Some(file.clone()),
@@ -327,7 +338,7 @@ mod tests {
             create: Call::now(|_| Ok(AgentSession::default())),
             ..Agent::default()
         };
-        compose_with(vec![agent], &settings, dir.path(), &Log::new(|_| {}), &Hidden::default()).await
+        compose_with(vec![agent], &settings, &Log::new(|_| {}), &Hidden::default()).await
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ pub struct PluginCheck {
     pub spec: String,
     /// Option values.
     pub options: JsonObject,
-    /// Where relative specs are looked for first.
+    /// Where a relative spec is looked for.
     pub working_dir: PathBuf,
     /// Where packages are installed.
     pub config_dir: PathBuf,
@@ -104,14 +104,17 @@ impl PluginCheck {
         let loader = Loader {
             bundled: bundled::plugins(),
             source: Arc::new(JsSource::new(js_options(&of_js))),
-            working_dir: self.working_dir.clone(),
             config_dir: self.config_dir.clone(),
             facts,
             calls: door,
             log: Arc::new(move |line| of_loader.line(line)),
             hidden: hidden.clone(),
         };
-        let entry = Entry { options: self.options.clone(), ..Entry::named(&self.spec) };
+        let entry = Entry {
+            options: self.options.clone(),
+            base: Some(self.working_dir.clone()),
+            ..Entry::named(&self.spec)
+        };
         let loaded = loader.load(std::slice::from_ref(&entry), own).await;
         let file = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir)
             .ok()

@@ -58,11 +58,10 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     process::take_files();
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
     let (mut told, teller) = Told::listen(settings.detached)?;
-    let working_dir = place.working_dir.clone();
     if settings.stdio {
         return over_stdio(&settings, &place, &log, &hidden, (&mut told, teller)).await.map(|()| Ended::Done);
     }
-    let holding = Holding::take(&settings.dir)?;
+    let holding = Holding::take(&settings.folders())?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
     let listener = bind(settings.address).await?;
     let settings = Settings { address: listener.address(), ..settings };
@@ -78,7 +77,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     token.iter().for_each(|token| hidden.add(token));
     let token = token.map(Token::new);
     let composed = tokio::select! {
-        composed = compose(&settings, &working_dir, &log, &hidden) => composed?,
+        composed = compose(&settings, &log, &hidden) => composed?,
         () = told.stop() => return Ok(Ended::Done),
     };
     require_backend(&composed)?;
@@ -217,6 +216,7 @@ fn record(
         url,
         paths: settings.paths.clone(),
         started_at: log::clock().iso(),
+        state: Some(settings.state_dir.clone()),
         automations: Some(composed.automations.clone()),
         vault: composed.vault_plugin.clone(),
         said: Vec::new(),
@@ -262,10 +262,10 @@ async fn over_stdio(
     // At its start a host ends what it finds going in the folder, so that folder has to be its own.
     let _holding = match (settings.sessions, settings.automations) {
         (Keep::Memory, Keep::Memory) => None,
-        _ => Some(Holding::take(&settings.dir)?),
+        _ => Some(Holding::take(&settings.folders())?),
     };
     let composed = tokio::select! {
-        composed = compose(settings, &place.working_dir, log, hidden) => composed?,
+        composed = compose(settings, log, hidden) => composed?,
         () = told.stop() => return Ok(()),
     };
     require_backend(&composed)?;

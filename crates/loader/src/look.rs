@@ -22,8 +22,6 @@ pub struct Importer {
     pub bundled: Vec<Plugin>,
     /// Imports everything else.
     pub source: Arc<dyn PluginSource>,
-    /// Where relative specs are looked for first.
-    pub working_dir: PathBuf,
     /// Where packages are installed.
     pub config_dir: PathBuf,
     /// The SDK's version.
@@ -137,7 +135,7 @@ impl Importer {
                 took: Duration::ZERO,
             });
         }
-        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir)?;
+        let resolved = resolve(&entry.name, entry.base(&self.config_dir), &self.config_dir)?;
         let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
         resolved.manifest.check_sdk(&name, &self.sdk_version)?;
         self.say(&format!("plugin {} loading", entry.name));

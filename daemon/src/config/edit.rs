@@ -61,8 +61,11 @@ mod tests {
         std::fs::create_dir_all(own.parent().unwrap()).unwrap();
         std::fs::write(&own, r#"{ "port": 1, "plugins": [] }"#).unwrap();
         std::fs::write(&named, r#"{ "plugins": [], "colour": "kept" }"#).unwrap();
-        let environment =
-            Environment { config_home: Some(dir.path().to_owned()), named: Some(named.clone()), home: None };
+        let environment = Environment {
+            config_home: Some(dir.path().to_owned()),
+            named: Some(named.clone()),
+            ..Environment::default()
+        };
         let set = |key: &'static str, value: Value| {
             let files = read(None, &environment).unwrap();
             edit(&files, key, |fields| {

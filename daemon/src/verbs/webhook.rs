@@ -16,7 +16,7 @@ use crate::webhook::{Endpoints, Told, WebhookVerb};
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     let files = at.files()?;
     let dir = files.dir.clone();
-    let base = match record::running(&dir) {
+    let base = match record::running(&files.folders()) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
                 return Err(Exit::machine(format!(
