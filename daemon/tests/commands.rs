@@ -540,3 +540,20 @@ fn one_option_for_one_run() {
         assert!(!ended.err.contains("SECRET"), "{:?}", ended.err);
     }
 }
+
+#[test]
+fn an_install_leaves_the_rest_of_the_configuration_as_it_is_written() {
+    let inn = Inn::new();
+    inn.0.write("notes.ts", "export function apply() {}\n");
+    let written = "{\n    \"port\":   0,\n\n    \"plugins\": [\n        { \"name\": \"@ostler/echo\" }\n    ],\n    \"deltaWindowMs\":  10\n}\n";
+    inn.0.write("config.json", written);
+    inn.ok("plugin install ./notes.ts");
+    let notes = inn.0.path().canonicalize().unwrap().join("notes.ts");
+    let added = format!(
+        "{{ \"name\": \"@ostler/echo\" }},\n        {{ \"name\": {:?} }}",
+        notes.display().to_string()
+    );
+    assert_eq!(inn.0.read("config.json"), written.replace("{ \"name\": \"@ostler/echo\" }", &added));
+    inn.ok("plugin remove notes --yes");
+    assert_eq!(inn.0.read("config.json"), written);
+}

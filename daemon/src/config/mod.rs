@@ -5,6 +5,7 @@ mod files;
 mod folders;
 mod once;
 mod settings;
+mod text;
 
 #[cfg(test)]
 mod page;
