@@ -1,7 +1,7 @@
 //! Putting a host together: stores, plugins, engine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{JsOptions, JsSource, LogSink, network};
-use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
+use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
 use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
     SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
@@ -28,6 +28,7 @@ use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
+use crate::sources::Sources;
 use crate::token::TokenSource;
 use crate::wire::WireFile;
 
@@ -52,6 +53,8 @@ pub struct Composed {
     pub tools: ToolServers,
     /// Keeps what runs the plugins.
     pub modules: Vec<Module>,
+    /// The files the plugins are made of, where they are watched.
+    pub sources: Sources,
 }
 
 impl Composed {
@@ -118,8 +121,12 @@ async fn compose_with(
     let (lines, plugin_lines) = (log.clone(), log.clone());
     let native = http.clone();
     host.set_outbound(Outbound::new(move |request| native(request)));
-    let js =
+    let sources = Sources::default();
+    let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };
+    if settings.watch_plugins {
+        js.read = sources.sink();
+    }
     let loader = Loader {
         bundled: bundled::plugins(),
         source: Arc::new(JsSource::new(js)),
@@ -130,6 +137,9 @@ async fn compose_with(
         hidden: hidden.clone(),
     };
     let mut looked = loader.importer().look(&settings.plugins).await;
+    if settings.watch_plugins {
+        looked.iter().for_each(|plugin| note(&sources, plugin, settings));
+    }
     plugin_options::apply(&settings.plugin_options, &mut looked)?;
     let loaded = loader.apply_all(looked, own).await;
     let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
@@ -151,7 +161,20 @@ async fn compose_with(
         vault_plugin,
         tools,
         modules: loaded.modules,
+        sources,
     })
+}
+
+/// Notes the files of a plugin, or where it was looked for in vain.
+fn note(sources: &Sources, plugin: &Looked, settings: &Settings) {
+    let spec = &plugin.entry.name;
+    match &plugin.path {
+        Some(path) => sources.add_module(path),
+        None if spec.starts_with('.') || Path::new(spec).is_absolute() => {
+            sources.add(&plugin.entry.base.as_ref().unwrap_or(&settings.dir).join(spec));
+        }
+        None => {}
+    }
 }
 
 /// The tools endpoints of a daemon: on its own port, which one over stdio has none of.

@@ -10,7 +10,7 @@ use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
 use ostler_server::names_a_host;
 
-use crate::cli::RunFlags;
+use crate::cli::{KeptPorts, RunFlags};
 use crate::config::{self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
@@ -78,8 +78,12 @@ pub struct Settings {
     pub plugins: Vec<Entry>,
     /// Options of plugins for this run, as typed.
     pub plugin_options: Vec<String>,
+    /// Whether the daemon starts again when a file of a plugin changes.
+    pub watch_plugins: bool,
     /// Whether `start` made this process.
     pub detached: bool,
+    /// The ports to take again, where any free one is asked for.
+    pub kept: Option<KeptPorts>,
     /// Lines for the log.
     pub warnings: Vec<String>,
 }
@@ -182,7 +186,9 @@ impl Settings {
             javascript: config.javascript.unwrap_or_default(),
             plugins: plugins(flags, &files, working_dir),
             plugin_options: flags.plugin_option.clone(),
+            watch_plugins: flags.watch_plugins,
             detached: flags.detached,
+            kept: flags.kept,
             warnings,
         })
     }
