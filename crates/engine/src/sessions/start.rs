@@ -77,6 +77,7 @@ impl Actor {
             client_settings: Some(self.client_settings_of()),
             terminals: self.terminals_of(chat),
             computer: self.computer_of(&paths),
+            env: self.environment(),
             tools_server,
             resume: None,
             fork_at: None,
