@@ -99,8 +99,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 4); update ostler, or move the file away to begin anew");
-    version(4);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 5); update ostler, or move the file away to begin anew");
+    version(5);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -117,7 +117,7 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
     db.execute_batch(
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
          ALTER TABLE sessions DROP COLUMN modified_at; ALTER TABLE sessions DROP COLUMN uri;
-         PRAGMA user_version = 3;",
+         PRAGMA user_version = 4;",
     )
     .unwrap();
     let row = |id: &str, kept: &str| {
