@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
-use super::run::{COUNT, DROPPED, LATEST, STEERED, opening};
+use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED, opening};
 use super::settings::Settings;
 use super::triggers::Waiting;
 use crate::host::{Host, message};
@@ -92,16 +92,20 @@ impl Host {
     /// Wakes one automation an event matched.
     fn wake_by_plugin(self: &Arc<Self>, waiting: &Waiting, event: &str, data: &JsonObject) -> Option<Kept> {
         let mut facts = data.clone();
-        facts.insert("event".to_owned(), event.into());
-        self.wake_by_event(&waiting.automation, &waiting.trigger, facts, 1)
+        // A field of that name is the data's.
+        let own = facts.contains_key("event").then_some(event);
+        facts.entry("event").or_insert_with(|| event.into());
+        self.wake_by_event(&waiting.automation, &waiting.trigger, facts, own, 1)
     }
 
-    /// Wakes one automation for something that happened, unless its owner may not know of it.
+    /// Wakes one automation for something that happened, unless its owner may not know of it. `id` is the event's,
+    /// where `facts` do not hold it under `event`.
     pub(super) fn wake_by_event(
         self: &Arc<Self>,
         automation: &str,
         trigger: &str,
         facts: JsonObject,
+        id: Option<&str>,
         count: u64,
     ) -> Option<Kept> {
         let entry = self.automations.entry(automation)?;
@@ -114,7 +118,10 @@ impl Host {
             catch_up: None,
             event: Some(facts),
         });
-        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), count);
+        let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), count);
+        if let Some(id) = id {
+            run.meta.get_or_insert_default().insert(names::meta_key(EVENT), id.into());
+        }
         self.wake(&entry, run, Cause::Event).1
     }
 
@@ -182,6 +189,7 @@ impl Host {
     fn note(self: &Arc<Self>, held: String, kept: Keep, wake: &AutomationRunState, what: &str) {
         let (host, what) = (self.clone(), what.to_owned());
         let (count, event) = (count_of(wake), event_of(wake).cloned());
+        let id = event_id_of(wake).cloned();
         tokio::spawn(async move {
             host.automations.annotate(&host.fanout, &held, |meta| {
                 let key = names::meta_key(&what);
@@ -191,6 +199,10 @@ impl Host {
                 meta.insert(key, counted.saturating_add(count).into());
                 if let (COUNT, Some(event)) = (what.as_str(), event) {
                     meta.insert(names::meta_key(LATEST), Value::Object(event));
+                    match id {
+                        Some(id) => drop(meta.insert(names::meta_key(EVENT), id)),
+                        None => drop(meta.shift_remove(&names::meta_key(EVENT))),
+                    }
                 }
             });
             if host.keep_run(&held).await {
@@ -267,6 +279,11 @@ impl Host {
 pub(super) fn count_of(run: &AutomationRunState) -> u64 {
     let counted = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(COUNT))?.as_u64());
     counted.unwrap_or(1)
+}
+
+/// The id of a run's newest event, where its data has a field `event` of its own.
+pub(super) fn event_id_of(run: &AutomationRunState) -> Option<&Value> {
+    run.meta.as_ref()?.get(&names::meta_key(EVENT))
 }
 
 /// What the newest event of a run carried.

@@ -294,7 +294,7 @@ impl Host {
         facts.insert("count".to_owned(), count.into());
         facts.insert("at".to_owned(), self.clock.iso().into());
         // Nobody waits for it: who is told of a run that could not be kept is the log.
-        drop(self.wake_by_event(&watched.automation, &watched.trigger, facts, count));
+        drop(self.wake_by_event(&watched.automation, &watched.trigger, facts, None, count));
     }
 
     /// What is known of a session when something happens in it.
