@@ -19,6 +19,7 @@ pub mod names;
 pub mod own;
 mod resource;
 pub mod surrogates;
+pub mod unread;
 pub mod uri;
 pub mod version;
 

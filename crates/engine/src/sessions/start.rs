@@ -161,7 +161,7 @@ fn known(action: &StateAction) -> Result<(), Thrown> {
     let StateAction::Unknown(value) = action else { return Ok(()) };
     let sentence = match value.get("type").and_then(Value::as_str) {
         None => NO_ACTION_TYPE.to_owned(),
-        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name),
+        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name, value),
         Some(name) => format!("{name} is not an action of the protocol"),
     };
     Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })
