@@ -171,6 +171,19 @@ pub struct KeptChat {
     /// Hidden context its first turn still has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// The queued message that a turn is being started with. It waits again where the turn is not in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting: Option<StartingTurn>,
+}
+
+/// A turn that takes a queued message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct StartingTurn {
+    /// The turn's id.
+    pub turn: String,
+    /// The message as it waited.
+    pub queued: Value,
 }
 
 /// A turn as it is kept: a finished one, or a running one as far as it has come.

@@ -109,6 +109,8 @@ impl Actor {
 
     /// Forgets the turns of a chat from `place` on.
     pub(super) async fn drop_turns(&self, chat: usize, place: usize) {
+        // Without its turn, a message the store still has as starting one would wait again.
+        self.keep_chats().await;
         self.drop_turns_of(&self.chats[chat].uri, place).await;
     }
 

@@ -1,8 +1,8 @@
 //! Turns: how one begins, ends, waits and is shown again.
 
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{SessionTerminalRequest, TurnFrom};
-use ostler_contract::{Call, Thrown};
+use ostler_contract::points::{SessionTerminalRequest, StartingTurn, TurnFrom};
+use ostler_contract::{Call, Thrown, Value};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
@@ -82,12 +82,20 @@ impl Actor {
         self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
         // Reduced first, so that what is kept is what watchers will see; published once it is kept.
+        let taken = self.queued_message(at, action.queued_message_id.as_deref());
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
+        if let Some(queued) = taken {
+            // In the queue and in a turn it would be there twice after a crash: it leaves the queue first, and waits
+            // again where the turn does not get into the store.
+            self.chats[at].starting = Some(StartingTurn { turn: turn.clone(), queued });
+            self.keep_chats().await;
+        }
         self.keep_running_turn(at).await;
+        let was_queued = self.chats[at].starting.take().is_some();
         let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
             != marks & SessionStatus::IsRead.bits();
-        if self.chats[at].state.queued_messages.is_some() || self.was_queued(&action) || unread {
+        if !was_queued && (self.chats[at].state.queued_messages.is_some() || unread) {
             self.keep_chats().await;
         }
         self.republish(at, &action, origin);
@@ -130,8 +138,11 @@ impl Actor {
         Some(Tell::Ran { turn, command: command.to_owned(), run, provider })
     }
 
-    fn was_queued(&self, action: &StateAction) -> bool {
-        matches!(action, StateAction::ChatTurnStarted(started) if started.queued_message_id.is_some())
+    /// A message that waits, as the store has it.
+    fn queued_message(&self, at: usize, id: Option<&str>) -> Option<Value> {
+        let mut queue = self.chats[at].state.queued_messages.iter().flatten();
+        let message = queue.find(|message| Some(message.id.as_str()) == id)?;
+        serde_json::to_value(message).ok()
     }
 
     /// Tells a chat's backend something, waking it where it sleeps.
@@ -167,6 +178,9 @@ impl Actor {
     /// A turn the host starts by itself.
     pub(super) async fn take_turn(&mut self, request: TurnRequest) -> Result<TurnTaken, String> {
         let at = self.chat_at(&request.place).ok_or(NO_SUCH_CHAT)?;
+        if let Some(lost) = self.host.lost_storage() {
+            return Err(lost);
+        }
         let mut message = request.message;
         if request.model.is_some() {
             message.model = request.model;
@@ -217,6 +231,7 @@ impl Actor {
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
+        self.chats[at].links.clear();
         if self.chats[at].is_worker() {
             self.happened(at, Happened::Child(chat));
             return;
