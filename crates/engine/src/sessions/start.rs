@@ -32,7 +32,9 @@ impl Actor {
             false => start.seed = Some(turns),
         }
         let number = self.chats[at].number;
-        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
+        let (host, entry) = (self.host.clone(), self.entry.clone());
+        let servers = async move { host.mcp_servers_for(&entry).await };
+        self.chats[at].backend = Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone()));
     }
 
     /// What a chat's backend is handed.
@@ -60,7 +62,8 @@ impl Actor {
             working_directory: paths.first().cloned(),
             additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
             tools: (!tools.is_empty()).then_some(tools),
-            mcp_servers: self.host.mcp_servers(),
+            // Their secrets are read where a plugin's vault keeps nobody waiting.
+            mcp_servers: None,
             instructions: (!instructions.is_empty()).then_some(instructions),
             client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
