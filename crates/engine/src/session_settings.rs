@@ -157,7 +157,7 @@ impl Host {
             Some(provider) => self.listed_agent(provider),
             None => self.first_agent(),
         };
-        agent.ok_or_else(|| no_provider(provider.unwrap_or("default")))
+        agent.ok_or_else(|| no_provider(self, provider.unwrap_or("default")))
     }
 
     /// The settings of a session that is about to be made; each picker is asked once for what it shows first.
@@ -187,6 +187,8 @@ impl Host {
         }
         self.offer_trees(&mut config, params.working_directory.as_deref()).await;
         self.offer_computers(&agent, &mut config, true).await;
+        // Clients pass on what they chose for other hosts, or for another directory.
+        config.values.retain(|key, _| config.schema.properties.contains_key(key));
         Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
     }
 

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_field_is_named_and_its_value_is_not() {
         for (name, action, sentence) in [
-            ("chat/turnStarted", json!({ "message": {} }), "chat/turnStarted: missing field `turnId`"),
+            ("chat/turnCancelled", json!({ "duration": 0 }), "chat/turnCancelled: missing field `turnId`"),
             (
                 "session/isReadChanged",
                 json!({ "isRead": "s3cret" }),
@@ -114,7 +114,7 @@ mod tests {
             (
                 "automation/updateRequested",
                 json!({ "resource": "r", "changes": { "disableConditions": [{ "kind": "s3cret" }] } }),
-                "automation/updateRequested: changes.disableConditions[0]: unknown value, expected `afterRuns` or \
+                "automation/updateRequested: changes.disableConditions[0].kind: unknown value, expected `afterRuns` or \
                  `afterDate`",
             ),
             (

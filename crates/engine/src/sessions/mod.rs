@@ -18,6 +18,7 @@ mod keep;
 mod links;
 mod mailbox;
 mod moving;
+mod older;
 mod places;
 mod preamble;
 mod requests;

@@ -99,14 +99,17 @@ impl Writer {
                 }
             }
             for answer in checkpoints {
-                // Over a file that was cut it would write half a database.
-                let done = self.look().and_then(|()| {
-                    let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-                    done.map_err(|error| Thrown::new(sentence(&self.place, &error)))
-                });
-                let _ = answer.send(done);
+                let _ = answer.send(self.checkpoint());
             }
         }
+    }
+
+    /// Brings what was committed into the database's own file. Over one that was cut it would write half a database.
+    fn checkpoint(&mut self) -> Result<(), Thrown> {
+        self.look()?;
+        let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        done.map_err(|error| Thrown::new(sentence(&self.place, &error)))?;
+        self.look()
     }
 
     /// Commits a batch. It is durable where the files are still the ones that were opened once it is committed.
