@@ -25,20 +25,16 @@ fn store() -> SessionStore {
     Arc::new(store).into_point()
 }
 
-/// A store that notes each write.
+/// A store that notes each write, in the order they are asked for.
 fn noting(writes: &Arc<Mutex<Vec<Write>>>) -> SessionStore {
     let own = store();
     macro_rules! noted {
         ($member:expr, $note:expr) => {{
             let (member, writes) = ($member.clone(), writes.clone());
             Call::new(move |arguments| {
-                let written = member.call(Clone::clone(&arguments));
-                let (writes, note) = (writes.clone(), $note(arguments));
-                async move {
-                    written.await?;
-                    writes.lock().unwrap().push(note);
-                    Ok(())
-                }
+                // A store writes in the order it is asked.
+                writes.lock().unwrap().push($note(Clone::clone(&arguments)));
+                member.call(arguments)
             })
         }};
     }

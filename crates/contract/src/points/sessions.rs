@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it, and one is never kept without
+/// those of the same session asked for before.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
