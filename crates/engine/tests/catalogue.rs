@@ -361,6 +361,7 @@ async fn a_session_that_fell_asleep_goes_only_as_it_is_stored() {
     client.dispatch(&chat, 1, turn).await;
     client.actions_until("chat/turnComplete").await;
     client.notify("unsubscribe", json!({ "channel": chat })).await;
+    client.request("fetchTurns", json!({ "channel": chat })).await.unwrap();
     let before = listed(&mut client, None).await;
     assert_eq!(before[0]["resource"], "echo:/s4");
     tokio::time::pause();
