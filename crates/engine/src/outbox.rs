@@ -340,7 +340,11 @@ impl Outbox {
         }
         match self.budget.try_take(bytes) {
             Some(charge) => self.push(Item::Frame(Frame::charged(text.into(), charge))),
-            None => self.send(instead()),
+            None => {
+                let instead = instead();
+                let charge = self.budget.take_anyway(instead.len());
+                self.push(Item::Frame(Frame::charged(instead.into(), charge)));
+            }
         }
     }
 
