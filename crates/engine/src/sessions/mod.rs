@@ -17,6 +17,7 @@ mod create;
 mod keep;
 mod mailbox;
 mod moving;
+mod older;
 mod places;
 mod preamble;
 mod requests;
