@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::webhook::WebhookVerb;
-use crate::{demo, run, verbs};
+use crate::{demo, doctor, run, verbs};
 
 /// What the program is, as its package says it.
 const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
@@ -44,6 +44,10 @@ pub struct Cli {
 /// Every command, each in a file of its own.
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a first configuration
+    Init(verbs::InitFlags),
+    /// Check everything a start depends on, and say how to fix what is wrong
+    Doctor,
     /// Start the daemon in the background
     Start(RunFlags),
     /// End the daemon that runs
@@ -60,6 +64,14 @@ enum Command {
     /// Add, list and try the endpoints other programs call
     #[command(subcommand)]
     Webhook(WebhookVerb),
+    /// List, show, run, enable and disable automations
+    #[command(subcommand)]
+    Automation(verbs::AutomationVerb),
+    /// List, show and follow sessions, and send messages to them
+    #[command(subcommand)]
+    Session(verbs::SessionVerb),
+    /// Print the log of the daemon in the background
+    Logs(verbs::LogsFlags),
     /// Keep secrets that options name
     #[command(subcommand)]
     Vault(verbs::VaultVerb),
@@ -282,6 +294,8 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
     let Some(command) = cli.command else { return serve(&cli.common, &cli.run, arguments).await };
     let place = Place::of_process(&cli.common)?;
     let answer = match command {
+        Command::Init(flags) => verbs::init(&place, flags).await?,
+        Command::Doctor => doctor::doctor(&place).await?,
         Command::Start(flags) => verbs::start(&place, &flags, arguments).await?,
         Command::Stop => verbs::stop(&place).await?,
         Command::Restart(flags) => verbs::restart::restart(&place, &flags).await?,
@@ -289,6 +303,9 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Config => verbs::config(&place)?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
         Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
+        Command::Automation(verb) => verbs::automation(&place, verb).await?,
+        Command::Session(verb) => verbs::session(&place, verb).await?,
+        Command::Logs(flags) => verbs::logs(&place, &flags).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
         Command::User(verb) => verbs::people::user(&place, verb)?,
         Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb)?,
