@@ -17,7 +17,8 @@ pub struct Config {
     /// The address to listen on. `127.0.0.1` when left out; any other than a loopback address needs one of the
     /// three token settings.
     pub host: Option<String>,
-    /// The directories served; the first is the default for new work. The working directory when left out.
+    /// The directories served; the first is the default for new work. Clients create sessions in these and below them
+    /// only. The working directory when left out.
     pub paths: Option<Vec<String>>,
     /// The token a connection has to show.
     pub connection_token: Option<String>,
