@@ -22,6 +22,7 @@ use crate::log::Log;
 use crate::outbox::{Closed, Frame, Item, Outbox};
 use crate::principal::Principal;
 use crate::refusals::{before_initialize, no_memory, too_many_requests};
+use crate::reverse::Requests;
 use crate::sessions::{Place, ToSession};
 use crate::wire::{Sender, Tap};
 
@@ -43,6 +44,8 @@ pub struct Connection {
     pub outbox: Arc<Outbox>,
     /// Resources being read for it.
     pub(crate) reads: Semaphore,
+    /// What the host asked the client and waits for.
+    pub(crate) requests: Requests,
     state: Mutex<State>,
 }
 
@@ -176,6 +179,7 @@ impl Connection {
             outbox: Outbox::within(host.options.outbox, budget, host.budget.clone(), tap),
             reads: Semaphore::new(READS),
             host: host.clone(),
+            requests: Requests::default(),
             state: Mutex::new(State {
                 principal,
                 client: None,
@@ -316,7 +320,7 @@ impl Connection {
                     None => {}
                 }
             }
-            Message::Response { .. } => {}
+            Message::Response { id, outcome } => self.requests.answer(&id, outcome),
         }
     }
 
@@ -461,6 +465,7 @@ impl Connection {
         };
         self.outbox.close(Closed::Done);
         self.reads.close();
+        self.requests.close();
         for channel in subscriptions.values() {
             self.host.fanout.unsubscribe(channel, self.id);
             self.left_at_once(channel);

@@ -424,6 +424,11 @@ impl Host {
         self.own_sessions.get().filter(|_| !keeps)
     }
 
+    /// The host's own store, for what the session store does not keep.
+    pub(crate) fn spare_sessions(&self) -> Option<&SessionStore> {
+        self.own_sessions.get()
+    }
+
     /// The store turns are kept in.
     pub(crate) fn turn_store(&self) -> Option<&SessionStore> {
         self.own_sessions().or_else(|| self.session_store())

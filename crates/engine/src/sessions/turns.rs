@@ -185,6 +185,7 @@ impl Actor {
             message.model = request.model;
         }
         self.may_spend(&message, request.sender.as_deref()).await?;
+        self.store_attachments(&mut message).await?;
         self.sign(&mut message, request.sender.as_deref());
         if self.chats[at].running().is_some() {
             if !request.queue {
