@@ -32,6 +32,7 @@ mod in_time;
 pub mod limits;
 pub mod log;
 mod machines;
+mod mcp_servers;
 mod mentions;
 pub mod outbox;
 mod peer;
