@@ -384,8 +384,13 @@ export interface Start {
     /** How long a client's tool may take, in milliseconds; 0 = forever. */
     clientToolTimeoutMs: number;
     /**
-     * Says what happened. Throws on an action the protocol does not have, and a `QuotaExceededError` where 50,000
-     * emitted ones wait already: a backend that is so far ahead pauses and emits again.
+     * Reports what happened in the running turn, in this order: a part opens (`chat/responsePart`) before its text
+     * (`chat/delta`, `chat/reasoning`); a tool call goes `chat/toolCallStart`, `chat/toolCallReady`,
+     * `chat/toolCallComplete`; `chat/usage` comes before the end; and one of `chat/turnComplete`, `chat/turnCancelled`
+     * and `chat/error` ends the turn. An action out of that order, or about another turn, changes nothing and is sent
+     * to no client. The host itself emits `chat/turnStarted` and `chat/toolCallConfirmed`. Throws on an action the
+     * protocol does not have, and a `QuotaExceededError` where 50,000 emitted ones wait already: a backend that is so
+     * far ahead pauses and emits again.
      */
     emit(channel: Emit, action: StateAction): void;
     /** Opens a read-only chat for a worker, once per call id. */
@@ -422,11 +427,18 @@ export interface Start {
 export interface BoundTool {
     /** Name, description, schema. */
     definition: ToolDefinition;
-    /** Runs it; absent where a client runs it. */
+    /**
+     * Runs it; absent where a client runs it. Resolves to what the tool's own `run` returned, any JSON value and mostly
+     * a text, not to the protocol's `ToolCallResult`: the backend makes that of it, and of the error a failed tool
+     * rejects with, for `chat/toolCallComplete`.
+     */
     run?(input: unknown, call?: ToolCallPlace): Promise<unknown>;
     /** The tool's own claim of what it does. */
     effects?: ToolEffects;
-    /** The client that runs it. */
+    /**
+     * The client that runs it: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result comes to
+     * `completeToolCall`. The definition's name is then `<owner>__<name>`; the client knows the tool as `<name>`.
+     */
     owner?: string;
     /** Whether the model need not be told of it at once. */
     deferLoading?: boolean;
@@ -577,7 +589,11 @@ export interface MachineProcess {
 
 /** What `create` answers: the running half of one chat. `begin`, `cancel` and `close` are required. */
 export interface AgentSession {
-    /** Runs a turn. It may answer before the turn has ended. */
+    /**
+     * Runs a turn. It may resolve before the turn has ended: only an emitted action ends it. Where it throws or rejects
+     * while the turn runs, the host ends the turn with a `chat/error` of the type `backend` and the error's message;
+     * after the end it is a line in the log. The conversation goes on with the next turn either way.
+     */
     begin(turnId: string, text: string, model?: ModelSelection, from?: TurnFrom, attachments?: MessageAttachment[]): void;
     /**
      * Runs a turn that is a command line, `!ls` say: it reports a tool call, has the host run the command in a
@@ -604,7 +620,10 @@ export interface AgentSession {
     setAnswer?(requestId: string, questionId: string, answer?: ChatInputAnswer): Awaitable<boolean>;
     /** Takes the tools bound to this session anew. */
     setTools?(tools: BoundTool[]): Awaitable<boolean>;
-    /** Takes the result of a tool a client ran; `false` refuses. */
+    /**
+     * Takes the result of a tool a client ran, a `ToolCallResult`: the client's own, or a failed one where the client
+     * left or took longer than `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` refuses.
+     */
     completeToolCall?(toolCallId: string, clientId: string, result: unknown): Awaitable<boolean>;
     /** A client left; its running tool calls are failed. */
     clientGone?(clientId: string): void;
