@@ -113,6 +113,19 @@ pub struct KeptSession {
     /// `{ team, project }` the work is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
+    /// Present while the session is a draft: a client created it and no turn has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<KeptDraft>,
+}
+
+/// A session that is not announced and not listed before its first turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptDraft {
+    /// The client that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
 }
 
 /// A session with its marks.
@@ -171,6 +184,9 @@ pub struct KeptChat {
     /// Hidden context its first turn still has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// Whether turns were removed from it that its backend still has to be told of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewind: bool,
 }
 
 /// A turn as it is kept: a finished one, or a running one as far as it has come.

@@ -8,6 +8,7 @@ use ostler_protocol::{RpcError, json, uri};
 
 use crate::connection::{Connection, Responder};
 use crate::host::Host;
+use crate::principal::Principal;
 use crate::refusals::{no_provider, nothing_at};
 use crate::sessions::{NewSession, Place, ToSession};
 
@@ -51,6 +52,8 @@ impl Connection {
             config: params.config.unwrap_or_default(),
             active_client,
             client,
+            // A plugin's session is its work, not a form that somebody has opened.
+            draft: !matches!(self.principal(), Principal::Plugin { .. }),
             credentials: self.credentials(),
             ..NewSession::default()
         };

@@ -265,6 +265,12 @@ impl Actor {
                 let _ = done.send(());
                 return Some(End::Disposed);
             }
+            ToSession::Abandoned => {
+                if self.is_abandoned() {
+                    self.dispose().await;
+                    return Some(End::Disposed);
+                }
+            }
             ToSession::Close { done } => {
                 self.close("closing").await;
                 let _ = done.send(());
@@ -532,9 +538,10 @@ impl Actor {
             .map(|backend| backend.close(removing))
             .collect();
         futures::future::join_all(closing).await;
-        self.host
-            .events
-            .raise(Event::SessionEnd { session: self.entry.uri.clone(), reason: reason.to_owned() });
+        if self.announced {
+            let session = self.entry.uri.clone();
+            self.host.events.raise(Event::SessionEnd { session, reason: reason.to_owned() });
+        }
     }
 
     /// Ends the session and forgets it, here, at its backend and in the store.

@@ -149,9 +149,13 @@ impl Actor {
     async fn own_turn(&mut self, at: usize, started: ChatTurnStartedAction) {
         let action = StateAction::ChatTurnStarted(started.clone());
         self.chats[at].reduce(&action);
-        self.keep_running_turn(at).await;
+        let draft = self.begin_draft();
+        self.keep_first_turn(at, draft.is_some()).await;
         self.republish(at, &action, None);
         self.happened(at, Happened::Began);
+        if let Some(draft) = draft {
+            self.announce_begun(draft);
+        }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.host.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    Agent, AgentSession, KeptChat, KeptSession, SessionFlags, Start, StoredSession,
+    Agent, AgentSession, KeptChat, KeptDraft, KeptSession, SessionFlags, Start, StoredSession,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
@@ -57,6 +57,8 @@ pub struct NewSession {
     pub active_client: Option<SessionActiveClient>,
     /// The client that made it.
     pub client: Option<String>,
+    /// Whether it is announced and listed only once a turn starts.
+    pub draft: bool,
     /// A token per protected resource, of the asking connection.
     pub credentials: Option<BTreeMap<String, String>>,
 }
@@ -109,6 +111,7 @@ impl Host {
             backend_id: None,
             worktree: None,
             scope: None,
+            draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
         };
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let entry =
@@ -117,6 +120,7 @@ impl Host {
         if !self.sessions.claim(&entry) {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
+        self.sessions.draft(&entry);
         Ok(Claimed { entry, agent, new, mailbox, inbox })
     }
 
@@ -141,8 +145,10 @@ impl Host {
                     let entry = Arc::new(entry_of(&id, session, flags, Resting::Asleep));
                     if self.sessions.claim(&entry) {
                         self.sessions.claim_kept(&entry, &chats);
+                        self.sessions.draft(&entry);
                     }
                 }
+                self.drafts_loaded();
             }
             Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
         }
@@ -202,7 +208,7 @@ impl Claimed {
         &self.entry.uri
     }
 
-    /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
+    /// Makes the backend, keeps the session, announces it unless it is a draft. What fails leaves nothing behind.
     ///
     /// # Errors
     /// `-32009` where a policy refuses it; what the backend, its machine or the store failed with.
@@ -217,10 +223,11 @@ impl Claimed {
             Err(refused) => Err(refused),
         };
         match made {
-            Ok(actor) => {
-                announce(host, &entry, new.client.clone());
-                let mut actor = actor;
-                actor.announced = true;
+            Ok(mut actor) => {
+                if !new.draft {
+                    announce(host, &entry, new.client.clone());
+                    actor.announced = true;
+                }
                 tokio::spawn(actor.run(inbox));
                 host.look_around(&entry, false);
                 Ok(entry)
@@ -404,7 +411,7 @@ async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
     session.and(chats)
 }
 
-fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
+pub(super) fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
     let summary = entry.row.lock().summary.clone();
     if let Ok(frame) =
         encode::notification("root/sessionAdded", &json!({ "channel": uri::ROOT, "summary": summary }))
@@ -431,7 +438,10 @@ fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> S
         project: None,
         working_directories: row.summary.working_directories.clone(),
         annotations: None,
-        lifecycle: SessionLifecycle::Ready,
+        lifecycle: match row.kept.draft {
+            Some(_) => SessionLifecycle::Creating,
+            None => SessionLifecycle::Ready,
+        },
         creation_error: None,
         server_tools: Some(host.offered_tools().iter().map(|tool| (&tool.definition).into()).collect()),
         active_clients: Vec::new(),
@@ -497,7 +507,7 @@ async fn wake(
     }
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(host, entry, agent, state, chats, mailbox);
-    actor.announced = true;
+    actor.announced = !actor.host.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.row.lock().summary.changes);
     actor.host.look_around(&actor.entry, false);
     actor.run(inbox).await;

@@ -93,13 +93,25 @@ impl Actor {
 
     /// Keeps the running turn as far as it has come. A crash leaves it as a turn that failed.
     pub(super) async fn keep_running_turn(&mut self, chat: usize) {
-        if let Some(active) = &self.chats[chat].state.active_turn {
-            let turn = as_if_failed(active);
-            let place = self.chats[chat].state.turns.len();
-            self.keep_turn(&self.chats[chat], place, turn).await;
-            self.chats[chat].kept_at = tokio::time::Instant::now();
-            self.chats[chat].unkept = false;
-        }
+        self.keep_first_turn(chat, false).await;
+    }
+
+    /// Keeps the running turn, with the session's record where it is a session's first; both writes share one commit.
+    pub(super) async fn keep_first_turn(&mut self, chat: usize, first: bool) {
+        let record = async {
+            if first {
+                self.keep_session().await;
+            }
+        };
+        let turn = async {
+            if let Some(active) = &self.chats[chat].state.active_turn {
+                let place = self.chats[chat].state.turns.len();
+                self.keep_turn(&self.chats[chat], place, as_if_failed(active)).await;
+            }
+        };
+        futures::join!(record, turn);
+        self.chats[chat].kept_at = tokio::time::Instant::now();
+        self.chats[chat].unkept = false;
     }
 
     /// Forgets every turn of a chat.

@@ -14,6 +14,7 @@ mod chat_actions;
 mod chats;
 mod client_actions;
 mod create;
+mod drafts;
 mod keep;
 mod mailbox;
 mod moving;
@@ -40,6 +41,7 @@ pub use around::Around;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
+use drafts::Draft;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use turns::{named, tidy_title};
@@ -50,6 +52,8 @@ pub struct Sessions {
     entries: RwLock<HashMap<String, Arc<Entry>>>,
     /// Chats with URIs of their own, by URI: the session's id.
     chats: RwLock<HashMap<String, String>>,
+    /// Sessions before their first turn, by id.
+    drafts: Mutex<HashMap<String, Draft>>,
 }
 
 /// One session, running or resting.
@@ -151,9 +155,10 @@ impl Sessions {
         self.entries.read().values().cloned().collect()
     }
 
-    /// How many there are.
+    /// How many are listed: all but drafts.
     pub fn count(&self) -> usize {
-        self.entries.read().len()
+        let entries = self.entries.read().len();
+        entries.saturating_sub(self.drafts.lock().len())
     }
 
     /// What a channel URI names: a chat keeps whatever URI its client chose.
@@ -202,6 +207,7 @@ impl Sessions {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
             entries.remove(&entry.id);
+            self.drafts.lock().remove(&entry.id);
         }
         self.chats.write().retain(|_, session| *session != entry.id);
     }

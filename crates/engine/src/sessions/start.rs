@@ -31,8 +31,8 @@ impl Actor {
             true => start.context.clone_from(&self.chats[at].context),
             false => start.seed = Some(turns),
         }
-        let number = self.chats[at].number;
-        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
+        let (number, ending) = (self.chats[at].number, self.chats[at].ending.take());
+        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone(), ending));
     }
 
     /// What a chat's backend is handed.

@@ -62,8 +62,10 @@ impl Actor {
                 attachments: message.attachments,
             },
         };
+        let rewinds = self.chats[at].rewind;
         self.tell_backend(at, tell);
-        if self.chats[at].context.take().is_some() {
+        // Its backend has been given both now.
+        if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
             self.keep_chats().await;
         }
     }
@@ -84,7 +86,8 @@ impl Actor {
         // Reduced first, so that what is kept is what watchers will see; published once it is kept.
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
-        self.keep_running_turn(at).await;
+        let draft = self.begin_draft();
+        self.keep_first_turn(at, draft.is_some()).await;
         let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
             != marks & SessionStatus::IsRead.bits();
         if self.chats[at].state.queued_messages.is_some() || self.was_queued(&action) || unread {
@@ -98,6 +101,9 @@ impl Actor {
             let unread = SessionIsReadChangedAction { is_read: false };
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
             self.keep_flags().await;
+        }
+        if let Some(draft) = draft {
+            self.announce_begun(draft);
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.host.events.raise(Event::TurnStart {
@@ -213,6 +219,14 @@ impl Actor {
             _ => None,
         };
         let (turn, status) = (turn.id.clone(), status_of(turn.state));
+        self.close_turn(at, turn, status).await;
+        if !self.chats[at].is_worker() && !self.begin_queued(at).await {
+            self.fall_quiet(at, status, why);
+        }
+    }
+
+    /// Withdraws what a turn asked, and tells everybody but the chat's watchers that it is over.
+    pub(super) async fn close_turn(&mut self, at: usize, turn: String, status: TurnStatus) {
         self.withdraw_questions(at);
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
@@ -228,13 +242,15 @@ impl Actor {
         self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.host.look_around(&self.entry, true);
         self.keep_session().await;
-        if !self.begin_queued(at).await {
-            let busy = self.chats.iter().any(|chat| chat.running().is_some());
-            if !busy {
-                self.happened(at, Happened::Quiet);
-            }
-            self.host.session_quiet(&self.entry.uri, status, why, busy);
+    }
+
+    /// Tells whoever waits for the session that nothing follows a turn in its chat.
+    pub(super) fn fall_quiet(&mut self, at: usize, status: TurnStatus, why: Option<String>) {
+        let busy = self.chats.iter().any(|chat| chat.running().is_some());
+        if !busy {
+            self.happened(at, Happened::Quiet);
         }
+        self.host.session_quiet(&self.entry.uri, status, why, busy);
     }
 
     /// Takes the first message that waits. The policies may have changed while it did: one they refuse now is a turn
