@@ -45,6 +45,8 @@ pub struct Outgoing {
     pub origin: Option<Origin>,
     /// The first version that has it.
     pub since: Version,
+    /// The action as 0.9 has it, where a later version extended it.
+    pub older: Option<String>,
     /// Another form for one connection's eyes, by connection; `None` there sends it nothing.
     pub overlay: Option<Overlay>,
 }
@@ -99,7 +101,7 @@ pub enum Overlaid {
 impl Outgoing {
     /// An action of the host itself.
     pub fn host(action: String, since: Version) -> Self {
-        Self { action, origin: None, since, overlay: None }
+        Self { action, origin: None, since, older: None, overlay: None }
     }
 }
 
@@ -172,7 +174,8 @@ struct Logged {
 impl Logged {
     /// What it takes to keep it: an overlay holds more than its frame shows.
     fn weight(&self) -> usize {
-        self.frame.len() + if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 }
+        let older = self.outgoing.older.as_ref().map_or(0, String::len);
+        self.frame.len() + older + if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 }
     }
 }
 
@@ -180,6 +183,7 @@ impl Logged {
 #[derive(Debug)]
 struct LoggedAction {
     since: Version,
+    older: Option<String>,
     overlay: Option<Overlay>,
     origin: Option<Origin>,
 }
@@ -344,7 +348,8 @@ impl Fanout {
             inner.seq += 1;
             let frame =
                 Bytes::from(envelope_frame(channel, &outgoing.action, inner.seq, outgoing.origin.as_ref()));
-            plain &= outgoing.since == Version::V0_9 && outgoing.overlay.is_none();
+            plain &=
+                outgoing.since == Version::V0_9 && outgoing.overlay.is_none() && outgoing.older.is_none();
             frames.push(frame.clone());
             let logged = Logged {
                 seq: inner.seq,
@@ -352,6 +357,7 @@ impl Fanout {
                 frame,
                 outgoing: LoggedAction {
                     since: outgoing.since,
+                    older: outgoing.older,
                     overlay: outgoing.overlay,
                     origin: outgoing.origin,
                 },
@@ -537,7 +543,13 @@ fn params_of(frame: &[u8]) -> &str {
 /// How one subscriber sees a logged action.
 fn overlaid(logged: &Logged, subscriber: &Subscriber) -> Overlaid {
     let overlay = logged.outgoing.overlay.as_ref();
-    overlay.map_or(Overlaid::Same, |overlay| overlay.seen(subscriber.connection))
+    match (overlay.map_or(Overlaid::Same, |overlay| overlay.seen(subscriber.connection)), subscriber.version)
+    {
+        (Overlaid::Same, Version::V0_9) => {
+            logged.outgoing.older.clone().map_or(Overlaid::Same, Overlaid::Other)
+        }
+        (seen, _) => seen,
+    }
 }
 
 /// What one subscriber is sent of a logged action it sees so.

@@ -20,6 +20,7 @@ mod commands;
 mod completions;
 pub mod connection;
 mod containers;
+mod directories;
 pub mod events;
 pub mod fanout;
 mod held;

@@ -246,6 +246,7 @@ impl Root {
             action: action(whole),
             origin,
             since: Version::V0_9,
+            older: None,
             overlay: Some(Overlay::new(overlay)),
         };
         fanout.publish(uri::ROOT, vec![outgoing]);

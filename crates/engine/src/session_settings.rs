@@ -187,6 +187,8 @@ impl Host {
         }
         self.offer_trees(&mut config, params.working_directory.as_deref()).await;
         self.offer_computers(&agent, &mut config, true).await;
+        // Clients pass on what they chose for other hosts, or for another directory.
+        config.values.retain(|key, _| config.schema.properties.contains_key(key));
         Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
     }
 

@@ -111,7 +111,8 @@ impl Host {
         };
         let action = json!({ "type": "root/configChanged", "config": values }).to_string();
         let overlay = Some(Overlay::new(overlay));
-        self.fanout.publish(uri::ROOT, vec![Outgoing { action, origin, since: Version::V0_9, overlay }]);
+        self.fanout
+            .publish(uri::ROOT, vec![Outgoing { origin, overlay, ..Outgoing::host(action, Version::V0_9) }]);
     }
 }
 

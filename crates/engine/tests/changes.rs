@@ -21,8 +21,8 @@ impl Here for Moving {
         None
     }
 
-    fn look(&self, _: &str) -> Option<Found> {
-        None
+    fn look(&self, path: &str) -> Option<Found> {
+        (path == "/work/yard").then(|| Found { is_directory: true, real: path.to_owned() })
     }
 
     fn stamp(&self, path: &str) -> Option<Stamp> {

@@ -3,6 +3,7 @@
 
 mod script;
 mod session;
+mod tool;
 mod worker;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use ostler_contract::duration::read_duration;
 pub const COMMANDS: &[(&str, &str)] = &[
     ("fail", "/fail [sentence]: the turn fails with the sentence"),
     ("slow", "/slow 5s [text]: waits, then says the text"),
-    ("tool", "/tool <name> {json}: calls a tool of the host and says what it answered"),
+    ("tool", "/tool <name> {json}: calls a tool of the host or of a client and says what it answered"),
     ("confirm", "/confirm <name> {json}: the same, once somebody approved"),
     (
         "worker",

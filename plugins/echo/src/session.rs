@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ostler_contract::points::{AgentSession, BoundTool, Emit, Start, ToolCallPlace, TurnFrom};
+use ostler_contract::points::{AgentSession, BoundTool, Emit, Start, TurnFrom};
 use ostler_contract::protocol::actions;
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
@@ -27,14 +27,13 @@ pub(crate) struct Ways {
     pub stops_lead: bool,
 }
 
-/// The option that approves a tool for the rest of its session.
-const ALWAYS: &str = "alwaysApprove";
-
 /// What a conversation waits for.
 #[derive(Default)]
 pub(crate) struct Waiting {
     /// Approvals, by tool call.
-    approvals: HashMap<String, oneshot::Sender<(bool, Option<String>)>>,
+    pub approvals: HashMap<String, oneshot::Sender<(bool, Option<String>)>>,
+    /// Results of tools that clients run, by tool call.
+    pub results: HashMap<String, oneshot::Sender<Value>>,
     /// Workers, by the call that has them work.
     pub workers: HashMap<String, oneshot::Sender<()>>,
     /// Answers, by request.
@@ -43,8 +42,8 @@ pub(crate) struct Waiting {
 
 pub(crate) struct Conversation {
     pub start: Start,
-    ways: Ways,
-    tools: Mutex<Vec<BoundTool>>,
+    pub ways: Ways,
+    pub tools: Mutex<Vec<BoundTool>>,
     delay: AtomicU64,
     /// What the first turn is handed beside its text.
     context: Mutex<Option<String>>,
@@ -55,7 +54,7 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// Whether somebody approved a tool for the rest of the session.
-    fn always_approves(&self, tool: &str) -> bool {
+    pub(crate) fn always_approves(&self, tool: &str) -> bool {
         self.ways.approved.lock().get(&self.start.uri).is_some_and(|tools| tools.contains(tool))
     }
 }
@@ -95,8 +94,8 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
         stop: watch::Sender::new(None),
     });
     let with = || conversation.clone();
-    let (begun, cancelled, confirmed, answered, tooled, set, stopped, closed) =
-        (with(), with(), with(), with(), with(), with(), with(), with());
+    let (begun, cancelled, confirmed, answered, tooled, ran, set, stopped, closed) =
+        (with(), with(), with(), with(), with(), with(), with(), with(), with());
     AgentSession {
         begin: Call::now(move |(turn, text, ..): Begin| {
             let script = Script::read(&text);
@@ -135,6 +134,10 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
         set_tools: Some(Call::now(move |(tools,): (Vec<BoundTool>,)| {
             *tooled.tools.lock() = tools;
             Ok(true)
+        })),
+        complete_tool_call: Some(Call::now(move |(call, _, result): (String, String, Value)| {
+            let waiting = ran.waiting.lock().results.remove(&call);
+            Ok(waiting.is_some_and(|waiting| waiting.send(result).is_ok()))
         })),
         set_config: Some(Call::now(move |(key, value): (String, Value)| {
             match (key.as_str(), value.as_u64()) {
@@ -309,72 +312,6 @@ impl Turn {
         }
     }
 
-    async fn tool(&mut self, name: &str, input: Value, confirm: bool) -> Result<(), Stopped> {
-        let call = format!("{}-call", self.id);
-        let tool = self.conversation.tools.lock().iter().find(|tool| tool.definition.name == name).cloned();
-        let about = json!({ "turnId": self.id, "toolCallId": call });
-        let with = |kind: &str, more: Value| {
-            let mut action = about.clone();
-            action["type"] = kind.into();
-            if let (Some(action), Value::Object(more)) = (action.as_object_mut(), more) {
-                action.extend(more);
-            }
-            action
-        };
-        self.emit(Emit::Chat, with("chat/toolCallStart", json!({ "toolName": name, "displayName": name })))?;
-        let invocation = format!("Calling {name}");
-        let shown = input.to_string();
-        let mut ready = json!({ "invocationMessage": invocation, "toolInput": shown });
-        let always = confirm && self.conversation.always_approves(name);
-        match confirm && !always {
-            true => ready["options"] = options(),
-            false => ready["confirmed"] = if always { "setting" } else { "not-needed" }.into(),
-        }
-        self.emit(Emit::Chat, with("chat/toolCallReady", ready))?;
-        if confirm && !always && !self.approved(&call, name, &invocation, &shown).await? {
-            return self.say("answer", &format!("{name} was not approved.")).await;
-        }
-        let place = ToolCallPlace { turn_id: Some(self.id.clone()), tool_call_id: Some(call.clone()) };
-        let outcome = match tool.and_then(|tool| tool.run) {
-            Some(run) => self.wait(run.call((input, Some(place)))).await?,
-            None => Err(Thrown::new(format_args!("there is no tool {name}"))),
-        };
-        let (success, text) = match outcome {
-            Ok(Value::String(text)) => (true, text),
-            Ok(value) => (true, value.to_string()),
-            Err(thrown) => (false, thrown.message),
-        };
-        let mut result = json!({ "success": success, "pastTenseMessage": format!("Called {name}"),
-            "content": [{ "type": "text", "text": text }] });
-        if !success {
-            result["error"] = json!({ "message": text });
-        }
-        self.emit(Emit::Chat, with("chat/toolCallComplete", json!({ "result": result })))?;
-        self.say("answer", &text).await
-    }
-
-    async fn approved(
-        &mut self,
-        call: &str,
-        name: &str,
-        invocation: &str,
-        input: &str,
-    ) -> Result<bool, Stopped> {
-        let (approve, approved) = oneshot::channel();
-        self.conversation.waiting.lock().approvals.insert(call.to_owned(), approve);
-        self.emit(Emit::Session, json!({ "type": "session/inputNeededSet", "request": {
-            "kind": "toolConfirmation", "id": call, "chat": self.conversation.start.chat_uri, "turnId": self.id,
-            "toolCall": { "status": "pending-confirmation", "toolCallId": call, "toolName": name,
-                "displayName": name, "invocationMessage": invocation, "toolInput": input,
-                "options": options() } } }))?;
-        let (approved, option) = self.wait(approved).await?.unwrap_or((false, None));
-        if approved && option.as_deref() == Some(ALWAYS) {
-            let mut all = self.conversation.ways.approved.lock();
-            all.entry(self.conversation.start.uri.clone()).or_default().insert(name.to_owned());
-        }
-        Ok(approved)
-    }
-
     async fn ask(&mut self, question: &str) -> Result<(), Stopped> {
         let id = format!("{}-question", self.id);
         let (answer, answered) = oneshot::channel();
@@ -392,15 +329,6 @@ impl Turn {
             _ => self.say("answer", "You did not say.").await,
         }
     }
-}
-
-/// What somebody asked to approve a tool may choose.
-fn options() -> Value {
-    json!([
-        { "id": "approve", "label": "Allow once", "kind": "approve", "group": 0 },
-        { "id": ALWAYS, "label": "Allow this tool for the session", "kind": "approve", "group": 0 },
-        { "id": "deny", "label": "Deny", "kind": "deny", "group": 1 },
-    ])
 }
 
 /// Words, each with the space behind it, so that together they are the text.

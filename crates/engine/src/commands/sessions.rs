@@ -7,6 +7,7 @@ use ostler_protocol::wire::commands as c;
 use ostler_protocol::{RpcError, json, uri};
 
 use crate::connection::{Connection, Responder};
+use crate::directories::Directories;
 use crate::host::Host;
 use crate::principal::Principal;
 use crate::refusals::{no_provider, nothing_at};
@@ -49,6 +50,7 @@ impl Connection {
             provider: params.provider,
             owner: self.owner(),
             working_directories: params.working_directories.unwrap_or_default(),
+            directories: Directories::Served,
             config: params.config.unwrap_or_default(),
             active_client,
             client,

@@ -1,6 +1,6 @@
 //! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub(super) struct Actor {
     pub announced: bool,
     /// Whether a summary may have changed.
     pub dirty: bool,
+    /// When each chat says it changed last. Clients' clocks say that, so only whether it moved counts.
+    pub modified: HashMap<u64, String>,
     pub busy_at: Instant,
     /// What a listing shows of its changes.
     pub changes: Option<ChangesSummary>,
@@ -77,6 +79,7 @@ impl Actor {
     ) -> Self {
         let audience = host.fanout.audience(&entry.uri);
         let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
+        let modified = chats.iter().map(|chat| (chat.number, chat.state.modified_at.clone())).collect();
         Self {
             channel: entry.uri.as_str().into(),
             host,
@@ -92,6 +95,7 @@ impl Actor {
             audience,
             announced: false,
             dirty: false,
+            modified,
             busy_at: Instant::now(),
             changes: None,
             facts: Vec::new(),
@@ -345,7 +349,8 @@ impl Actor {
                 .and_then(ostler_protocol::actions::action)
                 .map_or(Version::V0_9, |row| row.since),
         };
-        self.out.push((channel, Outgoing { origin, ..Outgoing::host(text, since) }));
+        let older = super::older::action(action);
+        self.out.push((channel, Outgoing { origin, older, ..Outgoing::host(text, since) }));
         if self.out.len() >= BATCH {
             self.flush_out();
         }
@@ -459,10 +464,17 @@ impl Actor {
         let (channel, state) = match &place {
             Place::Session => {
                 self.host.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
-                (self.entry.uri.clone(), serde_json::to_string(&self.state).ok())
+                let state = match subscriber.version {
+                    Version::V0_9 => super::older::session(&self.state).map(|state| state.to_string()),
+                    _ => serde_json::to_string(&self.state).ok(),
+                };
+                (self.entry.uri.clone(), state)
             }
             _ => match self.chat_at(&place) {
-                Some(at) => (self.chats[at].uri.clone(), self.chat_snapshot(at, &spelled, turns)),
+                Some(at) => {
+                    let state = self.chat_snapshot(at, &spelled, turns, subscriber.version);
+                    (self.chats[at].uri.clone(), state)
+                }
                 None => {
                     answer.fail(nothing_at(&spelled));
                     return;
@@ -477,25 +489,30 @@ impl Actor {
         answer.give(snapshot(&spelled, &state, seq));
     }
 
-    /// A chat's state, its older turns left out where the client wants but the newest.
-    fn chat_snapshot(&self, at: usize, spelled: &str, newest: Option<usize>) -> Option<String> {
+    /// A chat's state as a version has it, its older turns left out where the client wants but the newest.
+    fn chat_snapshot(
+        &self,
+        at: usize,
+        spelled: &str,
+        newest: Option<usize>,
+        version: Version,
+    ) -> Option<String> {
         let state = &self.chats[at].state;
         let all = state.turns.len();
-        match newest {
-            Some(newest) if newest < all => {
-                let mut seen = state.clone();
-                seen.resource = spelled.to_owned();
-                seen.turns = state.turns[all - newest..].to_vec();
-                seen.turns_next_cursor = Some(cursor(all - newest));
-                serde_json::to_string(&seen).ok()
-            }
-            _ if spelled == state.resource => serde_json::to_string(state).ok(),
-            _ => {
-                let mut seen = state.clone();
-                seen.resource = spelled.to_owned();
-                serde_json::to_string(&seen).ok()
-            }
+        let left_out = newest.and_then(|newest| all.checked_sub(newest)).unwrap_or_default();
+        if left_out == 0 && version > Version::V0_9 && spelled == state.resource {
+            return serde_json::to_string(state).ok();
         }
+        let mut seen = state.clone();
+        seen.resource = spelled.to_owned();
+        if left_out > 0 {
+            seen.turns.drain(..left_out);
+            seen.turns_next_cursor = Some(cursor(left_out));
+        }
+        if version == Version::V0_9 {
+            seen = super::older::chat(seen);
+        }
+        serde_json::to_string(&seen).ok()
     }
 
     /// Looks after a client's presence once none of its connections watches the session.

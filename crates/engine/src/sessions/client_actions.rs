@@ -14,6 +14,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::{Dispatch, ToSession};
 use super::turns::named;
+use crate::directories::Directories;
 use crate::fanout::{Origin, rejection};
 use crate::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
 use crate::session_settings::refuses;
@@ -270,6 +271,15 @@ impl Actor {
             StateAction::SessionWorkingDirectoryRemoved(removed) => Some(removed.directory.clone()),
             _ => None,
         };
+        let named = match &action {
+            StateAction::SessionWorkingDirectorySet(set) => Some(set.directory.clone()),
+            StateAction::SessionWorkingDirectoryReplaced(replaced) => Some(replaced.replacement.clone()),
+            _ => None,
+        };
+        if let Some(named) = named {
+            let checked = self.host.check_directories(&[named], Directories::Served).await;
+            checked.map_err(|refused| refused.message)?;
+        }
         if self.apply_session(action, origin) {
             self.refresh_row();
             self.keep_session().await;

@@ -26,6 +26,7 @@ use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::moving::Lent;
 use super::summary::{marks, summary_of};
 use super::{Entry, Resting, Row};
+use crate::directories::Directories;
 use crate::host::{Host, names_a_directory};
 use crate::in_time::in_time;
 use crate::machines::SETTING;
@@ -47,6 +48,8 @@ pub struct NewSession {
     pub owner: Option<String>,
     /// `file://` URIs; the host's first directory where empty.
     pub working_directories: Vec<String>,
+    /// Which directories those may be.
+    pub directories: Directories,
     /// Settings chosen.
     pub config: JsonObject,
     /// Its title, if it has one before anybody spoke.
@@ -211,17 +214,18 @@ impl Claimed {
     /// Makes the backend, keeps the session, announces it unless it is a draft. What fails leaves nothing behind.
     ///
     /// # Errors
-    /// `-32009` where a policy refuses it; what the backend, its machine or the store failed with.
+    /// `-32602` for a directory that does not exist, `-32009` for one a client may not name and where a policy refuses
+    /// it; what the backend, its machine or the store failed with.
     pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
-        let made = match host.may_use(entry.owner.as_deref(), wanted).await {
-            Ok(()) => match host.isolate(&entry, &agent, &new.config).await {
-                Ok(()) => make(host, &entry, &agent, &new, &mailbox).await,
-                Err(refused) => Err(refused),
-            },
-            Err(refused) => Err(refused),
+        let made = async {
+            host.check_directories(&new.working_directories, new.directories).await?;
+            host.may_use(entry.owner.as_deref(), wanted).await?;
+            host.isolate(&entry, &agent, &new.config).await?;
+            make(host, &entry, &agent, &new, &mailbox).await
         };
+        let made = made.await;
         match made {
             Ok(mut actor) => {
                 if !new.draft {

@@ -18,6 +18,7 @@ mod drafts;
 mod keep;
 mod mailbox;
 mod moving;
+mod older;
 mod places;
 mod preamble;
 mod requests;

@@ -123,15 +123,20 @@ impl Actor {
         activity
     }
 
+    /// Whether some chat changed since this was asked last.
+    fn take_modified(&mut self) -> bool {
+        let mut moved = false;
+        for chat in &self.chats {
+            let seen = self.modified.insert(chat.number, chat.state.modified_at.clone());
+            moved |= seen.as_ref() != Some(&chat.state.modified_at);
+        }
+        self.modified.retain(|number, _| self.chats.iter().any(|chat| chat.number == *number));
+        moved
+    }
+
     /// Brings the row up to date and tells the root's watchers what changed of it.
     pub(super) fn refresh_row(&mut self) {
-        let modified = self
-            .chats
-            .iter()
-            .map(|chat| chat.state.modified_at.as_str())
-            .max()
-            .unwrap_or_default()
-            .to_owned();
+        let modified = self.take_modified().then(|| self.host.clock.iso());
         let activity = self.activity();
         let chats: Vec<_> = self.chats.iter().map(|chat| listed(&chat.published)).collect();
         let mut row = self.entry.row.lock();
@@ -144,7 +149,7 @@ impl Actor {
         next.working_directories.clone_from(&self.state.working_directories);
         next.meta.clone_from(&self.state.meta);
         next.changes.clone_from(&self.changes);
-        if modified > next.modified_at {
+        if let Some(modified) = modified {
             next.modified_at = modified;
         }
         next.default_chat.clone_from(&self.state.default_chat);

@@ -1,0 +1,194 @@
+//! Tool calls: the host's tools run here, those of a client run there, both after approval where that is asked for.
+
+use ostler_contract::points::{BoundTool, Emit, ToolCallPlace};
+use ostler_contract::{Thrown, Value, json};
+use tokio::sync::oneshot;
+
+use crate::session::{Stopped, Turn};
+
+/// The option that approves a tool for the rest of its session.
+const ALWAYS: &str = "alwaysApprove";
+/// How much of a call's input its message shows, in characters. All of it is in `toolInput`.
+const INPUT_SHOWN: usize = 500;
+
+/// A call under way.
+struct ToolCall {
+    id: String,
+    /// The tool's name, as whoever runs it knows it.
+    name: String,
+    /// The client that runs it, where one does.
+    client: Option<String>,
+    message: String,
+    /// The input as JSON text.
+    input: String,
+}
+
+impl ToolCall {
+    /// The call's fields as a state of the call has them.
+    fn state(&self, status: &str) -> Value {
+        let mut state = json!({ "status": status, "toolCallId": self.id, "toolName": self.name,
+            "displayName": self.name, "invocationMessage": self.message, "toolInput": self.input });
+        if let Some(contributor) = self.contributor() {
+            state["contributor"] = contributor;
+        }
+        state
+    }
+
+    fn contributor(&self) -> Option<Value> {
+        self.client.as_ref().map(|client| json!({ "kind": "client", "clientId": client }))
+    }
+}
+
+impl Turn {
+    /// Calls a tool and says what it answered.
+    pub(crate) async fn tool(&mut self, name: &str, input: Value, confirm: bool) -> Result<(), Stopped> {
+        let tool = find(&self.conversation.tools.lock(), name);
+        let shown = input.to_string();
+        let call = ToolCall {
+            id: format!("{}-call", self.id),
+            name: tool.as_ref().map_or(name, own_name).to_owned(),
+            client: tool.as_ref().and_then(|tool| tool.owner.clone()),
+            message: match confirm {
+                true => format!("Calling {name} with {}", shortened(&shown)),
+                false => format!("Calling {name}"),
+            },
+            input: shown,
+        };
+        let mut start = json!({ "toolName": call.name, "displayName": call.name });
+        if let Some(contributor) = call.contributor() {
+            start["contributor"] = contributor;
+        }
+        self.emit(Emit::Chat, self.about(&call, "chat/toolCallStart", start))?;
+        let mut ready = json!({ "invocationMessage": call.message, "toolInput": call.input });
+        let always = confirm && self.conversation.always_approves(name);
+        match confirm && !always {
+            true => {
+                ready["confirmationTitle"] = format!("Call {}", call.name).into();
+                ready["options"] = options();
+            }
+            false => ready["confirmed"] = if always { "setting" } else { "not-needed" }.into(),
+        }
+        self.emit(Emit::Chat, self.about(&call, "chat/toolCallReady", ready))?;
+        if confirm && !always && !self.approved(&call, name).await? {
+            return self.say("answer", &format!("{name} was not approved.")).await;
+        }
+        let result = match (&call.client, tool.and_then(|tool| tool.run)) {
+            (Some(client), _) => self.run_by_client(&call, client).await?,
+            (None, Some(run)) => {
+                let place =
+                    ToolCallPlace { turn_id: Some(self.id.clone()), tool_call_id: Some(call.id.clone()) };
+                result_of(name, self.wait(run.call((input, Some(place)))).await?)
+            }
+            (None, None) => result_of(name, Err(Thrown::new(format_args!("there is no tool {name}")))),
+        };
+        let said = text_of(&result);
+        self.emit(Emit::Chat, self.about(&call, "chat/toolCallComplete", json!({ "result": result })))?;
+        self.say("answer", &said).await
+    }
+
+    /// An action about a call.
+    fn about(&self, call: &ToolCall, kind: &str, more: Value) -> Value {
+        let mut action = json!({ "type": kind, "turnId": self.id, "toolCallId": call.id });
+        if let (Some(action), Value::Object(more)) = (action.as_object_mut(), more) {
+            action.extend(more);
+        }
+        action
+    }
+
+    async fn approved(&mut self, call: &ToolCall, tool: &str) -> Result<bool, Stopped> {
+        let (approve, approved) = oneshot::channel();
+        self.conversation.waiting.lock().approvals.insert(call.id.clone(), approve);
+        let mut waiting = call.state("pending-confirmation");
+        waiting["confirmationTitle"] = format!("Call {}", call.name).into();
+        waiting["options"] = options();
+        self.emit(
+            Emit::Session,
+            json!({ "type": "session/inputNeededSet", "request": {
+            "kind": "toolConfirmation", "id": call.id, "chat": self.conversation.start.chat_uri,
+            "turnId": self.id, "toolCall": waiting } }),
+        )?;
+        let (approved, option) = self.wait(approved).await?.unwrap_or((false, None));
+        if approved && option.as_deref() == Some(ALWAYS) {
+            let mut all = self.conversation.ways.approved.lock();
+            all.entry(self.conversation.start.uri.clone()).or_default().insert(tool.to_owned());
+        }
+        Ok(approved)
+    }
+
+    /// Has the client that brought a tool run it; the host answers for a client that leaves or takes too long.
+    async fn run_by_client(&mut self, call: &ToolCall, client: &str) -> Result<Value, Stopped> {
+        let (complete, completed) = oneshot::channel();
+        self.conversation.waiting.lock().results.insert(call.id.clone(), complete);
+        let mut running = call.state("running");
+        running["confirmed"] = "not-needed".into();
+        self.emit(
+            Emit::Session,
+            json!({ "type": "session/inputNeededSet", "request": {
+            "kind": "toolClientExecution", "id": call.id, "chat": self.conversation.start.chat_uri,
+            "turnId": self.id, "clientId": client, "toolCall": running } }),
+        )?;
+        let completed = self.wait(completed).await;
+        self.conversation.waiting.lock().results.remove(&call.id);
+        Ok(completed?.unwrap_or_else(|_| failed("the session ended before the tool had run")))
+    }
+}
+
+/// The tool of a name. A client's is found by the name it has there as well.
+fn find(tools: &[BoundTool], name: &str) -> Option<BoundTool> {
+    let exact = tools.iter().find(|tool| tool.definition.name == name);
+    exact.or_else(|| tools.iter().find(|tool| tool.owner.is_some() && own_name(tool) == name)).cloned()
+}
+
+/// A tool's name without the client that brought it, as that client knows it.
+fn own_name(tool: &BoundTool) -> &str {
+    let name = tool.definition.name.as_str();
+    let own = tool.owner.as_ref().and_then(|client| name.strip_prefix(client.as_str())?.strip_prefix("__"));
+    own.unwrap_or(name)
+}
+
+/// What a tool of the host answered, as the result of a call.
+fn result_of(name: &str, outcome: Result<Value, Thrown>) -> Value {
+    let text = match outcome {
+        Ok(Value::String(text)) => text,
+        Ok(value) => value.to_string(),
+        Err(thrown) => {
+            let mut result = failed(&thrown.message);
+            result["pastTenseMessage"] = format!("Called {name}").into();
+            return result;
+        }
+    };
+    json!({ "success": true, "pastTenseMessage": format!("Called {name}"),
+        "content": [{ "type": "text", "text": text }] })
+}
+
+fn failed(why: &str) -> Value {
+    json!({ "success": false, "pastTenseMessage": why, "content": [{ "type": "text", "text": why }],
+        "error": { "message": why } })
+}
+
+/// The words of a result.
+fn text_of(result: &Value) -> String {
+    let content = result["content"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = content.filter_map(|part| part["text"].as_str()).collect();
+    match (texts.is_empty(), result["error"]["message"].as_str()) {
+        (false, _) => texts.join("\n"),
+        (true, Some(why)) => why.to_owned(),
+        (true, None) => "Done.".to_owned(),
+    }
+}
+
+fn shortened(input: &str) -> String {
+    match input.char_indices().nth(INPUT_SHOWN) {
+        Some((end, _)) => format!("{}…", &input[..end]),
+        None => input.to_owned(),
+    }
+}
+
+/// What somebody asked to approve a tool may choose.
+fn options() -> Value {
+    json!([
+        { "id": "approve", "label": "Allow once", "kind": "approve", "group": 0 },
+        { "id": ALWAYS, "label": "Allow this tool for the session", "kind": "approve", "group": 0 },
+        { "id": "deny", "label": "Deny", "kind": "deny", "group": 1 },
+    ])
+}
