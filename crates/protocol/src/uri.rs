@@ -172,6 +172,11 @@ pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))
 }
 
+/// The channel of a session's annotations.
+pub fn annotations(session: &str) -> String {
+    format!("{session}/annotations")
+}
+
 /// A chat of the host's own making.
 pub fn chat(id: &str) -> String {
     format!("{CHAT}:/{id}")

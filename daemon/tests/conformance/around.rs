@@ -261,7 +261,7 @@ async fn a_session_is_given_a_working_tree_of_its_own(side: Side) {
         let refused = client.request("createSession", params).await.unwrap_err();
         assert_eq!(refused["message"], why);
     }
-    assert_eq!(host.host.sessions.count(), 2, "what is refused leaves nothing");
+    assert_eq!(host.host.sessions.all().len(), 2, "what is refused leaves nothing");
     // A tree goes with its session, unless it holds work.
     client.request("createSession", session("dirty", "/inn", worktree("main"))).await.unwrap();
     for id in ["one", "dirty", "plain"] {

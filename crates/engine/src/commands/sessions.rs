@@ -108,7 +108,8 @@ impl Connection {
 
     pub(super) fn handle_fetch_turns(self: &Arc<Self>, params: c::FetchTurnsParams, responder: Responder) {
         let host = self.host();
-        let Some((entry, place)) = host.sessions.locate(&host.sessions.channel(&params.channel)) else {
+        let located = host.sessions.locate(&host.sessions.channel(&params.channel));
+        let Some((entry, place)) = located.filter(|(_, place)| *place != Place::Annotations) else {
             return responder.fail(match Channel::parse(&params.channel) {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
                     nothing_at(&params.channel)

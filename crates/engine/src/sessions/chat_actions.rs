@@ -414,6 +414,9 @@ impl Actor {
         let (old, new) = (self.chats[at].number, self.next_chat);
         self.next_chat += 1;
         self.chats[at].number = new;
+        if let Some(modified) = self.modified.remove(&old) {
+            self.modified.insert(new, modified);
+        }
         for worker in self.chats.iter_mut().filter(|chat| chat.lead == Some(old)) {
             worker.lead = Some(new);
         }

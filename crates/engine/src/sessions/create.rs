@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    Agent, AgentSession, KeptChat, KeptDraft, KeptSession, SessionFlags, Start, StoredSession,
+    Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
+    StoredSession,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
@@ -115,6 +116,7 @@ impl Host {
             worktree: None,
             scope: None,
             draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
+            annotations: AnnotationCounts::default(),
         };
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let entry =
@@ -441,7 +443,7 @@ fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> S
         origin: row.summary.origin.clone(),
         project: None,
         working_directories: row.summary.working_directories.clone(),
-        annotations: None,
+        annotations: row.summary.annotations.clone(),
         lifecycle: match row.kept.draft {
             Some(_) => SessionLifecycle::Creating,
             None => SessionLifecycle::Ready,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::points::KeptDraft;
+use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{SessionReadyAction, StateAction};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -52,7 +53,7 @@ impl Sessions {
 
     /// Every channel of a session that clients watch while they use it.
     fn channels_of(&self, entry: &Entry) -> Vec<String> {
-        let mut channels = vec![entry.uri.clone(), entry.default_chat()];
+        let mut channels = vec![entry.uri.clone(), entry.default_chat(), uri::annotations(&entry.uri)];
         let chats = self.chats.read();
         channels
             .extend(chats.iter().filter(|(_, session)| **session == entry.id).map(|(chat, _)| chat.clone()));

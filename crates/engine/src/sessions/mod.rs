@@ -2,6 +2,7 @@
 
 mod actor;
 mod ahead;
+mod annotations;
 mod around;
 mod asked;
 mod backend;
@@ -15,6 +16,7 @@ mod chats;
 mod client_actions;
 mod create;
 mod drafts;
+mod ending;
 mod keep;
 mod mailbox;
 mod moving;
@@ -138,6 +140,8 @@ pub enum Place {
     DefaultChat,
     /// A chat of its own URI.
     Chat(String),
+    /// What is noted beside its files.
+    Annotations,
 }
 
 impl Sessions {
@@ -175,6 +179,7 @@ impl Sessions {
         match channel {
             Channel::Session(id) => Some((self.get(id)?, Place::Session)),
             Channel::DefaultChat(id) => Some((self.get(id)?, Place::DefaultChat)),
+            Channel::Annotations(id) => Some((self.get(id)?, Place::Annotations)),
             Channel::Chat(chat) => {
                 let owner = self.chats.read().get(chat).cloned();
                 if let Some(entry) = owner.and_then(|id| self.get(&id)) {

@@ -45,6 +45,8 @@ const VERSIONS: &[&str] = &["
         pool TEXT NOT NULL, at TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (pool, at, number)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE usage_pools (pool TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+", "
+    CREATE TABLE session_annotations (session TEXT PRIMARY KEY, annotations TEXT NOT NULL) STRICT;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.
