@@ -396,6 +396,12 @@ export interface Start {
     terminals?: SessionTerminals;
     /** The machine the session runs in; absent where it runs on this host. */
     computer?: SessionComputer;
+    /**
+     * Environment variables for the processes a backend starts: `OSTLER_SESSION`, the session's URI, and, in a
+     * session that a run of an automation started, `OSTLER_RUN`, the run's URI. Terminals the host opens and
+     * processes in machines have them already.
+     */
+    env: Record<string, string>;
     /** The backend's own id to continue. */
     resume?: string;
     /** The backend's name for the turn to fork at, under a new id. */

@@ -61,6 +61,8 @@ pub struct Answer {
     pub notes: Vec<String>,
     /// The exit code.
     pub code: u8,
+    /// Whether the command has printed everything itself.
+    pub printed: bool,
 }
 
 impl Answer {
@@ -99,6 +101,7 @@ impl Answer {
         let mut out = std::io::stdout().lock();
         // Whoever reads may have gone; there is nobody left to tell.
         let _ = match (common.json, common.quiet) {
+            _ if self.printed => Ok(()),
             (true, _) => writeln!(out, "{}", self.json),
             (_, true) => self.names.iter().try_for_each(|name| writeln!(out, "{name}")),
             _ => out.write_all(self.text.as_bytes()),

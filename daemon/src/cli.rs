@@ -60,6 +60,14 @@ enum Command {
     /// Add, list and try the endpoints other programs call
     #[command(subcommand)]
     Webhook(WebhookVerb),
+    /// List, show, run, enable and disable automations
+    #[command(subcommand)]
+    Automation(verbs::AutomationVerb),
+    /// List, show and follow sessions, and send messages to them
+    #[command(subcommand)]
+    Session(verbs::SessionVerb),
+    /// Print the log of the daemon in the background
+    Logs(verbs::LogsFlags),
     /// Keep secrets that options name
     #[command(subcommand)]
     Vault(verbs::VaultVerb),
@@ -289,6 +297,9 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Config => verbs::config(&place)?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
         Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
+        Command::Automation(verb) => verbs::automation(&place, verb).await?,
+        Command::Session(verb) => verbs::session(&place, verb).await?,
+        Command::Logs(flags) => verbs::logs(&place, &flags).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
         Command::User(verb) => verbs::people::user(&place, verb)?,
         Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb)?,

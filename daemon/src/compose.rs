@@ -31,6 +31,9 @@ use crate::settings::Settings;
 use crate::token::TokenSource;
 use crate::wire::WireFile;
 
+/// How the announcement begins of a host that persists no automations.
+pub const AUTOMATIONS_IN_MEMORY: &str = "automations in memory";
+
 /// A host with its plugins applied, before anybody is let in.
 pub struct Composed {
     /// The host.
@@ -268,7 +271,7 @@ async fn own(
         }
         _ => {
             let store = MemoryAutomations::new(report.clone()).map_err(failed)?;
-            (Arc::new(store).into_point(), "automations in memory, schedules do not fire".to_owned())
+            (Arc::new(store).into_point(), format!("{AUTOMATIONS_IN_MEMORY}, schedules do not fire"))
         }
     };
     let db = match &file {

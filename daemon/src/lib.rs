@@ -6,6 +6,7 @@ pub mod api;
 pub mod bundled;
 pub mod cli;
 mod cli_manifest;
+pub mod client;
 pub mod compose;
 pub mod config;
 pub mod control;

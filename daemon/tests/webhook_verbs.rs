@@ -26,7 +26,7 @@ async fn add(endpoints: &Endpoints, flags: AddFlags) -> Told {
 }
 
 async fn test(endpoints: &Endpoints, id: &str) -> Told {
-    endpoints.run(WebhookVerb::Test(TestFlags { id: id.to_owned(), body: None })).await.unwrap()
+    endpoints.run(WebhookVerb::Test(TestFlags { id: id.to_owned(), ..TestFlags::default() })).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,7 +121,7 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
     assert_eq!(told.json.get("token"), None, "a secret that was there is not shown");
     assert!(told.lines[2].contains("\"Authorization: Bearer $SECRET\""), "{:?}", told.lines);
     for id in ["fire", "nobody"] {
-        let verb = WebhookVerb::Test(TestFlags { id: id.to_owned(), body: None });
+        let verb = WebhookVerb::Test(TestFlags { id: id.to_owned(), ..TestFlags::default() });
         let exit = endpoints.run(verb).await.unwrap_err();
         assert_eq!(exit.code(), if id == "fire" { 1 } else { 2 }, "{exit}");
     }

@@ -38,12 +38,14 @@ pub enum Problem {
         second: String,
     },
     /// A bare name that is not installed.
-    #[error("Plugin {name} is not installed in {dir}; run npm install there, or name a path.")]
+    #[error("Plugin {name} is not installed in {dir}; run npm install there, or name a path.{hint}")]
     NotInstalled {
         /// The spec.
         name: String,
         /// The configuration folder.
         dir: String,
+        /// A name that was meant, perhaps: a sentence with a space before it.
+        hint: String,
     },
     /// A path that leads nowhere.
     #[error("Plugin {name} is not there: tried {tried}.")]

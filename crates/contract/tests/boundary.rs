@@ -363,6 +363,7 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
         tools_server: None,
         terminals: None,
         computer: None,
+        env: Default::default(),
         resume: None,
         fork_at: None,
         rewind_at: None,

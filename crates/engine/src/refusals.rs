@@ -1,7 +1,10 @@
 //! Refusals that more than one place gives.
 
 use ostler_protocol::RpcError;
+use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
+
+use crate::host::Host;
 
 /// Nothing new begins any more.
 pub(crate) const STOPPING: &str = "the host is stopping";
@@ -89,8 +92,9 @@ pub(crate) fn not_served(command: &str) -> RpcError {
 }
 
 /// A provider that is not here, or that the asker may not use.
-pub(crate) fn no_provider(provider: &str) -> RpcError {
-    RpcError::provider_not_found(format!("No provider called {provider}"))
+pub(crate) fn no_provider(host: &Host, provider: &str) -> RpcError {
+    let hint = did_you_mean(provider, host.listed_agents().map(|agent| &*agent.provider));
+    RpcError::provider_not_found(format!("No provider called {provider}{hint}"))
 }
 
 /// What is said of a backend that is not here.

@@ -157,7 +157,7 @@ impl Host {
             Some(provider) => self.listed_agent(provider),
             None => self.first_agent(),
         };
-        agent.ok_or_else(|| no_provider(provider.unwrap_or("default")))
+        agent.ok_or_else(|| no_provider(self, provider.unwrap_or("default")))
     }
 
     /// The settings of a session that is about to be made; each picker is asked once for what it shows first.

@@ -39,6 +39,7 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
         tools_server: None,
         terminals: None,
         computer: None,
+        env: Default::default(),
         resume: None,
         fork_at: None,
         rewind_at: None,

@@ -1,11 +1,12 @@
 //! Looking at configured plugins: each module is imported and asked its id, title and schema; nothing is
 //! applied.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::problem::Problem;
+use ostler_contract::protocol::nearest::nearest;
 use ostler_contract::{Module, Plugin, PluginId, PluginSource, Value};
 use tokio::time::Instant;
 
@@ -82,6 +83,25 @@ struct Imported {
     took: Duration,
 }
 
+/// The packages of a configuration folder, scoped ones whole.
+fn installed(config_dir: &Path) -> Vec<String> {
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    };
+    let modules = config_dir.join("node_modules");
+    let mut installed = Vec::new();
+    for name in names(&modules) {
+        match name.starts_with('@') {
+            true => {
+                installed.extend(names(&modules.join(&name)).iter().map(|inner| format!("{name}/{inner}")))
+            }
+            false => installed.push(name),
+        }
+    }
+    installed
+}
+
 impl Importer {
     /// Looks at every entry, in order; modules are imported together.
     pub async fn look(&self, entries: &[Entry]) -> Vec<Looked> {
@@ -128,6 +148,21 @@ impl Importer {
         (self.log)(line);
     }
 
+    /// Names the plugin that was meant, where one that can be loaded is called alike.
+    fn with_hint(&self, problem: Problem) -> Problem {
+        let Problem::NotInstalled { name, dir, .. } = problem else { return problem };
+        let bundled: Vec<&str> = self.bundled.iter().map(|plugin| plugin.spec.as_ref()).collect();
+        let installed = installed(&self.config_dir);
+        let known = || bundled.iter().copied().chain(installed.iter().map(String::as_str));
+        // The short name is enough for one that comes with the host.
+        let short = |spec: &str| spec.rsplit('/').next().unwrap_or_default().to_owned();
+        let meant = nearest(&name, known()).or_else(|| {
+            bundled.iter().copied().find(|spec| nearest(&name, [short(spec).as_str()]).is_some())
+        });
+        let hint = meant.map(|spec| format!(" Did you mean {spec}?")).unwrap_or_default();
+        Problem::NotInstalled { name, dir, hint }
+    }
+
     async fn import(&self, entry: &Entry) -> Result<Imported, Problem> {
         if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
             return Ok(Imported {
@@ -137,7 +172,8 @@ impl Importer {
                 took: Duration::ZERO,
             });
         }
-        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir)?;
+        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir);
+        let resolved = resolved.map_err(|problem| self.with_hint(problem))?;
         let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
         resolved.manifest.check_sdk(&name, &self.sdk_version)?;
         self.say(&format!("plugin {} loading", entry.name));

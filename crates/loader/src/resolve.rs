@@ -47,7 +47,8 @@ pub fn resolve(spec: &str, working_dir: &Path, config_dir: &Path) -> Result<Reso
     }
     let package = config_dir.join("node_modules").join(spec);
     if !package.is_dir() || spec.split('/').any(|part| part == ".." || part.is_empty()) {
-        return Err(Problem::NotInstalled { name: spec.to_owned(), dir: config_dir.display().to_string() });
+        let dir = config_dir.display().to_string();
+        return Err(Problem::NotInstalled { name: spec.to_owned(), dir, hint: String::new() });
     }
     at(&package)
 }

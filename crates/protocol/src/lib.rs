@@ -16,6 +16,7 @@ pub mod error;
 pub mod grants;
 pub mod message;
 pub mod names;
+pub mod nearest;
 pub mod own;
 mod resource;
 pub mod surrogates;

@@ -9,6 +9,11 @@ pub const SDK: &str = "@ostler/sdk";
 /// Where routes of plugins stand on a listener.
 pub const ROUTES: &str = "/plugins";
 
+/// Environment variable of the processes of a session: the session's URI.
+pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
+/// Environment variable of the processes of a session that a run started: the run's URI.
+pub const RUN_VARIABLE: &str = "OSTLER_RUN";
+
 /// The path of a plugin's route: `/plugins/<plugin>/<rest>`.
 pub fn route(plugin: &str, rest: &str) -> String {
     format!("{ROUTES}/{plugin}/{rest}")

@@ -8,6 +8,7 @@ use ostler_contract::live::Live;
 use ostler_contract::shape::{ObjectShape, Shape};
 use ostler_contract::{JsonObject, Value};
 use ostler_protocol::names;
+use ostler_protocol::nearest::did_you_mean;
 
 use super::once::Once;
 use super::settings::{Config, KEYS_NOT_SERVED};
@@ -208,7 +209,9 @@ impl ConfigFiles {
     fn drop_unknown_of(&mut self, shown: &str, path: &str, fields: &mut JsonObject, shape: &ObjectShape) {
         fields.retain(|key, value| {
             let Some(field) = shape.fields.iter().find(|field| field.name == key) else {
-                self.warnings.push(format!("{shown}: {path}{key} is not a setting ostler knows; ignored"));
+                let hint = did_you_mean(key, shape.fields.iter().map(|field| field.name));
+                self.warnings
+                    .push(format!("{shown}: {path}{key} is not a setting ostler knows; ignored{hint}"));
                 return false;
             };
             match (field.shape.core(), value) {
@@ -314,8 +317,8 @@ mod tests {
         assert_eq!(read.config.port.map(|port| port.0), Some(0));
         insta::assert_snapshot!(read.warnings.join("\n"), @r"
         <dir>/c.json: stdio is for the command line only; ignored
-        <dir>/c.json: plugin is not a setting ostler knows; ignored
-        <dir>/c.json: plugins[0].option is not a setting ostler knows; ignored
+        <dir>/c.json: plugin is not a setting ostler knows; ignored; did you mean plugins?
+        <dir>/c.json: plugins[0].option is not a setting ostler knows; ignored; did you mean options?
         ");
     }
 

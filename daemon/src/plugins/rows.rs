@@ -8,6 +8,7 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_js::JsSource;
 use ostler_loader::options::{self, Known};
 use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
+use ostler_protocol::nearest::did_you_mean;
 
 use crate::bundled;
 use crate::compose::javascript;
@@ -148,7 +149,8 @@ pub fn named<'a>(rows: &'a [Row], name: &str) -> Result<&'a Row, Exit> {
     rows.iter().find(|row| row.id.as_deref() == Some(name)).or_else(by_spec).ok_or_else(|| {
         let known: Vec<&str> = rows.iter().map(Row::name).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Exit::usage(format!("no plugin is called {name}; configured are {known}"))
+        let hint = did_you_mean(name, rows.iter().map(Row::name));
+        Exit::usage(format!("no plugin is called {name}; configured are {known}{hint}"))
     })
 }
 

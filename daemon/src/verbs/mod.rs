@@ -2,20 +2,26 @@
 
 mod ask;
 mod author;
+mod automation;
 mod config;
+mod logs;
 pub mod people;
 mod plugin;
 pub mod restart;
+mod session;
 mod start;
 pub mod status;
 mod stop;
 pub mod vault;
 mod webhook;
 
+pub use automation::{AutomationVerb, automation};
 pub use config::config;
+pub use logs::{LogsFlags, logs};
 pub use people::{GroupVerb, UserVerb};
 pub use plugin::{PluginVerb, plugin};
 pub use restart::RestartFlags;
+pub use session::{SessionVerb, session};
 pub use start::start;
 pub use stop::stop;
 pub use vault::VaultVerb;

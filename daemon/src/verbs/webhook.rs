@@ -3,6 +3,9 @@
 use super::ask;
 use crate::answer::Answer;
 use crate::cli::RunFlags;
+use crate::client::screen::Screen;
+use crate::compose::AUTOMATIONS_IN_MEMORY;
+use crate::config::Keep;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
@@ -16,6 +19,8 @@ use crate::webhook::{Endpoints, Told, WebhookVerb};
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     let files = at.files()?;
     let dir = files.dir.clone();
+    let mut daemon = None;
+    let mut in_memory = files.config.automations == Some(Keep::Memory);
     let base = match record::running(&dir) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
@@ -23,6 +28,9 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
                     "the daemon's secrets are kept by plugin {plugin}; write webhooks/<id>.md and keep the secret there"
                 )));
             }
+            in_memory =
+                record.automations.as_ref().is_some_and(|kept| kept.starts_with(AUTOMATIONS_IN_MEMORY));
+            daemon = Some(record.connect_url);
             record.routes
         }
         None => {
@@ -35,6 +43,15 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     {
         flags.value = Some(ask::piped("secret")?);
     }
-    let Told { lines, json, names, good } = Endpoints::of(&dir, &base)?.run(verb).await?;
+    if let WebhookVerb::Rm(flags) = &verb {
+        ask::sure(at, flags.yes, &format!("Remove endpoint {}?", flags.id))?;
+    }
+    let mut endpoints = Endpoints::of(&dir, &base)?;
+    endpoints.daemon = daemon;
+    endpoints.screen = Screen::of(&at.common);
+    if in_memory {
+        endpoints.automations = None;
+    }
+    let Told { lines, json, names, good } = endpoints.run(verb).await?;
     Ok(Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) })
 }

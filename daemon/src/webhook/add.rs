@@ -5,7 +5,7 @@ use ostler_contract::{JsonObject, Value, VaultName, json};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::Facts;
 
-use super::{Endpoints, Told, curl, machine, slug};
+use super::{Endpoints, Told, automation, curl, machine, slug};
 use crate::exit::Exit;
 use crate::token::fresh;
 
@@ -18,9 +18,15 @@ pub struct AddFlags {
     /// Talk to this bot: bot://<slug>
     #[arg(long, value_name = "BOT")]
     pub bot: Option<String>,
-    /// Fire the automations that name the endpoint
+    /// Fire the automations that name the endpoint; writes a first one where none does
     #[arg(long)]
     pub automation: bool,
+    /// What the automation says to the agent; {{event.<field>}} is a field of the call's body
+    #[arg(long, value_name = "TEXT", conflicts_with = "bot")]
+    pub prompt: Option<String>,
+    /// The backend the automation starts a session with [default: the first one]
+    #[arg(long, value_name = "NAME", conflicts_with = "bot")]
+    pub provider: Option<String>,
     /// How a call to a bot is answered: callback, sync or none [default: callback]
     #[arg(long, value_name = "HOW", requires = "bot")]
     pub reply: Option<String>,
@@ -88,6 +94,24 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
     if let Some(value) = shown {
         json["token"] = value.into();
+    }
+    if flags.automation {
+        let (listeners, written) = endpoints.listen(&flags).await?;
+        json["listeners"] = listeners.iter().map(automation::Listener::json).collect();
+        lines.extend(automation::lines(id, &listeners));
+        match written {
+            automation::Written::Nothing => {}
+            automation::Written::File(file) => {
+                lines.push(format!("{file} is written: edit what it says to the agent"));
+                json["automation"] = file.into();
+            }
+            automation::Written::Printed(text, why) => {
+                lines.push(format!("{why}; save this as an automation:"));
+                lines.extend(text.lines().map(str::to_owned));
+                json["automationText"] = text.into();
+            }
+        }
+        lines.push(format!("ostler webhook test {id} --follow calls it and prints the run"));
     }
     Ok(Told { lines, json, names: vec![id.clone()], good: true })
 }

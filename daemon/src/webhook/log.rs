@@ -1,13 +1,34 @@
-//! `ostler webhook log`: the last calls of an endpoint, oldest first. What they said is nowhere in it.
+//! `ostler webhook log`: the last calls of an endpoint, oldest first, and how what came of each ended. What the
+//! calls said is nowhere in it.
+
+use std::collections::HashMap;
 
 use ostler_contract::{Value, json};
 use ostler_plugin_webhook::DELIVERIES;
+use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
 use super::{Endpoints, Told, machine};
+use crate::client::Connection;
 use crate::exit::Exit;
 
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     endpoints.record(id).await?;
+    let mut all = calls(endpoints, id).await?;
+    let daemon = endpoints.connect().await?;
+    if let Some(daemon) = &daemon {
+        outcomes(daemon, &mut all).await?;
+    }
+    let mut lines: Vec<String> = all.iter().flat_map(shown_call).collect();
+    if lines.is_empty() {
+        lines.push(format!("no call of {id} is kept yet"));
+    } else if daemon.is_none() && all.iter().any(|row| row["runs"].as_array().is_some()) {
+        lines.push("how the runs ended is shown while the daemon runs: ostler start".to_owned());
+    }
+    Ok(Told { lines, json: json!({ "id": id, "calls": all }), names: vec![id.to_owned()], good: true })
+}
+
+/// The calls of an endpoint that are kept, oldest first.
+pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Exit> {
     let held = endpoints.collection(DELIVERIES).await?.get.call((id.to_owned(),)).await.map_err(machine)?;
     let rows = |field: &str| -> Vec<Value> {
         let rows = held.as_ref().and_then(|held| held.get(field)).and_then(Value::as_array);
@@ -15,11 +36,76 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     };
     let mut all = [rows("deliveries"), rows("refused")].concat();
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
-    let mut lines: Vec<String> = all.iter().map(line).collect();
-    if lines.is_empty() {
-        lines.push(format!("no call of {id} is kept yet"));
+    Ok(all)
+}
+
+/// Puts under `outcomes` of each call how its runs went, or its turn.
+async fn outcomes(daemon: &Connection, calls: &mut [Value]) -> Result<(), Exit> {
+    let mut known: HashMap<String, Value> = HashMap::new();
+    for call in calls {
+        let runs: Vec<String> = call["runs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|run| run.as_str().map(str::to_owned))
+            .collect();
+        let mut rows = Vec::new();
+        for run in runs {
+            if !known.contains_key(&run) {
+                let row = daemon.run_row(&run).await?.unwrap_or_else(
+                    || json!({ "run": run, "status": "unknown", "error": "the daemon does not know it" }),
+                );
+                known.insert(run.clone(), row);
+            }
+            rows.extend(known.get(&run).cloned());
+        }
+        if let (Some(chat), Some(turn)) = (call["chat"].as_str(), call["turn"].as_str()) {
+            rows.extend(turn_row(daemon, chat, turn).await?);
+        }
+        if !rows.is_empty() {
+            call["outcomes"] = rows.into();
+        }
     }
-    Ok(Told { lines, json: json!({ "id": id, "calls": all }), names: vec![id.to_owned()], good: true })
+    Ok(())
+}
+
+/// How a turn of a bot's chat went; nothing where the chat is gone.
+async fn turn_row(daemon: &Connection, chat: &str, turn: &str) -> Result<Option<Value>, Exit> {
+    let state = match daemon.state(chat).await {
+        Ok(SnapshotState::Chat(state)) => state,
+        Ok(_) | Err(Exit::Usage(_)) => return Ok(None),
+        Err(other) => return Err(other),
+    };
+    if state.active_turn.as_ref().is_some_and(|active| active.id == turn) {
+        return Ok(Some(json!({ "turn": turn, "status": "running" })));
+    }
+    let Some(ended) = state.turns.iter().find(|ended| ended.id == turn) else { return Ok(None) };
+    let status = match ended.state {
+        TurnState::Complete => "complete",
+        TurnState::Cancelled => "cancelled",
+        _ => "error",
+    };
+    let error = ended.response_parts.iter().rev().find_map(|part| match part {
+        ResponsePart::Error(part) => Some(part.error.message.clone()),
+        _ => None,
+    });
+    Ok(Some(json!({ "turn": turn, "status": status, "error": error })))
+}
+
+/// A call as lines: its own, then one for each thing that came of it.
+fn shown_call(row: &Value) -> Vec<String> {
+    let mut lines = vec![line(row)];
+    for outcome in row["outcomes"].as_array().into_iter().flatten() {
+        let what = match outcome["run"].as_str() {
+            Some(run) => format!("run {run}"),
+            None => "turn".to_owned(),
+        };
+        let status = outcome["status"].as_str().unwrap_or_default();
+        let session = outcome["session"].as_str().map(|session| format!(" in {session}")).unwrap_or_default();
+        let why = outcome["error"].as_str().map(|why| format!(": {}", shown(why))).unwrap_or_default();
+        lines.push(format!("  {what} {status}{session}{why}"));
+    }
+    lines
 }
 
 fn line(row: &Value) -> String {
@@ -33,8 +119,10 @@ fn line(row: &Value) -> String {
             line.push_str(&format!(", {word} {}", shown(value)));
         }
     }
-    for run in row["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        line.push_str(&format!(", run {run}"));
+    if row.get("outcomes").is_none() {
+        for run in row["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            line.push_str(&format!(", run {run}"));
+        }
     }
     if let Some(callback) = text("callback") {
         line.push_str(&format!(", callback {callback}"));

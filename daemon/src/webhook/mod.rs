@@ -1,13 +1,15 @@
-//! `ostler webhook …`: endpoints added, listed, tried and looked at. Each verb works on the stores of a
-//! configuration folder and answers what is printed.
+//! `ostler webhook …`: endpoints added, listed, tried, looked at and removed. Each verb works on the stores of a
+//! configuration folder, asks the daemon that runs what came of calls, and answers what is printed.
 
 mod add;
+mod automation;
 mod curl;
 mod list;
 mod log;
+mod rm;
 mod test;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -17,10 +19,14 @@ use ostler_contract::{JsonObject, Slug, Thrown, Value};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_ports::{FileRecords, FileVault, Report};
 use ostler_protocol::names;
+use ostler_protocol::nearest::did_you_mean;
 
 pub use add::AddFlags;
+pub use rm::RmFlags;
 pub use test::TestFlags;
 
+use crate::client::Connection;
+use crate::client::screen::Screen;
 use crate::exit::Exit;
 
 /// Where an endpoint is called.
@@ -31,17 +37,19 @@ pub fn path(id: &str) -> String {
 /// What to do with endpoints.
 #[derive(Debug, Clone, Subcommand)]
 pub enum WebhookVerb {
-    /// Write an endpoint and its secret, and say how it is called
+    /// Write an endpoint, its secret and an automation, and say how it is called
     Add(AddFlags),
     /// Every endpoint, what it does and what is wrong with it
     List,
     /// Call an endpoint of the daemon that runs
     Test(TestFlags),
-    /// The last calls of an endpoint, what each was answered and what came of it
+    /// The last calls of an endpoint, what each was answered and how what came of it ended
     Log {
         /// The endpoint
         id: String,
     },
+    /// Remove an endpoint, its secret and its log
+    Rm(RmFlags),
 }
 
 /// Where endpoints and secrets are kept, and where a daemon serves them.
@@ -52,6 +60,12 @@ pub struct Endpoints {
     pub vault: Vault,
     /// `http://<address>`, before `/plugins/webhook/`.
     pub base: String,
+    /// The folder automations are files in; `None` where they are in memory.
+    pub automations: Option<PathBuf>,
+    /// The running daemon, URL and token, which knows what came of a call.
+    pub daemon: Option<String>,
+    /// What is printed while a run is followed.
+    pub screen: Screen,
 }
 
 /// What a verb answers.
@@ -79,6 +93,9 @@ impl Endpoints {
             records: Arc::new(FileRecords::new(config_dir, quiet)).into_point(),
             vault: Arc::new(vault).into_point(),
             base: base.trim_end_matches('/').to_owned(),
+            automations: Some(config_dir.join("automations")),
+            daemon: None,
+            screen: Screen::default(),
         })
     }
 
@@ -92,6 +109,15 @@ impl Endpoints {
             WebhookVerb::List => list::list(self).await,
             WebhookVerb::Test(flags) => test::test(self, flags).await,
             WebhookVerb::Log { id } => log::log(self, &id).await,
+            WebhookVerb::Rm(flags) => rm::rm(self, &flags).await,
+        }
+    }
+
+    /// A connection to the running daemon.
+    async fn connect(&self) -> Result<Option<Connection>, Exit> {
+        match &self.daemon {
+            Some(url) => Connection::open(url, "ostler-webhook").await.map(Some),
+            None => Ok(None),
         }
     }
 
@@ -107,10 +133,15 @@ impl Endpoints {
     /// The record of an endpoint.
     async fn record(&self, id: &str) -> Result<JsonObject, Exit> {
         slug(id)?;
-        let held = self.collection(ENDPOINTS).await?.get.call((id.to_owned(),)).await.map_err(machine)?;
-        held.ok_or_else(|| {
-            Exit::usage(format!("there is no endpoint {id}; ostler webhook list shows those there are"))
-        })
+        let collection = self.collection(ENDPOINTS).await?;
+        if let Some(held) = collection.get.call((id.to_owned(),)).await.map_err(machine)? {
+            return Ok(held);
+        }
+        let all = collection.list.call(()).await.map_err(machine)?;
+        let hint = did_you_mean(id, all.iter().filter_map(|record| record.get("id")?.as_str()));
+        Err(Exit::usage(format!(
+            "there is no endpoint {id}; ostler webhook list shows those there are{hint}"
+        )))
     }
 
     async fn secret(&self, name: &str) -> Result<Option<String>, Exit> {

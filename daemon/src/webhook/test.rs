@@ -9,7 +9,7 @@ use ostler_contract::{Value, json};
 use ostler_net::Client;
 use ostler_plugin_webhook::tools::Facts;
 
-use super::{Endpoints, Told, curl};
+use super::{Endpoints, Told, automation, curl, log};
 use crate::exit::Exit;
 
 /// How long the daemon may take beyond what a sync call may.
@@ -27,6 +27,9 @@ pub struct TestFlags {
     /// The body [default: one the endpoint takes]
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
+    /// Print the runs or the turn that come of the call, until they end
+    #[arg(short, long)]
+    pub follow: bool,
 }
 
 pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told, Exit> {
@@ -40,6 +43,13 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
     })?;
     let body = flags.body.unwrap_or_else(|| curl::body(&facts));
     let url = endpoints.url(id);
+    let daemon = match flags.follow {
+        true => Some(endpoints.connect().await?.ok_or_else(|| {
+            Exit::machine("None running, so no run can be followed. Start one with: ostler start")
+        })?),
+        false => None,
+    };
+    let before = log::calls(endpoints, id).await?.len();
     // The record is there and valid, but the daemon may not have read it yet.
     let begun = Instant::now();
     let (status, answer) = loop {
@@ -49,11 +59,66 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    let good = (200..300).contains(&status);
-    let lines = vec![format!("{url} answered {status}"), answer.clone()];
+    let mut good = (200..300).contains(&status);
+    let said = [format!("{url} answered {status}"), answer.clone()];
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
-    let json = json!({ "id": id, "url": url, "status": status, "answer": answer });
+    let mut json = json!({ "id": id, "url": url, "status": status, "answer": answer });
+    let Some(daemon) = daemon.filter(|_| good) else {
+        let mut lines = said.to_vec();
+        if good && facts.bot.is_none() {
+            lines.push(format!("ostler webhook log {id} shows what came of it; --follow prints it"));
+        }
+        return Ok(Told { lines, json, names: vec![id.clone()], good });
+    };
+    let mut screen = endpoints.screen;
+    said.iter().for_each(|line| screen.line(line));
+    let call = logged(endpoints, id, before).await?;
+    let mut lines = Vec::new();
+    let mut ends = Vec::new();
+    for run in call["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        screen.line(format_args!("run {run}"));
+        let end = daemon.follow_run(run, &mut |seen| screen.see(seen)).await?;
+        screen.line(end.line());
+        good &= end.completed();
+        ends.push(end.json());
+    }
+    if let (Some(chat), Some(turn)) = (call["chat"].as_str(), call["turn"].as_str()) {
+        screen.line(format_args!("turn {turn} in {chat}"));
+        let end = daemon.follow_turn(chat, turn, &mut |seen| screen.see(seen)).await?;
+        lines.push(match &end.error {
+            Some(why) => format!("the turn failed: {why}"),
+            None => format!("the turn ended: {}", end.status),
+        });
+        good &= end.status == "complete";
+        json["turn"] = end.json();
+    } else if ends.is_empty() && facts.bot.is_none() {
+        good = false;
+        lines.push("the call started no run".to_owned());
+        let listeners = endpoints.listeners(id).await?;
+        lines.extend(automation::lines(id, &listeners));
+        if listeners.iter().any(|listener| listener.enabled) {
+            lines.push("it may be over its hourly cap, or one is running: ostler logs says".to_owned());
+        }
+    }
+    json["runs"] = ends.into();
     Ok(Told { lines, json, names: vec![id.clone()], good })
+}
+
+/// The log row of the call that was just made; the plugin keeps it within half a second.
+async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value, Exit> {
+    let begun = Instant::now();
+    loop {
+        let calls = log::calls(endpoints, id).await?;
+        // A full log has as many rows as before.
+        let newer = calls.len() > before || begun.elapsed() > Duration::from_secs(1);
+        if let (true, Some(last)) = (newer, calls.last()) {
+            return Ok(last.clone());
+        }
+        if begun.elapsed() > READ_WITHIN {
+            return Err(Exit::machine(format!("the call is not in the log of {id}; ostler logs says why")));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 async fn call(facts: &Facts, url: &str, secret: &str, body: String) -> Result<(u16, String), Exit> {

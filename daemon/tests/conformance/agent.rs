@@ -58,8 +58,10 @@ impl Session {
                 self.say(&turn, &format!("{answer} {}", double.effects.unwrap().reads.unwrap()))?;
             }
             "start" => {
-                let Start { uri, chat_uri, working_directory, mcp_servers, tools_server, .. } = &self.start;
-                let said = json!([uri, chat_uri, working_directory, mcp_servers, tools_server.is_some()]);
+                let Start { uri, chat_uri, working_directory, mcp_servers, tools_server, env, .. } =
+                    &self.start;
+                let said =
+                    json!([uri, chat_uri, working_directory, mcp_servers, tools_server.is_some(), env]);
                 self.say(&turn, &said.to_string())?;
             }
             "misplaced" => {
@@ -226,7 +228,10 @@ async fn a_start_says_where_it_is(side: Side) {
     let host = side.host().options(|options| options.paths = vec!["/srv/work".into()]).start().await;
     let mut talk = Talk::with(&host, "parrot").await;
     let said: Value = serde_json::from_str(&talk.say("start").await).unwrap();
-    assert_eq!(said, json!(["parrot:/talk", talk.chat, "/srv/work", Null, false]));
+    assert_eq!(
+        said,
+        json!(["parrot:/talk", talk.chat, "/srv/work", Null, false, { "OSTLER_SESSION": "parrot:/talk" }])
+    );
     let servers = json!({ "files": { "type": "stdio", "command": "mcp-files" } });
     let held = object(servers.clone());
     let host = side
@@ -345,6 +350,7 @@ fn start(held: &Arc<()>) -> Start {
         tools_server: None,
         terminals: None,
         computer: None,
+        env: Default::default(),
         resume: None,
         fork_at: None,
         rewind_at: None,

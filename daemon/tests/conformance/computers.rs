@@ -242,7 +242,7 @@ async fn a_session_runs_in_the_machine_it_names(side: Side) {
 
     create(&mut client, "walker", json!({ "computer": "computer://barn" })).await.unwrap();
     let inside = json!(["computer://barn",
-        { "program": "enter", "args": ["computer://barn", "/work/inn", "agent", "-x"], "env": { "A": "b" } },
+        { "program": "enter", "args": ["computer://barn", "/work/inn", "agent", "-x"], "env": { "A": "b", "OSTLER_SESSION": "walker:/1" } },
         "/work/x"]);
     assert_eq!(say(&host, &mut client, "walker:/1", "/srv/x").await, inside);
     client.request("disposeSession", json!({ "channel": "walker:/1" })).await.unwrap();

@@ -402,7 +402,7 @@ async fn a_backend_opens_terminals_people_watch(side: Side) {
     let mut talk = Talk::with(&host, "runner").await;
     let said: Value = serde_json::from_str(&talk.say("build").await).unwrap();
     assert_eq!(said[1], 7);
-    assert_eq!(said[2], "/srv 80x24 none build+-l 1\ntypednow 100x30\n");
+    assert_eq!(said[2], "/srv 80x24 none build+-l 2\ntypednow 100x30\n");
     let row = listed(&mut client).await[0].clone();
     assert_eq!((&row["resource"], &row["title"]), (&said[0], &json!("Mine")));
     assert_eq!(
@@ -425,7 +425,7 @@ async fn a_line_after_the_prefix_is_run_in_a_terminal(side: Side) {
     let (host, _client) = start(side).await;
     let mut talk = Talk::with(&host, "runner").await;
     let said = talk.say("!done").await;
-    assert_eq!(said, json!(["done", 3, "/srv 80x24 none done 0\n"]).to_string());
+    assert_eq!(said, json!(["done", 3, "/srv 80x24 none done 1\n"]).to_string());
     let state = talk.client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
     let claim = &state["snapshot"]["state"]["terminals"][0]["claim"];
     assert_eq!((&claim["turnId"], &claim["toolCallId"]), (&json!("t1"), &json!("call")));

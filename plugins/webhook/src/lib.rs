@@ -50,8 +50,9 @@ const THREADS: &str = "webhook-threads";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
 /// The trigger type a call fires, and its one event.
-const TRIGGER: &str = "webhook";
-const CALL: &str = "call";
+pub const TRIGGER: &str = "webhook";
+/// The event of a call.
+pub const CALL: &str = "call";
 /// The largest body taken: as large as the largest sender known sends.
 const BODY_LIMIT: usize = 25 * 1024 * 1024;
 /// The largest body said to a bot: a chat is sent whole to whoever opens it.

@@ -286,6 +286,10 @@ pub struct Start {
     pub terminals: Option<SessionTerminals>,
     /// The machine the session runs in; absent where it runs on this host.
     pub computer: Option<SessionComputer>,
+    /// Environment variables for the processes a backend starts: `OSTLER_SESSION`, the session's URI, and, in a
+    /// session that a run of an automation started, `OSTLER_RUN`, the run's URI. Terminals the host opens and
+    /// processes in machines have them already.
+    pub env: BTreeMap<String, String>,
     /// The backend's own id to continue.
     pub resume: Option<String>,
     /// The backend's name for the turn to fork at, under a new id.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
-use super::run::{COUNT, DROPPED, LATEST, STEERED, opening};
+use super::run::{COUNT, DROPPED, LATEST, RunPlace, STEERED, opening};
 use super::settings::Settings;
 use super::triggers::Waiting;
 use crate::host::{Host, message};
@@ -219,9 +219,10 @@ impl Host {
         if let Some(target) = target
             && target.owner == entry.owner
         {
+            let place = RunPlace { run: held.as_deref(), session: &target.uri };
             let request = TurnRequest {
                 place: Place::DefaultChat,
-                message: message(opening(&entry.wire.definition, &run), MessageKind::Automation),
+                message: message(opening(&entry.wire.definition, &run, place), MessageKind::Automation),
                 model: None,
                 sender: entry.owner.clone(),
                 queue: false,

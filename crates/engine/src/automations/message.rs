@@ -19,6 +19,10 @@ pub(super) struct Facts<'a> {
     pub count: Option<u64>,
     /// When, ISO 8601.
     pub at: Option<&'a str>,
+    /// The run's own URI; absent for an event said in the turn of a session no run has.
+    pub run: Option<&'a str>,
+    /// The session the run works in.
+    pub run_session: Option<&'a str>,
 }
 
 /// Fills `{{…}}`. A name that is none is left as it stands; a fact that is missing is filled with nothing.
@@ -52,6 +56,8 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
         "sessionTitle" => text(facts.session_title),
         "count" => Some(facts.count.map(|count| count.to_string()).unwrap_or_default()),
         "at" => text(facts.at),
+        "run.uri" => text(facts.run),
+        "run.session" => text(facts.run_session),
         _ => {
             let field = name.strip_prefix("event.")?;
             Some(match facts.data.and_then(|data| lookup(data, field)) {
@@ -118,6 +124,12 @@ mod tests {
             "Look.\n\nWhat woke this run: call\nCount: 1\nAt: 2026-01-01T00:00:00.000Z"
         );
         assert_eq!(fill("Look.", &Facts::default()), "Look.");
+        let own =
+            Facts { run: Some("ahp-automation-run:/7"), run_session: Some("echo:/2"), ..Facts::default() };
+        assert_eq!(
+            fill("{{run.uri}} {{ run.session }} {{run}}", &own),
+            "ahp-automation-run:/7 echo:/2 {{run}}"
+        );
         let named = Facts { session: Some("echo:/1"), session_title: Some("Mine"), ..facts };
         assert_eq!(
             fill("{{sessionTitle}} {{session}}", &named),

@@ -281,7 +281,6 @@ impl Host {
         let entry = self.automations.entry(id).ok_or_else(|| none(&run.automation))?;
         self.may_start(entry.owner.as_deref())?;
         let definition = &entry.wire.definition;
-        let text = opening(definition, run);
         let settings = Settings::of(definition);
         let pinned = match settings.pinned {
             true => self.own_pinned(&settings, entry.owner.as_deref())?,
@@ -309,6 +308,8 @@ impl Host {
                 session
             }
         };
+        let place = RunPlace { run: Some(&run.resource), session: &session.uri };
+        let text = opening(definition, run, place);
         self.automations.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
         let running = self.lifecycle(&run.resource, "running", None);
         let linked = [
@@ -539,13 +540,25 @@ impl Automations {
     }
 }
 
+/// Which run says something, and in which session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunPlace<'a> {
+    pub run: Option<&'a str>,
+    pub session: &'a str,
+}
+
 /// What a run says first.
-pub(super) fn opening(definition: &AutomationDefinition, run: &AutomationRunState) -> String {
+pub(super) fn opening(
+    definition: &AutomationDefinition,
+    run: &AutomationRunState,
+    place: RunPlace<'_>,
+) -> String {
     let template = match definition.message.text.trim() {
         "" => &definition.title,
         _ => &definition.message.text,
     };
-    let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &Facts::default()) };
+    let own = Facts { run: place.run, run_session: Some(place.session), ..Facts::default() };
+    let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &own) };
     let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
         AutomationTrigger::Event(trigger) if trigger.id == origin.trigger_id => Some(trigger),
         _ => None,
@@ -569,6 +582,7 @@ pub(super) fn opening(definition: &AutomationDefinition, run: &AutomationRunStat
             session_title: text("sessionTitle").filter(|_| watched),
             count: event.map(|_| count_of(run)),
             at: text("at").filter(|_| watched).or(created),
+            ..own
         },
     )
 }

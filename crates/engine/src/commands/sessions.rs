@@ -38,7 +38,7 @@ impl Connection {
         if let Some(provider) = &params.provider
             && host.listed_agent(provider).is_none()
         {
-            return responder.fail(no_provider(provider));
+            return responder.fail(no_provider(&host, provider));
         }
         let client = self.client_id();
         let mut active_client = params.active_client;

@@ -359,6 +359,7 @@ impl Host {
         agent: &Agent,
         values: Option<&JsonObject>,
         directory: Option<String>,
+        env: BTreeMap<String, String>,
     ) -> Option<SessionComputer> {
         let uri = values?.get(SETTING)?.as_str().filter(|named| named.starts_with(ADDRESS))?.to_owned();
         agent.machine.as_ref()?;
@@ -373,6 +374,9 @@ impl Host {
         });
         let how = Call::new(move |(mut process,): (MachineProcess,)| {
             let (host, uri, directory) = (host.clone(), at.clone(), directory.clone());
+            for (name, value) in &env {
+                process.env.entry(name.clone()).or_insert_with(|| value.clone());
+            }
             async move {
                 let host = upgraded(&host)?;
                 if process.cwd.is_none()

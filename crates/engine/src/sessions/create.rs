@@ -85,8 +85,8 @@ impl Host {
     /// none, `-32603` while the host stops.
     pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
         let agent = match &new.provider {
-            Some(provider) => self.agent(provider).ok_or_else(|| no_provider(provider))?,
-            None => self.first_agent().ok_or_else(|| no_provider("default"))?,
+            Some(provider) => self.agent(provider).ok_or_else(|| no_provider(self, provider))?,
+            None => self.first_agent().ok_or_else(|| no_provider(self, "default"))?,
         };
         if self.is_stopping() {
             return Err(RpcError::internal(STOPPING));

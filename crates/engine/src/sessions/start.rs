@@ -73,6 +73,7 @@ impl Actor {
             subagent: Some(self.subagent(number)),
             terminals: self.terminals_of(chat),
             computer: self.computer_of(&paths),
+            env: self.environment(),
             tools_server,
             resume: None,
             fork_at: None,

@@ -1,5 +1,6 @@
 //! Terminals a backend opens: the host mints the URI and lists them, so that people can watch.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, TerminalRequest};
@@ -18,6 +19,8 @@ pub(crate) struct Holder {
     pub chat: String,
     /// The session's first directory.
     pub directory: Option<String>,
+    /// Variables every terminal of the session has.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Host {
@@ -53,7 +56,7 @@ impl Host {
             command: request.command,
             args: request.args,
             shell: None,
-            env: request.env.unwrap_or_default(),
+            env: holder.env.clone().into_iter().chain(request.env.unwrap_or_default()).collect(),
             cols: SIZE.0,
             rows: SIZE.1,
         };

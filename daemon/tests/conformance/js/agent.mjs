@@ -34,6 +34,7 @@ class Session {
         this.#say(turnId, JSON.stringify([
           this.#start.uri, this.#start.chatUri, this.#start.workingDirectory,
           'mcpServers' in this.#start ? this.#start.mcpServers : null, 'toolsServer' in this.#start,
+          this.#start.env,
         ]));
         break;
       case 'misplaced':

@@ -1,0 +1,163 @@
+//! The automations of a running daemon, as its clients see them.
+
+use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{AutomationEntry, AutomationRunSummary, AutomationTrigger, SnapshotState};
+
+use super::Connection;
+use super::follow::outcome;
+use crate::exit::Exit;
+use crate::log::one_line;
+use ostler_protocol::nearest::did_you_mean;
+
+impl Connection {
+    /// Every automation of the host.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn automations(&self) -> Result<Vec<AutomationEntry>, Exit> {
+        match self.state(uri::AUTOMATIONS).await? {
+            SnapshotState::Automations(state) => Ok(state.entries),
+            // An empty catalogue reads as any state.
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The automation a command names, by id or URI.
+    ///
+    /// # Errors
+    /// Exit 2 when there is none.
+    pub async fn automation(&self, name: &str) -> Result<AutomationEntry, Exit> {
+        let entries = self.automations().await?;
+        let id = uri::automation_id(name).unwrap_or(name);
+        if let Some(entry) = entries.iter().find(|entry| id_of(entry) == id) {
+            return Ok(entry.clone());
+        }
+        let hint = did_you_mean(id, entries.iter().map(id_of));
+        Err(Exit::usage(format!(
+            "there is no automation {name}; ostler automation list shows those there are{hint}"
+        )))
+    }
+
+    /// Enables or disables an automation.
+    ///
+    /// # Errors
+    /// Exit 2 with the host's reason when it is rejected.
+    pub async fn enable(&self, automation: &str, enabled: bool) -> Result<(), Exit> {
+        let action = json!({
+            "type": "automation/updateRequested", "resource": automation, "changes": { "enabled": enabled },
+        });
+        let subscribed = self.client().subscribe(uri::AUTOMATIONS.to_owned()).await.map_err(super::exit)?;
+        let dispatched = self.dispatch(uri::AUTOMATIONS, object(action)).await;
+        drop(subscribed);
+        dispatched
+    }
+
+    /// Starts a run by hand; returns its URI.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn run_automation(&self, automation: &str) -> Result<String, Exit> {
+        let request = uuid::Uuid::new_v4().to_string();
+        let params = json!({ "channel": uri::AUTOMATIONS, "automation": automation, "requestId": request });
+        let answer = self.request("runAutomation", params).await?;
+        Ok(answer["resource"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The runs of an automation, newest first, at most so many.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn runs(&self, name: &str, most: usize) -> Result<Vec<AutomationRunSummary>, Exit> {
+        loop {
+            let entry = self.automation(name).await?;
+            let Some(cursor) = entry.runs_next_cursor.filter(|_| entry.runs.len() < most) else {
+                return Ok(entry.runs.into_iter().take(most).collect());
+            };
+            let before = entry.runs.len();
+            let params =
+                json!({ "channel": uri::AUTOMATIONS, "automation": entry.resource, "cursor": cursor });
+            self.request("fetchAutomationRuns", params).await?;
+            let after = self.automation(name).await?.runs;
+            if after.len() <= before {
+                return Ok(after.into_iter().take(most).collect());
+            }
+        }
+    }
+
+    /// How a run went: the row of [`run_json`], or `None` when the host no longer knows it.
+    ///
+    /// # Errors
+    /// Exit 1 when the connection ends.
+    pub async fn run_row(&self, run: &str) -> Result<Option<Value>, Exit> {
+        match self.state(run).await {
+            Ok(SnapshotState::AutomationRun(state)) => {
+                let (status, at, error) = outcome(&state.lifecycle);
+                Ok(Some(json!({
+                    "run": run, "automation": state.automation, "status": status, "at": at,
+                    "session": state.primary_session, "error": error,
+                })))
+            }
+            Ok(_) | Err(Exit::Usage(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// The object of a JSON value.
+pub fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(fields) => fields,
+        _ => JsonObject::new(),
+    }
+}
+
+/// The id of an automation.
+pub fn id_of(entry: &AutomationEntry) -> &str {
+    uri::automation_id(&entry.resource).unwrap_or(&entry.resource)
+}
+
+/// What wakes an automation, a phrase each.
+pub fn triggers(entry: &AutomationEntry) -> Vec<String> {
+    entry.definition.triggers.iter().map(trigger).collect()
+}
+
+fn trigger(trigger: &AutomationTrigger) -> String {
+    match trigger {
+        AutomationTrigger::Schedule(trigger) => {
+            format!("schedule {} {}", trigger.schedule.expression, trigger.schedule.time_zone)
+        }
+        AutomationTrigger::Event(trigger) => {
+            let endpoint = trigger.config.as_ref().and_then(|config| config.get("endpoint")?.as_str());
+            match endpoint {
+                Some(endpoint) => format!("{} {endpoint}", trigger.r#type),
+                None => {
+                    let events: Vec<&str> = trigger.events.iter().map(|event| event.id.as_str()).collect();
+                    format!("{} {}", trigger.r#type, events.join(", "))
+                }
+            }
+        }
+    }
+}
+
+/// A run as a row.
+pub fn run_json(run: &AutomationRunSummary) -> Value {
+    let (status, at, error) = outcome(&run.lifecycle);
+    json!({
+        "run": run.resource, "status": status, "at": at, "session": run.primary_session, "error": error,
+        "origin": run.origin,
+    })
+}
+
+/// A row of [`run_json`] as a line.
+pub fn run_line(row: &Value) -> String {
+    let text = |field: &str| row[field].as_str().unwrap_or_default();
+    let mut line = format!("{} {}, {}", text("run"), text("status"), text("at"));
+    if let Some(session) = row["session"].as_str() {
+        line.push_str(&format!(", session {session}"));
+    }
+    if let Some(why) = row["error"].as_str() {
+        line.push_str(&format!(": {}", one_line(why)));
+    }
+    line
+}

@@ -1,0 +1,386 @@
+//! Following a run or a chat: what is there already, then what happens, as one stream of things to show.
+
+use ahp::{ClientEvent, ClientEventStream, SubscriptionEvent};
+use ostler_contract::{Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
+use ostler_protocol::wire::state::{
+    ActiveTurn, AutomationRunLifecycle, AutomationRunState, ChatState, ResponsePart, SnapshotState,
+    ToolCallState, ToolResultContent, Turn, TurnState,
+};
+
+use super::{Connection, exit, lost};
+use crate::exit::Exit;
+
+/// What is seen of a run or a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen<'a> {
+    /// The run started this session.
+    Session(&'a str),
+    /// A turn began with this message.
+    Asked(&'a str),
+    /// The backend calls a tool.
+    Called(&'a str),
+    /// What a tool returned as text.
+    Answered(&'a str),
+    /// A piece of the reply.
+    Text(&'a str),
+    /// The turn waits for a person.
+    Waits(&'a str),
+    /// The turn ended.
+    Over,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TurnEnd {
+    /// The turn.
+    pub turn: String,
+    /// `complete`, `cancelled` or `error`.
+    pub status: &'static str,
+    /// The text of the reply.
+    pub text: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl TurnEnd {
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        json!({ "turn": self.turn, "status": self.status, "text": self.text, "error": self.error })
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunEnd {
+    /// The run.
+    pub run: String,
+    /// The session it ran in.
+    pub session: Option<String>,
+    /// `completed`, `failed` or `cancelled`.
+    pub status: &'static str,
+    /// When it ended.
+    pub at: String,
+    /// The text of its last reply.
+    pub text: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl RunEnd {
+    /// Whether it completed.
+    pub fn completed(&self) -> bool {
+        self.status == "completed"
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        json!({
+            "run": self.run, "session": self.session, "status": self.status, "at": self.at,
+            "text": self.text, "error": self.error,
+        })
+    }
+
+    /// As a line.
+    pub fn line(&self) -> String {
+        let why = self.error.as_ref().map(|why| format!(": {}", crate::log::one_line(why)));
+        format!("run {} {}{}", self.run, self.status, why.unwrap_or_default())
+    }
+}
+
+/// Status, time and error of a run's lifecycle.
+pub fn outcome(lifecycle: &AutomationRunLifecycle) -> (&'static str, &str, Option<&str>) {
+    match lifecycle {
+        AutomationRunLifecycle::Pending(run) => ("pending", &run.created_at, None),
+        AutomationRunLifecycle::Running(run) => ("running", &run.started_at, None),
+        AutomationRunLifecycle::Completed(run) => ("completed", &run.completed_at, None),
+        AutomationRunLifecycle::Failed(run) => ("failed", &run.completed_at, Some(&run.error.message)),
+        AutomationRunLifecycle::Cancelled(run) => ("cancelled", &run.completed_at, None),
+    }
+}
+
+fn is_over(run: &AutomationRunState) -> bool {
+    !matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_))
+}
+
+/// The events of a connection, in the order the host sent them.
+struct Events(ClientEventStream);
+
+impl Events {
+    async fn next(&mut self) -> Result<(String, ActionEnvelope), Exit> {
+        loop {
+            match self.0.recv().await {
+                Some(ClientEvent { channel, event: SubscriptionEvent::Action(envelope) })
+                    if envelope.rejection_reason.is_none() =>
+                {
+                    return Ok((channel, envelope));
+                }
+                Some(_) => {}
+                None => return Err(lost()),
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Follows a run to its end, and the turn it started.
+    ///
+    /// # Errors
+    /// Exit 2 when there is no such run, exit 1 when the connection ends.
+    pub async fn follow_run(&self, run: &str, see: &mut impl FnMut(&Seen<'_>)) -> Result<RunEnd, Exit> {
+        let mut events = Events(self.client().events());
+        let (subscribed, _keep) = self.client().subscribe(run.to_owned()).await.map_err(exit)?;
+        let Some(snapshot) = subscribed.snapshot else { return Err(lost()) };
+        let SnapshotState::AutomationRun(mut state) = snapshot.state else {
+            return Err(Exit::usage(format!("{run} is not a run")));
+        };
+        let mut chat: Option<(String, Shown)> = None;
+        loop {
+            if let (None, Some(session)) = (&chat, &state.primary_session) {
+                see(&Seen::Session(session));
+                let channel = uri::default_chat(session);
+                let mut shown = Shown::default();
+                match self.client().subscribe(channel.clone()).await {
+                    Ok((subscribed, _)) => {
+                        if let Some(snapshot) = subscribed.snapshot
+                            && let SnapshotState::Chat(state) = snapshot.state
+                        {
+                            shown.last(&state, see);
+                            shown.from = snapshot.from_seq;
+                        }
+                        chat = Some((channel, shown));
+                    }
+                    // Disposed since; how the run ended is known all the same.
+                    Err(_) if is_over(&state) => {}
+                    Err(error) => return Err(exit(error)),
+                }
+            }
+            if is_over(&state) {
+                break;
+            }
+            let (channel, envelope) = events.next().await?;
+            match &mut chat {
+                _ if channel == run => {
+                    if envelope.server_seq > u64::try_from(snapshot.from_seq).unwrap_or_default() {
+                        ahp::reducers::apply_action_to_automation_run(&mut state, &envelope.action);
+                    }
+                }
+                Some((of, shown)) if *of == channel => shown.action(&envelope, see),
+                _ => {}
+            }
+        }
+        let (status, at, error) = outcome(&state.lifecycle);
+        Ok(RunEnd {
+            run: run.to_owned(),
+            session: state.primary_session.clone(),
+            status,
+            at: at.to_owned(),
+            text: chat.map(|(_, shown)| shown.end.text).unwrap_or_default(),
+            error: error.map(str::to_owned),
+        })
+    }
+
+    /// Follows one turn of a chat to its end.
+    ///
+    /// # Errors
+    /// Exit 2 when there is no such chat, exit 1 when the connection ends.
+    pub async fn follow_turn(
+        &self,
+        chat: &str,
+        turn: &str,
+        see: &mut impl FnMut(&Seen<'_>),
+    ) -> Result<TurnEnd, Exit> {
+        let mut events = Events(self.client().events());
+        let (state, from) = self.chat(chat).await?;
+        let mut shown = Shown { only: Some(turn.to_owned()), from, ..Shown::default() };
+        if let Some(ended) = state.turns.iter().find(|ended| ended.id == turn) {
+            shown.ended(ended, see);
+        }
+        if let Some(active) = state.active_turn.as_ref().filter(|active| active.id == turn) {
+            shown.active(active, see);
+        }
+        while !shown.over {
+            let (channel, envelope) = events.next().await?;
+            if channel == chat {
+                shown.action(&envelope, see);
+            }
+        }
+        Ok(shown.end)
+    }
+
+    /// Follows a chat until the connection ends, or until no turn runs.
+    ///
+    /// # Errors
+    /// Exit 2 when there is no such chat, exit 1 when the connection ends.
+    pub async fn follow_chat(
+        &self,
+        chat: &str,
+        until_idle: bool,
+        see: &mut impl FnMut(&Seen<'_>),
+        raw: &mut impl FnMut(&ActionEnvelope),
+    ) -> Result<(), Exit> {
+        let mut events = Events(self.client().events());
+        let (state, from) = self.chat(chat).await?;
+        let mut shown = Shown { from, ..Shown::default() };
+        shown.last(&state, see);
+        let mut runs = state.active_turn.is_some();
+        while runs || !until_idle {
+            let (channel, envelope) = events.next().await?;
+            if channel == chat {
+                shown.action(&envelope, see);
+                raw(&envelope);
+                runs = !shown.over;
+            }
+        }
+        Ok(())
+    }
+
+    /// Subscribes to a chat; returns its state and the number it was taken at.
+    async fn chat(&self, chat: &str) -> Result<(Box<ChatState>, i64), Exit> {
+        let (subscribed, _) = self.client().subscribe(chat.to_owned()).await.map_err(exit)?;
+        match subscribed.snapshot {
+            Some(snapshot) => match snapshot.state {
+                SnapshotState::Chat(state) => Ok((state, snapshot.from_seq)),
+                _ => Err(Exit::usage(format!("{chat} is not a chat"))),
+            },
+            None => Err(lost()),
+        }
+    }
+}
+
+/// What was shown of a chat.
+#[derive(Debug, Default)]
+struct Shown {
+    /// The one turn that is shown.
+    only: Option<String>,
+    /// Actions up to this number are in the snapshot.
+    from: i64,
+    over: bool,
+    end: TurnEnd,
+}
+
+impl Shown {
+    /// Shows the turn that runs, or else the last one.
+    fn last(&mut self, state: &ChatState, see: &mut impl FnMut(&Seen<'_>)) {
+        match (&state.active_turn, state.turns.last()) {
+            (Some(active), _) => self.active(active, see),
+            (None, Some(last)) => self.ended(last, see),
+            (None, None) => {}
+        }
+    }
+
+    fn ended(&mut self, turn: &Turn, see: &mut impl FnMut(&Seen<'_>)) {
+        self.begins(&turn.id, &turn.message.text, see);
+        turn.response_parts.iter().for_each(|part| self.part(part, see));
+        let status = match turn.state {
+            TurnState::Complete => "complete",
+            TurnState::Cancelled => "cancelled",
+            _ => "error",
+        };
+        let error = turn.response_parts.iter().rev().find_map(|part| match part {
+            ResponsePart::Error(part) => Some(part.error.message.clone()),
+            _ => None,
+        });
+        self.ends(status, error, see);
+    }
+
+    fn active(&mut self, turn: &ActiveTurn, see: &mut impl FnMut(&Seen<'_>)) {
+        self.begins(&turn.id, &turn.message.text, see);
+        turn.response_parts.iter().for_each(|part| self.part(part, see));
+    }
+
+    fn begins(&mut self, turn: &str, text: &str, see: &mut impl FnMut(&Seen<'_>)) {
+        self.over = false;
+        self.end = TurnEnd { turn: turn.to_owned(), ..TurnEnd::default() };
+        see(&Seen::Asked(text));
+    }
+
+    fn ends(&mut self, status: &'static str, error: Option<String>, see: &mut impl FnMut(&Seen<'_>)) {
+        self.over = true;
+        self.end.status = status;
+        self.end.error = error;
+        see(&Seen::Over);
+    }
+
+    fn text(&mut self, text: &str, see: &mut impl FnMut(&Seen<'_>)) {
+        self.end.text.push_str(text);
+        see(&Seen::Text(text));
+    }
+
+    fn part(&mut self, part: &ResponsePart, see: &mut impl FnMut(&Seen<'_>)) {
+        match part {
+            ResponsePart::Markdown(part) => self.text(&part.content, see),
+            ResponsePart::ToolCall(part) => {
+                // The name is in every state of a call.
+                let call = serde_json::to_value(&part.tool_call).unwrap_or_default();
+                see(&Seen::Called(call["toolName"].as_str().unwrap_or_default()));
+                match &part.tool_call {
+                    ToolCallState::Completed(call) => {
+                        answered(call.content.as_deref().unwrap_or_default(), see);
+                    }
+                    ToolCallState::PendingConfirmation(_) => see(&Seen::Waits(APPROVAL)),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn action(&mut self, envelope: &ActionEnvelope, see: &mut impl FnMut(&Seen<'_>)) {
+        if envelope.server_seq <= u64::try_from(self.from).unwrap_or_default() {
+            return;
+        }
+        if let (Some(only), Some(turn)) = (&self.only, turn_of(&envelope.action))
+            && only != turn
+        {
+            return;
+        }
+        match &envelope.action {
+            StateAction::ChatTurnStarted(turn) => self.begins(&turn.turn_id, &turn.message.text, see),
+            StateAction::ChatResponsePart(part) => self.part(&part.part, see),
+            StateAction::ChatDelta(delta) => self.text(&delta.content, see),
+            StateAction::ChatToolCallStart(call) => see(&Seen::Called(&call.tool_name)),
+            StateAction::ChatToolCallReady(call) if call.confirmed.is_none() => see(&Seen::Waits(APPROVAL)),
+            StateAction::ChatInputRequested(asked) => {
+                see(&Seen::Waits(asked.request.message.as_deref().unwrap_or(INPUT)));
+            }
+            StateAction::ChatToolCallComplete(done) => {
+                answered(done.result.content.as_deref().unwrap_or_default(), see);
+            }
+            StateAction::ChatTurnComplete(_) => self.ends("complete", None, see),
+            StateAction::ChatTurnCancelled(_) => self.ends("cancelled", None, see),
+            StateAction::ChatError(failed) => {
+                self.ends("error", Some(failed.part.error.message.clone()), see);
+            }
+            _ => {}
+        }
+    }
+}
+
+const APPROVAL: &str = "a client has to approve this tool call";
+const INPUT: &str = "a client has to answer a question";
+
+fn answered(content: &[ToolResultContent], see: &mut impl FnMut(&Seen<'_>)) {
+    for part in content {
+        if let ToolResultContent::Text(text) = part {
+            see(&Seen::Answered(&text.text));
+        }
+    }
+}
+
+/// The turn an action is about, where it is about one.
+fn turn_of(action: &StateAction) -> Option<&str> {
+    match action {
+        StateAction::ChatTurnStarted(action) => Some(&action.turn_id),
+        StateAction::ChatResponsePart(action) => Some(&action.turn_id),
+        StateAction::ChatDelta(action) => Some(&action.turn_id),
+        StateAction::ChatToolCallStart(action) => Some(&action.turn_id),
+        StateAction::ChatToolCallReady(action) => Some(&action.turn_id),
+        StateAction::ChatToolCallComplete(action) => Some(&action.turn_id),
+        StateAction::ChatTurnComplete(action) => Some(&action.turn_id),
+        StateAction::ChatTurnCancelled(action) => Some(&action.turn_id),
+        StateAction::ChatError(action) => Some(&action.turn_id),
+        _ => None,
+    }
+}

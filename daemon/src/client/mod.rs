@@ -1,0 +1,170 @@
+//! The command line as a client of the running daemon: the official AHP client, connected with the token of the
+//! daemon's record.
+
+pub mod automations;
+pub mod follow;
+pub mod screen;
+pub mod sessions;
+
+use ahp::{Client, ClientConfig, ClientError, SubscriptionEvent};
+use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::error::code;
+use ostler_protocol::uri;
+use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{AgentInfo, SnapshotState};
+
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::record;
+
+/// Number of events buffered between the socket and a command that prints them.
+const BUFFER: usize = 65_536;
+
+/// A connection to a daemon.
+pub struct Connection {
+    client: Client,
+    id: String,
+    /// The protocol version both sides speak.
+    pub version: String,
+    /// Name and version of the host, where it reports them.
+    pub host: Option<(String, String)>,
+}
+
+impl Connection {
+    /// Connects to the daemon of a configuration folder; `None` when none is running.
+    ///
+    /// # Errors
+    /// Exit 1 when the daemon does not accept the connection.
+    pub async fn running(place: &Place) -> Result<Option<Self>, Exit> {
+        match record::running(&place.folder()?) {
+            Some(record) => Self::open(&record.connect_url, "ostler-cli").await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Connects to the daemon of a configuration folder.
+    ///
+    /// # Errors
+    /// Exit 1 when none is running or it does not accept the connection.
+    pub async fn required(place: &Place) -> Result<Self, Exit> {
+        let none = || Exit::machine("None running. Start one with: ostler start");
+        Self::running(place).await?.ok_or_else(none)
+    }
+
+    /// Connects to a daemon by its URL, token included.
+    ///
+    /// # Errors
+    /// Exit 1 when the daemon does not accept the connection.
+    pub async fn open(url: &str, name: &str) -> Result<Self, Exit> {
+        let shown = url.split('?').next().unwrap_or_default();
+        let failed =
+            |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
+        let transport = ahp_ws::WebSocketTransport::connect(url).await.map_err(|error| failed(&error))?;
+        let config = ClientConfig { subscription_buffer: BUFFER, ..ClientConfig::default() };
+        let client = Client::connect(transport, config).await.map_err(|error| failed(&error))?;
+        let versions = SUPPORTED_PROTOCOL_VERSIONS.iter().map(|version| (*version).to_owned()).collect();
+        let id = format!("{name}-{}", uuid::Uuid::new_v4());
+        let agreed = client.initialize(id.clone(), versions, vec![]).await.map_err(exit)?;
+        let host = agreed.server_info.map(|host| (host.name, host.version.unwrap_or_default()));
+        Ok(Self { client, id, version: agreed.protocol_version, host })
+    }
+
+    /// The client itself.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Sends a request and returns its result.
+    ///
+    /// # Errors
+    /// What the daemon answers: exit 1 for an internal error or a missing sign-in, else exit 2.
+    pub async fn request(&self, method: &str, params: Value) -> Result<Value, Exit> {
+        self.client.request(method, params).await.map_err(exit)
+    }
+
+    /// The state of a channel.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn state(&self, channel: &str) -> Result<SnapshotState, Exit> {
+        let (subscribed, _) = self.client.subscribe(channel.to_owned()).await.map_err(exit)?;
+        let state = subscribed.snapshot.map(|snapshot| snapshot.state);
+        let _ = self.client.unsubscribe(channel.to_owned()).await;
+        state.ok_or_else(|| Exit::machine(format!("{channel} has no state")))
+    }
+
+    /// The backends of the host.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn agents(&self) -> Result<Vec<AgentInfo>, Exit> {
+        match self.state(uri::ROOT).await? {
+            SnapshotState::Root(root) => Ok(root.agents),
+            _ => Err(Exit::machine("the root channel has no state")),
+        }
+    }
+
+    /// Dispatches an action and waits until the host has applied it.
+    ///
+    /// # Errors
+    /// Exit 2 with the reason when the host rejects it.
+    pub async fn dispatch(&self, channel: &str, action: JsonObject) -> Result<(), Exit> {
+        let action: StateAction = serde_json::from_value(Value::Object(action))
+            .map_err(|error| Exit::machine(format!("the action is not part of the protocol: {error}")))?;
+        let mut events = self.client.attach_subscription(channel).await;
+        let sent = self.client.dispatch(channel.to_owned(), action).await.map_err(exit)?;
+        loop {
+            match events.recv().await {
+                Some(SubscriptionEvent::Action(envelope)) => {
+                    let own = envelope.origin.as_ref().is_some_and(|origin| {
+                        origin.client_id == self.id && origin.client_seq == sent.client_seq
+                    });
+                    match envelope.rejection_reason {
+                        _ if !own => {}
+                        Some(why) => return Err(Exit::usage(why)),
+                        None => return Ok(()),
+                    }
+                }
+                Some(_) => {}
+                None => return Err(lost()),
+            }
+        }
+    }
+
+    /// Creates a session with a backend, the first one where none is named; returns its URI.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn create_session(&self, provider: Option<String>) -> Result<String, Exit> {
+        let provider = match provider {
+            Some(provider) => provider,
+            None => {
+                let first = self.agents().await?.into_iter().next();
+                first.ok_or_else(|| Exit::machine("the daemon has no backend"))?.provider
+            }
+        };
+        let session = uri::session(&provider, &uuid::Uuid::new_v4().to_string());
+        self.request("createSession", json!({ "channel": session, "provider": provider })).await?;
+        Ok(session)
+    }
+}
+
+/// The connection ended before the answer.
+pub fn lost() -> Exit {
+    Exit::machine("the daemon closed the connection")
+}
+
+/// A client error as the exit of a command.
+pub fn exit(error: ClientError) -> Exit {
+    match error {
+        ClientError::Rpc(error) if error.code == code::AUTH_REQUIRED => Exit::machine(format!(
+            "{}; this host has a users file, so the commands need its connection token: start it with \
+             --connection-token-file",
+            error.message
+        )),
+        ClientError::Rpc(error) if error.code == code::INTERNAL_ERROR => Exit::machine(error.message),
+        ClientError::Rpc(error) => Exit::usage(error.message),
+        other => Exit::machine(format!("the daemon did not answer: {other}")),
+    }
+}

@@ -1,0 +1,89 @@
+//! The sessions of a running daemon, as its clients see them.
+
+use ostler_contract::{Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{SessionState, SessionStatus, SnapshotState};
+
+use super::Connection;
+use crate::exit::Exit;
+use ostler_protocol::nearest::did_you_mean;
+
+impl Connection {
+    /// Summaries of sessions, most recently changed first, at most so many.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn sessions(&self, most: usize) -> Result<Vec<Value>, Exit> {
+        let (mut rows, mut cursor): (Vec<Value>, Option<Value>) = (Vec::new(), None);
+        loop {
+            let mut params = json!({ "channel": uri::ROOT });
+            if let Some(cursor) = cursor.take() {
+                params["cursor"] = cursor;
+            }
+            let mut page = self.request("listSessions", params).await?;
+            if let Value::Array(items) = page["items"].take() {
+                rows.extend(items);
+            }
+            cursor = page.get("nextCursor").filter(|cursor| cursor.is_string()).cloned();
+            if cursor.is_none() || rows.len() >= most {
+                rows.truncate(most);
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// The session a command names: its URI, its id, or the beginning of its id.
+    ///
+    /// # Errors
+    /// Exit 2 when there is none, or several begin so.
+    pub async fn session(&self, name: &str) -> Result<(String, Box<SessionState>), Exit> {
+        let uri = match name.contains(':') {
+            true => name.to_owned(),
+            false => self.session_uri(name).await?,
+        };
+        match self.state(&uri).await? {
+            SnapshotState::Session(state) => {
+                let id = uri::session_id(&uri).unwrap_or(&uri);
+                Ok((uri::session(&state.provider, id), state))
+            }
+            _ => Err(Exit::usage(format!("{name} is not a session"))),
+        }
+    }
+
+    async fn session_uri(&self, name: &str) -> Result<String, Exit> {
+        let rows = self.sessions(usize::MAX).await?;
+        let uris: Vec<&str> = rows.iter().filter_map(|row| row["resource"].as_str()).collect();
+        let id = |uri: &&str| uri::session_id(uri).unwrap_or_default().to_owned();
+        if let Some(exact) = uris.iter().find(|uri| id(uri) == name) {
+            return Ok((*exact).to_owned());
+        }
+        let begin: Vec<&&str> = uris.iter().filter(|uri| id(uri).starts_with(name)).collect();
+        match begin[..] {
+            [one] => Ok((*one).to_owned()),
+            [] => {
+                let ids: Vec<String> = uris.iter().map(id).collect();
+                let hint = did_you_mean(name, ids.iter().map(String::as_str));
+                Err(Exit::usage(format!(
+                    "there is no session {name}; ostler session list shows those there are{hint}"
+                )))
+            }
+            _ => {
+                Err(Exit::usage(format!("{} sessions begin with {name}; write more of its id", begin.len())))
+            }
+        }
+    }
+}
+
+/// The status bits of a session as a word.
+pub fn status(bits: u32) -> &'static str {
+    let status = SessionStatus::from_bits(bits);
+    if status.contains(SessionStatus::InputNeeded) {
+        "waits for input"
+    } else if status.contains(SessionStatus::InProgress) {
+        "running"
+    } else if status.contains(SessionStatus::Error) {
+        "failed"
+    } else {
+        "idle"
+    }
+}

@@ -1,0 +1,155 @@
+//! `ostler automation …`: the automations of the running daemon, and their runs.
+
+use clap::Subcommand;
+use ostler_contract::{Value, json};
+
+use crate::answer::Answer;
+use crate::client::Connection;
+use crate::client::automations::{id_of, run_json, run_line, triggers};
+use crate::client::screen::Screen;
+use crate::exit::Exit;
+use crate::place::Place;
+
+/// What to do with automations.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AutomationVerb {
+    /// List the automations, what wakes them and how the last run went
+    List,
+    /// Show one automation: its definition and its last runs
+    Show {
+        /// Id or URI of the automation
+        id: String,
+    },
+    /// List the runs of an automation, newest first
+    Runs {
+        /// Id or URI of the automation
+        id: String,
+        /// How many runs to list at most
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+    },
+    /// Start a run now
+    Run {
+        /// Id or URI of the automation
+        id: String,
+        /// Print the run as it happens, until it ends
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Let its triggers wake an automation
+    Enable {
+        /// Id or URI of the automation
+        id: String,
+    },
+    /// Keep its triggers from waking an automation
+    Disable {
+        /// Id or URI of the automation
+        id: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Exit 2 for a wrong argument, 1 when no daemon runs.
+pub async fn automation(at: &Place, verb: AutomationVerb) -> Result<Answer, Exit> {
+    let daemon = Connection::required(at).await?;
+    match verb {
+        AutomationVerb::List => list(&daemon).await,
+        AutomationVerb::Show { id } => show(&daemon, &id).await,
+        AutomationVerb::Runs { id, limit } => runs(&daemon, &id, limit).await,
+        AutomationVerb::Run { id, follow } => run(at, &daemon, &id, follow).await,
+        AutomationVerb::Enable { id } => enable(&daemon, &id, true).await,
+        AutomationVerb::Disable { id } => enable(&daemon, &id, false).await,
+    }
+}
+
+async fn list(daemon: &Connection) -> Result<Answer, Exit> {
+    let mut entries = daemon.automations().await?;
+    entries.sort_by(|one, other| id_of(one).cmp(id_of(other)));
+    let (mut lines, mut rows) = (Vec::new(), Vec::new());
+    for entry in &entries {
+        let definition = &entry.definition;
+        let last = entry.runs.first().map(run_json);
+        let mut line = format!("{}: {}", id_of(entry), definition.title);
+        if !definition.enabled {
+            line.push_str(", disabled");
+        }
+        let triggers = triggers(entry);
+        line.push_str(&match triggers.is_empty() {
+            true => ", started by hand only".to_owned(),
+            false => format!(", on {}", triggers.join(", on ")),
+        });
+        if let Some(next) = &entry.next_run_at {
+            line.push_str(&format!(", next {next}"));
+        }
+        if let Some(last) = &last {
+            let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
+            line.push_str(&format!(", last run {} {}", text("status"), text("at")));
+        }
+        lines.push(line);
+        rows.push(json!({
+            "id": id_of(entry), "resource": entry.resource, "title": definition.title,
+            "enabled": definition.enabled, "triggers": definition.triggers, "nextRunAt": entry.next_run_at,
+            "lastRun": last,
+        }));
+    }
+    if lines.is_empty() {
+        lines.push("automations: none; ostler webhook add <id> --automation writes one".to_owned());
+    }
+    Ok(Answer::new(lines, rows.into()).named(entries.iter().map(id_of)))
+}
+
+async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
+    let entry = daemon.automation(name).await?;
+    let definition = &entry.definition;
+    let enabled = if definition.enabled { "enabled" } else { "disabled" };
+    let mut lines = vec![format!("{}: {}, {enabled}", id_of(&entry), definition.title)];
+    if let Some(provider) = &definition.session.provider {
+        lines.push(format!("backend {provider}"));
+    }
+    lines.extend(triggers(&entry).into_iter().map(|trigger| format!("on {trigger}")));
+    if let Some(next) = &entry.next_run_at {
+        lines.push(format!("next run {next}"));
+    }
+    lines.extend(definition.message.text.trim_end().lines().map(|line| format!("> {line}")));
+    let runs: Vec<Value> = entry.runs.iter().take(5).map(run_json).collect();
+    lines.extend(runs.iter().map(run_line));
+    let mut shown = serde_json::to_value(&entry).unwrap_or_default();
+    shown["id"] = id_of(&entry).into();
+    Ok(Answer::new(lines, shown).named([id_of(&entry)]))
+}
+
+async fn runs(daemon: &Connection, name: &str, limit: usize) -> Result<Answer, Exit> {
+    let runs = daemon.runs(name, limit).await?;
+    let rows: Vec<Value> = runs.iter().map(run_json).collect();
+    let mut lines: Vec<String> = rows.iter().map(run_line).collect();
+    if lines.is_empty() {
+        lines.push(format!("no run of {name} yet; ostler automation run {name} starts one"));
+    }
+    Ok(Answer::new(lines, rows.into()).named(runs.iter().map(|run| run.resource.clone())))
+}
+
+async fn run(at: &Place, daemon: &Connection, name: &str, follow: bool) -> Result<Answer, Exit> {
+    let entry = daemon.automation(name).await?;
+    let run = daemon.run_automation(&entry.resource).await?;
+    if !follow {
+        let json = json!({ "run": run, "automation": entry.resource });
+        return Ok(Answer::new([format!("run {run} started")], json).named([run]));
+    }
+    let mut screen = Screen::of(&at.common);
+    screen.line(format_args!("run {run} started"));
+    let end = daemon.follow_run(&run, &mut |seen| screen.see(seen)).await?;
+    let mut answer = Answer::new([end.line()], end.json()).named([run]);
+    answer.code = u8::from(!end.completed());
+    Ok(answer)
+}
+
+async fn enable(daemon: &Connection, name: &str, enabled: bool) -> Result<Answer, Exit> {
+    let entry = daemon.automation(name).await?;
+    daemon.enable(&entry.resource, enabled).await?;
+    let id = id_of(&entry);
+    let word = if enabled { "enabled" } else { "disabled" };
+    let json = json!({ "id": id, "resource": entry.resource, "enabled": enabled });
+    Ok(Answer::new([format!("{id} is {word}.")], json).named([id]))
+}

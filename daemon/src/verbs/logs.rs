@@ -1,0 +1,138 @@
+//! `ostler logs`: the log of the daemon in the background.
+
+use std::fs::File;
+use std::io::{Read as _, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use ostler_contract::{Value, json};
+
+use crate::answer::Answer;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::record;
+
+/// How often a log that is followed is read.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// What to print of the log.
+#[derive(Debug, Clone, Args)]
+pub struct LogsFlags {
+    /// Go on printing what is written
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many of the last lines to print
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub lines: usize,
+}
+
+/// Prints the log; with `--json` one object per line.
+///
+/// # Errors
+/// Exit 1 when there is no log.
+pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
+    let dir = at.folder()?;
+    let path = record::log_file(&dir);
+    let shown = path.display();
+    if !path.exists() && !flags.follow {
+        return Err(Exit::machine(format!(
+            "no log at {shown}: ostler start writes one; a daemon in the foreground logs to its terminal"
+        )));
+    }
+    if record::running(&dir).is_some_and(|record| record.argv.is_none()) {
+        let note =
+            format!("the running daemon is in the foreground and logs to its terminal; this is {shown}\n");
+        let _ = std::io::stderr().lock().write_all(note.as_bytes());
+    }
+    let mut log = Reader::default();
+    let text = log.read(&path)?;
+    let all: Vec<&str> = text.lines().collect();
+    let last = all.iter().skip(all.len().saturating_sub(flags.lines));
+    let mut open = print(last.copied(), at.common.json);
+    while flags.follow && open {
+        tokio::time::sleep(EVERY).await;
+        open = print(log.read(&path)?.lines(), at.common.json);
+    }
+    Ok(Answer { printed: true, ..Answer::default() })
+}
+
+/// Prints lines; false when nobody reads them any more.
+fn print<'a>(lines: impl Iterator<Item = &'a str>, json: bool) -> bool {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        let written = match json {
+            true => writeln!(out, "{}", row(line)),
+            false => writeln!(out, "{line}"),
+        };
+        if written.is_err() {
+            return false;
+        }
+    }
+    out.flush().is_ok()
+}
+
+/// A line as `{ at, line }`; `at` is null for a line without a time.
+fn row(line: &str) -> Value {
+    match line.split_once(' ') {
+        Some((at, rest)) if at.parse::<jiff::Timestamp>().is_ok() => json!({ "at": at, "line": rest }),
+        _ => json!({ "at": null, "line": line }),
+    }
+}
+
+/// Reads whole lines as they are appended.
+#[derive(Debug, Default)]
+struct Reader {
+    at: u64,
+    begun: Vec<u8>,
+}
+
+impl Reader {
+    /// The lines written since; of a file that was replaced, all of its lines.
+    fn read(&mut self, path: &Path) -> Result<String, Exit> {
+        let failed =
+            |error: std::io::Error| Exit::machine(format!("{} cannot be read: {error}", path.display()));
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        if file.metadata().map_err(failed)?.len() < self.at {
+            *self = Self::default();
+        }
+        file.seek(SeekFrom::Start(self.at)).map_err(failed)?;
+        let read = file.read_to_end(&mut self.begun).map_err(failed)?;
+        self.at += u64::try_from(read).unwrap_or_default();
+        let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole: Vec<u8> = self.begun.drain(..end).collect();
+        Ok(String::from_utf8_lossy(&whole).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_whole_and_a_new_file_from_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut reader = Reader::default();
+        assert_eq!(reader.read(&path).unwrap(), "");
+        std::fs::write(&path, "a\nb").unwrap();
+        assert_eq!(reader.read(&path).unwrap(), "a\n");
+        std::fs::write(&path, "a\nb c\n").unwrap();
+        assert_eq!(reader.read(&path).unwrap(), "b c\n");
+        std::fs::write(&path, "new\n").unwrap();
+        assert_eq!(reader.read(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn a_line_is_its_time_and_its_text() {
+        assert_eq!(
+            row("2026-01-01T00:00:00.000Z plugin a: b"),
+            json!({ "at": "2026-01-01T00:00:00.000Z", "line": "plugin a: b" })
+        );
+        assert_eq!(row("pid 7"), json!({ "at": null, "line": "pid 7" }));
+    }
+}

@@ -1,0 +1,202 @@
+//! The automations an endpoint fires: which listen to it, and a first one written beside it.
+
+use std::path::Path;
+
+use ostler_contract::{JsonObject, Value, json};
+use ostler_plugin_webhook::{CALL, TRIGGER};
+use ostler_ports::frontmatter;
+
+use super::{AddFlags, Endpoints};
+use crate::exit::Exit;
+
+/// An automation that an endpoint may fire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listener {
+    pub id: String,
+    pub title: String,
+    pub enabled: bool,
+}
+
+impl Listener {
+    pub fn json(&self) -> Value {
+        json!({ "id": self.id, "title": self.title, "enabled": self.enabled })
+    }
+
+    pub fn line(&self) -> String {
+        let Self { id, title, enabled } = self;
+        match enabled {
+            true => format!("starts automation {id} ({title})"),
+            false => format!("automation {id} ({title}) is disabled; ostler automation enable {id}"),
+        }
+    }
+
+    fn of(id: &str, definition: &Value) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: definition["title"].as_str().unwrap_or(id).to_owned(),
+            enabled: definition["enabled"].as_bool().unwrap_or(true),
+        }
+    }
+}
+
+/// The lines about what a call to an endpoint starts.
+pub(super) fn lines(endpoint: &str, listeners: &[Listener]) -> Vec<String> {
+    match listeners.is_empty() {
+        true => vec![format!("no automation listens to {endpoint}: a call to it starts nothing")],
+        false => listeners.iter().map(Listener::line).collect(),
+    }
+}
+
+impl Endpoints {
+    /// The automations a call to an endpoint wakes, disabled ones too: of the daemon that runs, else of the files.
+    pub(super) async fn listeners(&self, endpoint: &str) -> Result<Vec<Listener>, Exit> {
+        let mut found = match self.connect().await? {
+            Some(daemon) => {
+                let entries = daemon.automations().await?;
+                entries
+                    .iter()
+                    .filter_map(|entry| {
+                        let definition = serde_json::to_value(&entry.definition).unwrap_or_default();
+                        let id = crate::client::automations::id_of(entry);
+                        listens(&definition, endpoint).then(|| Listener::of(id, &definition))
+                    })
+                    .collect()
+            }
+            None => self.automations.as_deref().map(|dir| in_files(dir, endpoint)).unwrap_or_default(),
+        };
+        found.sort_by(|one: &Listener, other| one.id.cmp(&other.id));
+        Ok(found)
+    }
+
+    /// Writes an automation that a call to the endpoint fires, where the endpoint has none; answers what listens
+    /// then, and the text of one where none could be written.
+    pub(super) async fn listen(&self, flags: &AddFlags) -> Result<(Vec<Listener>, Written), Exit> {
+        let listeners = self.listeners(&flags.id).await?;
+        if !listeners.is_empty() && flags.prompt.is_none() && flags.provider.is_none() {
+            return Ok((listeners, Written::Nothing));
+        }
+        let text = text(flags);
+        let Some(dir) = &self.automations else {
+            return Ok((listeners, Written::Printed(text, "automations are in memory here".to_owned())));
+        };
+        let file = dir.join(format!("{}.md", flags.id));
+        match write_new(&file, &text) {
+            Ok(()) => {
+                let own = Listener { id: flags.id.clone(), title: title(&flags.id), enabled: true };
+                Ok((listeners.into_iter().chain([own]).collect(), Written::File(file.display().to_string())))
+            }
+            Err(error) => {
+                let why = match error.kind() {
+                    std::io::ErrorKind::AlreadyExists => format!("{} is there already", file.display()),
+                    _ => format!("{} cannot be written: {error}", file.display()),
+                };
+                Ok((listeners, Written::Printed(text, why)))
+            }
+        }
+    }
+}
+
+/// What became of the automation of a new endpoint.
+pub(super) enum Written {
+    /// One listens already.
+    Nothing,
+    /// It is this file.
+    File(String),
+    /// Its text, and why it is not a file.
+    Printed(String, String),
+}
+
+fn title(endpoint: &str) -> String {
+    format!("Calls of {endpoint}")
+}
+
+/// The automation as a file.
+fn text(flags: &AddFlags) -> String {
+    let mut session = JsonObject::new();
+    if let Some(provider) = &flags.provider {
+        session.insert("provider".to_owned(), provider.as_str().into());
+    }
+    let fields = json!({
+        "title": title(&flags.id),
+        "enabled": true,
+        "session": session,
+        "triggers": [{
+            "id": "called", "kind": "event", "type": TRIGGER, "title": format!("A call of {}", flags.id),
+            "events": [{ "id": CALL }], "config": { "endpoint": flags.id },
+        }],
+    });
+    let body = match &flags.prompt {
+        Some(prompt) => prompt.trim_end().to_owned(),
+        None => format!(
+            "The webhook {} was called and says hello to \"{{{{event.hello}}}}\". Answer in one sentence.",
+            flags.id
+        ),
+    };
+    frontmatter::join(&crate::client::automations::object(fields), &format!("{body}\n"))
+}
+
+fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    // Written whole under another name first: the daemon reads the folder as it changes.
+    let mut whole = tempfile::Builder::new().prefix(".new-").tempfile_in(file.parent().unwrap_or(file))?;
+    std::io::Write::write_all(&mut whole, text.as_bytes())?;
+    whole.as_file().sync_all()?;
+    whole.persist_noclobber(file).map(drop).map_err(|failed| failed.error)
+}
+
+fn in_files(dir: &Path, endpoint: &str) -> Vec<Listener> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let (Some(id), true) = (
+            path.file_stem().and_then(|stem| stem.to_str()),
+            path.extension().is_some_and(|extension| extension == "md"),
+        ) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let Ok((fields, _)) = frontmatter::split(&text) else { continue };
+        let definition = Value::Object(fields);
+        if listens(&definition, endpoint) {
+            found.push(Listener::of(id, &definition));
+        }
+    }
+    found
+}
+
+/// Whether a trigger of a definition waits for calls of an endpoint.
+fn listens(definition: &Value, endpoint: &str) -> bool {
+    definition["triggers"].as_array().into_iter().flatten().any(|trigger| {
+        trigger["kind"] == "event"
+            && trigger["type"] == TRIGGER
+            && trigger["config"]["endpoint"] == endpoint
+            && trigger["events"].as_array().into_iter().flatten().any(|event| event["id"] == CALL)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_automation_listens_to_its_endpoint() {
+        let flags =
+            AddFlags { id: "ci".to_owned(), provider: Some("echo".to_owned()), ..AddFlags::default() };
+        let text = text(&flags);
+        let (fields, body) = frontmatter::split(&text).unwrap();
+        assert_eq!(fields["session"], json!({ "provider": "echo" }));
+        assert!(body.contains("{{event.hello}}"), "{body}");
+        let definition = Value::Object(fields);
+        assert!(listens(&definition, "ci") && !listens(&definition, "other"));
+
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("automations/ci.md");
+        write_new(&file, &text).unwrap();
+        assert_eq!(write_new(&file, "other").unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+        let found = in_files(file.parent().unwrap(), "ci");
+        assert_eq!(lines("ci", &found), ["starts automation ci (Calls of ci)"]);
+        assert_eq!(in_files(file.parent().unwrap(), "other"), []);
+    }
+}

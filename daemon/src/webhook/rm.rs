@@ -1,0 +1,52 @@
+//! `ostler webhook rm`: an endpoint removed, with its secret and its log.
+
+use clap::Args;
+use ostler_contract::{Value, json};
+use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
+
+use super::{Endpoints, Told, machine};
+use crate::exit::Exit;
+
+/// What to remove.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RmFlags {
+    /// The endpoint
+    pub id: String,
+    /// Keep its secret in the vault
+    #[arg(long)]
+    pub keep_secret: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, Exit> {
+    let id = &flags.id;
+    let record = endpoints.record(id).await?;
+    let secret = record.get("secret").and_then(Value::as_str).map(str::to_owned);
+    let collection = endpoints.collection(ENDPOINTS).await?;
+    collection.remove.call((id.clone(),)).await.map_err(machine)?;
+    endpoints.collection(DELIVERIES).await?.remove.call((id.clone(),)).await.map_err(machine)?;
+    let mut lines = vec![format!("{id} is removed; a call to it answers 404.")];
+    let mut removed = false;
+    if let Some(name) = &secret {
+        let others = collection.list.call(()).await.map_err(machine)?;
+        let shared = others.iter().any(|other| other.get("secret").and_then(Value::as_str) == Some(name));
+        removed = !flags.keep_secret
+            && !shared
+            && endpoints.vault.delete.call((name.clone(),)).await.map_err(machine)?;
+        lines.push(match (removed, shared) {
+            (true, _) => format!("{name} is removed from the vault."),
+            (false, true) => format!("{name} stays in the vault: another endpoint names it."),
+            (false, false) => format!("{name} stays in the vault."),
+        });
+    }
+    let listeners = endpoints.listeners(id).await?;
+    for listener in &listeners {
+        lines
+            .push(format!("automation {} ({}) waits for it and is not removed", listener.id, listener.title));
+    }
+    let listeners: Vec<Value> = listeners.iter().map(super::automation::Listener::json).collect();
+    let json = json!({ "id": id, "removed": true, "secretRemoved": removed, "automations": listeners });
+    Ok(Told { lines, json, names: vec![id.clone()], good: true })
+}
