@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::webhook::WebhookVerb;
-use crate::{demo, run, verbs};
+use crate::{demo, doctor, run, verbs};
 
 /// What the program is, as its package says it.
 const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
@@ -44,6 +44,10 @@ pub struct Cli {
 /// Every command, each in a file of its own.
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a first configuration
+    Init(verbs::InitFlags),
+    /// Check everything a start depends on, and say how to fix what is wrong
+    Doctor,
     /// Start the daemon in the background
     Start(RunFlags),
     /// End the daemon that runs
@@ -290,6 +294,8 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
     let Some(command) = cli.command else { return serve(&cli.common, &cli.run, arguments).await };
     let place = Place::of_process(&cli.common)?;
     let answer = match command {
+        Command::Init(flags) => verbs::init(&place, flags).await?,
+        Command::Doctor => doctor::doctor(&place).await?,
         Command::Start(flags) => verbs::start(&place, &flags, arguments).await?,
         Command::Stop => verbs::stop(&place).await?,
         Command::Restart(flags) => verbs::restart::restart(&place, &flags).await?,

@@ -12,6 +12,7 @@ pub mod config;
 pub mod control;
 pub mod demo;
 mod diagnostics;
+pub mod doctor;
 pub mod exit;
 pub mod here;
 mod idle;

@@ -4,6 +4,7 @@ mod ask;
 mod author;
 mod automation;
 mod config;
+mod init;
 mod logs;
 pub mod people;
 mod plugin;
@@ -17,6 +18,7 @@ mod webhook;
 
 pub use automation::{AutomationVerb, automation};
 pub use config::config;
+pub use init::{InitFlags, init};
 pub use logs::{LogsFlags, logs};
 pub use people::{GroupVerb, UserVerb};
 pub use plugin::{PluginVerb, plugin};

@@ -65,7 +65,10 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     drop(progress);
     let shown = record::log_file(dir).display().to_string();
     match up {
-        None => Err(could_not(format!("it started but never said where it was listening. See {shown}"))),
+        None => Err(could_not(format!(
+            "it started but never said where it was listening. See {shown}{}",
+            log.last_words()
+        ))),
         Some(Err(why)) => Err(could_not(format!("{why}. See {shown}{}", log.last_words()))),
         Some(Ok(record)) if record.pid != pid => Err(could_not(format!(
             "another daemon, pid {}, was started in its place while it started",
@@ -160,17 +163,40 @@ impl Tail {
         lines.by_ref().filter_map(|line| line.strip_prefix("skipped: ")).map(str::to_owned).collect()
     }
 
-    /// The last it said before it ended, below one another.
+    /// Why it ended, below one another.
     pub(super) fn last_words(&self) -> String {
-        let text = self.text();
-        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
-        lines.iter().skip(lines.len().saturating_sub(20)).map(|line| format!("\n{line}")).collect()
+        decisive(&self.text()).iter().map(|line| format!("\n{line}")).collect()
     }
+}
+
+/// The lines of a log that say why its daemon ended: what it wrote last without a time in front, as the reason it
+/// exits with is; where there is none, its last line.
+fn decisive(log: &str) -> Vec<&str> {
+    let stamped = |line: &&str| {
+        line.split(' ').next().is_some_and(|first| first.parse::<jiff::Timestamp>().is_ok())
+            // The rest of a line of the log.
+            || line.starts_with("    ")
+    };
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = lines.iter().rposition(stamped);
+    let reason = last.map_or(0, |last| last + 1);
+    let from = if reason == lines.len() { reason.saturating_sub(1) } else { reason };
+    lines[from..].to_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_of_an_exit_is_told_from_the_log_before_it() {
+        let log =
+            "2026-01-01T00:00:00.000Z plugin a loading\n2026-01-01T00:00:01.000Z boom\n    at a.js:1:2\n";
+        assert_eq!(decisive(&format!("{log}skipped: a\nNo backend.\n")), ["skipped: a", "No backend."]);
+        assert_eq!(decisive("Could not listen.\n"), ["Could not listen."]);
+        assert_eq!(decisive("2026-01-01T00:00:00.000Z stopping\n"), ["2026-01-01T00:00:00.000Z stopping"]);
+        assert!(decisive("\n").is_empty());
+    }
 
     #[test]
     fn a_run_is_started_with_what_was_typed() {

@@ -1,0 +1,184 @@
+//! `ostler doctor`: everything a start depends on, checked one thing after the other, with a fix for what is wrong.
+
+mod disk;
+mod load;
+mod vault;
+
+use ostler_contract::{Value, json};
+use ostler_engine::Here;
+use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
+
+use crate::answer::Answer;
+use crate::cli::RunFlags;
+use crate::client::Connection;
+use crate::config::ConfigFiles;
+use crate::exit::Exit;
+use crate::here::OnDisk;
+use crate::log::one_line;
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::record::{self, Record};
+use crate::settings::Settings;
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// All is well.
+    Ok,
+    /// It works, and may not be what was meant.
+    Warning,
+    /// It keeps something from working.
+    Error,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One thing that was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What: `configuration`, `directories`, `port`, `plugins`, `agents`, `vault`, `clock` or `versions`.
+    pub what: &'static str,
+    /// How it ended.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+impl Check {
+    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, state: State::Ok, found: found.into(), fix: None }
+    }
+
+    fn warning(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what, state: State::Warning, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    fn error(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { state: State::Error, ..Self::warning(what, found, fix) }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let (state, what, found) = (self.state.word(), self.what, one_line(&self.found));
+        let mut lines = vec![format!("{state:<8} {what:<14} {found}")];
+        lines.extend(self.fix.as_ref().map(|fix| format!("{:<8} {:<14} fix: {}", "", "", one_line(fix))));
+        lines
+    }
+
+    fn json(&self) -> Value {
+        json!({ "check": self.what, "state": self.state.word(), "found": self.found, "fix": self.fix })
+    }
+}
+
+/// Checks everything; exit code 1 when something keeps a start or a plugin from working.
+///
+/// # Errors
+/// Exit 2 when there is no place to look for a configuration.
+pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
+    let progress = Progress::begin(&at.common, "checking");
+    let dir = at.folder()?;
+    let running = record::running(&dir);
+    let (files, settings, mut checks) = configuration(at);
+    checks.extend(disk::directories(&dir, settings.as_ref()));
+    let daemon = match &running {
+        Some(record) => Some(Connection::open(&record.connect_url, "ostler-doctor").await),
+        None => None,
+    };
+    checks.extend(disk::port(settings.as_ref(), running.as_ref(), daemon.as_ref()).await);
+    let daemon = daemon.and_then(Result::ok);
+    if let Some(files) = &files {
+        checks.extend(load::plugins(at, files).await);
+    }
+    if let Some(settings) = &settings {
+        checks.extend(load::agents(at, settings, running.is_some(), daemon.as_ref(), &checks).await);
+    }
+    if let Some(files) = &files {
+        checks.extend(vault::names(files, running.as_ref()).await);
+    }
+    checks.push(disk::clock(files.as_ref()));
+    checks.extend(versions(&dir, daemon.as_ref()));
+    drop(progress);
+    Ok(answer(&checks, running.as_ref()))
+}
+
+fn answer(checks: &[Check], running: Option<&Record>) -> Answer {
+    let count = |state: State| checks.iter().filter(|check| check.state == state).count();
+    let (errors, warnings) = (count(State::Error), count(State::Warning));
+    let mut lines: Vec<String> = checks.iter().flat_map(Check::lines).collect();
+    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    lines.push(match (errors, warnings, running) {
+        (0, 0, Some(record)) => format!("All is well: {} (pid {}).", record.url, record.pid),
+        (0, 0, None) => "All is well. Start it with: ostler start".to_owned(),
+        _ => format!("{}, {}.", plural(errors, "error"), plural(warnings, "warning")),
+    });
+    let rows: Vec<Value> = checks.iter().map(Check::json).collect();
+    let wrong = checks.iter().filter(|check| check.state == State::Error).map(|check| check.what);
+    let json = json!({ "ok": errors == 0, "errors": errors, "warnings": warnings, "checks": rows });
+    Answer { code: u8::from(errors > 0), ..Answer::new(lines, json).named(wrong) }
+}
+
+/// The configuration files, what they come to, and what is wrong in them.
+fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Check>) {
+    const WHAT: &str = "configuration";
+    let files = match at.files() {
+        Ok(files) => files,
+        Err(why) => {
+            let fix = "correct the file; docs/configuration.md names every key and what it holds";
+            return (None, None, vec![Check::error(WHAT, why.to_string(), fix)]);
+        }
+    };
+    let mut checks = Vec::new();
+    match files.files.is_empty() {
+        true => checks.push(Check::error(
+            WHAT,
+            format!("no configuration file in {}", files.dir.display()),
+            "ostler init writes a first one",
+        )),
+        false => {
+            let shown: Vec<String> = files.files.iter().map(|file| file.display().to_string()).collect();
+            checks.push(Check::ok(WHAT, shown.join(", ")));
+        }
+    }
+    let fix = "correct the key, or take it out";
+    match Settings::new(&RunFlags::default(), files.clone(), &at.working_dir) {
+        Ok(settings) => {
+            checks.extend(settings.warnings.iter().map(|line| Check::warning(WHAT, line.as_str(), fix)));
+            (Some(files), Some(settings), checks)
+        }
+        Err(why) => {
+            checks.extend(files.warnings.iter().map(|line| Check::warning(WHAT, line.as_str(), fix)));
+            checks.push(Check::error(WHAT, why.to_string(), fix));
+            (Some(files), None, checks)
+        }
+    }
+}
+
+/// This program, the protocol it speaks, the daemon that runs, and the parts that are pinned.
+fn versions(dir: &std::path::Path, daemon: Option<&Connection>) -> Vec<Check> {
+    const WHAT: &str = "versions";
+    let own = env!("CARGO_PKG_VERSION");
+    let mut checks =
+        vec![Check::ok(WHAT, format!("ostler {own}, protocol {}", SUPPORTED_PROTOCOL_VERSIONS.join(", ")))];
+    if let Some((_, running)) = daemon.and_then(|daemon| daemon.host.as_ref())
+        && running != own
+    {
+        checks.push(Check::warning(
+            WHAT,
+            format!("the daemon that runs is ostler {running}"),
+            "ostler restart starts this version",
+        ));
+    }
+    if let Err(why) = OnDisk::new(dir).parts() {
+        checks.push(Check::error(WHAT, why, "correct the file, or remove it"));
+    }
+    checks
+}

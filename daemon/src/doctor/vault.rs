@@ -1,0 +1,80 @@
+//! The names of the vault that options and endpoints need.
+
+use std::sync::Arc;
+
+use ostler_contract::Value;
+use ostler_contract::points::Vault;
+use ostler_plugin_webhook::ENDPOINTS;
+use ostler_plugin_webhook::tools::{Facts, no_endpoint};
+use ostler_ports::{FileRecords, FileVault, Report};
+
+use super::{Check, State};
+use crate::config::ConfigFiles;
+use crate::record::Record;
+use crate::verbs::vault::list;
+
+const WHAT: &str = "vault";
+
+/// Every name that is needed, set or not.
+pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<Check> {
+    if let Some(plugin) = running.and_then(|record| record.vault.as_ref()) {
+        return vec![Check::ok(WHAT, format!("secrets are in the vault of plugin {plugin}"))];
+    }
+    let quiet: Report = Arc::new(|_| {});
+    let vault: Vault = match FileVault::new(&files.dir, quiet.clone()) {
+        Ok(vault) => Arc::new(vault).into_point(),
+        Err(why) => return vec![Check::error(WHAT, why.message, "make the folder readable to you")],
+    };
+    let mut checks = Vec::new();
+    match list(&vault, files).await {
+        Ok(listed) => {
+            for row in listed.json.as_array().into_iter().flatten().filter(|row| row["set"] == false) {
+                let name = row["name"].as_str().unwrap_or_default();
+                let paths = row["named"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                checks.push(unset(name, &paths.collect::<Vec<_>>().join(", ")));
+            }
+        }
+        Err(why) => {
+            checks.push(Check::error(WHAT, why.to_string(), "correct vault.json; it is one JSON object"))
+        }
+    }
+    checks.extend(endpoints(files, &vault, quiet).await);
+    if checks.iter().all(|check| check.state == State::Ok) {
+        checks.push(Check::ok(WHAT, "every secret that is needed is set"));
+    }
+    checks
+}
+
+fn unset(name: &str, by: &str) -> Check {
+    Check::error(
+        WHAT,
+        format!("{name} is not set, and {by} needs it"),
+        format!("ostler vault set {name}, its value on standard input"),
+    )
+}
+
+/// The endpoints of the webhook plugin, and their secrets.
+async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Check> {
+    let records = Arc::new(FileRecords::new(&files.dir, quiet)).into_point();
+    let mut checks = Vec::new();
+    let Ok(collection) = records.collection.call((ENDPOINTS.to_owned(), Default::default())).await else {
+        return checks;
+    };
+    for record in collection.list.call(()).await.unwrap_or_default() {
+        let id = record.get("id").and_then(Value::as_str).unwrap_or_default();
+        match Facts::read(&record) {
+            Ok(facts) => {
+                let set = vault.get.call((facts.secret.clone(),)).await.ok().flatten();
+                if set.is_none_or(|value| value.is_empty()) {
+                    checks.push(unset(&facts.secret, &format!("webhooks/{id}.md")));
+                }
+            }
+            Err(why) => checks.push(Check::error(
+                WHAT,
+                format!("webhooks/{id}.md: {}", no_endpoint(&why)),
+                format!("correct it, or ostler webhook rm {id}"),
+            )),
+        }
+    }
+    checks
+}

@@ -1,0 +1,163 @@
+//! `ostler init`: a first configuration.
+
+use std::fs::{self, File};
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::names;
+
+use crate::answer::Answer;
+use crate::bundled;
+use crate::config::FILE;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::plugins;
+use crate::progress::Progress;
+
+/// The backend that comes with this host.
+const ECHO: &str = "@ostler/echo";
+/// The plugin a first configuration has beside its backend.
+const WEBHOOK: &str = "@ostler/webhook";
+
+/// What the first configuration holds.
+#[derive(Debug, Clone, Default, Args)]
+pub struct InitFlags {
+    /// The plugin that brings the agent: echo, an npm package or a path; asked for when left out
+    #[arg(long, value_name = "SPEC")]
+    pub agent: Option<String>,
+    /// A directory to serve (repeatable) [default: the working directory of each start]
+    #[arg(long, value_name = "DIR")]
+    pub path: Vec<PathBuf>,
+    /// The port to listen on [default: 9187]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// Leave out the webhook plugin
+    #[arg(long)]
+    pub no_webhook: bool,
+}
+
+/// Writes a first configuration; never over one that is there.
+///
+/// # Errors
+/// Exit 2 when there is one already or no agent is named, exit 1 when it cannot be written.
+pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
+    let file = file(at)?;
+    let shown = file.display().to_string();
+    if file.exists() {
+        return Err(Exit::usage(format!(
+            "{shown} is there already and is not changed; ostler config prints it, ostler doctor checks it"
+        )));
+    }
+    let agent = match flags.agent.clone() {
+        Some(agent) => agent,
+        None => ask(at)?,
+    };
+    let agent = spec_of(agent.trim())?;
+    let comes_with = agent == ECHO;
+    let mut entries: Vec<Value> = Vec::new();
+    if comes_with {
+        entries.push(json!({ "name": agent }));
+    }
+    if !flags.no_webhook {
+        entries.push(json!({ "name": WEBHOOK }));
+    }
+    let mut fields = JsonObject::new();
+    if let Some(port) = flags.port {
+        fields.insert("port".to_owned(), port.into());
+    }
+    if !flags.path.is_empty() {
+        fields.insert("paths".to_owned(), served(at, &flags.path)?.into());
+    }
+    fields.insert("plugins".to_owned(), entries.into());
+    write_new(&file, &format!("{:#}\n", Value::Object(fields)))
+        .map_err(|error| Exit::machine(format!("{shown} cannot be written: {error}")))?;
+    let installed = match comes_with {
+        true => Ok(agent),
+        false => install(at, &agent).await,
+    };
+    let agent = match installed {
+        Ok(agent) => agent,
+        Err(why) => {
+            // As if nothing had been asked for.
+            let _ = fs::remove_file(&file);
+            return Err(why);
+        }
+    };
+    let start = match &at.common.config_file {
+        Some(file) => format!("{} --config-file {} start", names::HOST, file.display()),
+        None => format!("{} start", names::HOST),
+    };
+    let mut lines = vec![format!("Wrote {shown}: the agent is {agent}.")];
+    lines.push(format!("Next: {start}"));
+    lines.push(format!("Then: {} session send --new \"Hello\"", names::HOST));
+    Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))
+}
+
+/// The file that is written.
+fn file(at: &Place) -> Result<PathBuf, Exit> {
+    match &at.common.config_file {
+        Some(file) => Ok(at.working_dir.join(file)),
+        None => Ok(at.folder()?.join(FILE)),
+    }
+}
+
+/// Asks at a terminal.
+fn ask(at: &Place) -> Result<String, Exit> {
+    if at.common.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Exit::usage(
+            "no agent is named and there is nobody to ask; pass --agent echo, --agent <npm package> or --agent <path>",
+        ));
+    }
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "An agent comes with a plugin: an npm package, a path, or");
+    let _ = writeln!(err, "  echo  answers with what it is told; it needs no model and nothing to install");
+    let _ = write!(err, "Agent [echo]: ");
+    let _ = err.flush();
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| Exit::usage(format!("no agent is named: {error}")))?;
+    Ok(answer.trim().to_owned())
+}
+
+/// What a configuration calls an agent.
+fn spec_of(agent: &str) -> Result<String, Exit> {
+    match agent {
+        "" | "echo" | ECHO => Ok(ECHO.to_owned()),
+        other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => {
+            Err(Exit::usage(format!("{other} brings no agent; {ECHO} does, and needs no model")))
+        }
+        other => Ok(other.to_owned()),
+    }
+}
+
+fn served(at: &Place, paths: &[PathBuf]) -> Result<Vec<String>, Exit> {
+    let absolute = |path: &PathBuf| {
+        let path = at.working_dir.join(path);
+        match path.canonicalize() {
+            Ok(path) if path.is_dir() => Ok(path.display().to_string()),
+            _ => Err(Exit::usage(format!("--path: {} is not a directory", path.display()))),
+        }
+    };
+    paths.iter().map(absolute).collect()
+}
+
+/// Installs the plugin of the agent and names it in the new configuration; returns its spec there.
+async fn install(at: &Place, agent: &str) -> Result<String, Exit> {
+    let files = at.files()?;
+    let _progress = Progress::begin(&at.common, &format!("installing {agent}"));
+    let installed = plugins::install(&files, &plugins::importer(at, &files), agent, true).await?;
+    Ok(installed.spec)
+}
+
+fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut written = File::create_new(file)?;
+    written.write_all(text.as_bytes())?;
+    written.sync_all()
+}

@@ -1,0 +1,229 @@
+//! The first minutes: a configuration is written, checked and started, and what is wrong is told with its fix.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::{Ended, Folder, ended, program};
+
+/// A home that has no configuration yet.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn command(&self, line: &[&str]) -> Command {
+        let mut command = program();
+        command.args(line).env("HOME", self.path()).env_remove("XDG_STATE_HOME").current_dir(self.path());
+        command
+    }
+
+    fn run(&self, line: &[&str]) -> Ended {
+        ended(&mut self.command(line))
+    }
+
+    fn config(&self) -> Value {
+        let file = self.path().join(".config/ostler/config.json");
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        self.run(&["stop"]);
+    }
+}
+
+#[track_caller]
+fn ok(ended: Ended) -> Ended {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended
+}
+
+#[test]
+fn from_nothing_to_an_answer() {
+    let home = Home::new();
+    let refused = home.run(&["init"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.err.starts_with("no agent is named and there is nobody to ask; pass --agent echo"),
+        "{refused:?}"
+    );
+    let wrong = home.run(&["init", "--agent", "@ostler/webhook"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.starts_with("@ostler/webhook brings no agent"), "{wrong:?}");
+    assert!(!home.path().join(".config").exists());
+
+    let written = ok(home.run(&["init", "--agent", "echo", "--port", "0"]));
+    let lines: Vec<&str> = written.out.lines().collect();
+    assert!(lines[0].ends_with("/.config/ostler/config.json: the agent is @ostler/echo."), "{written:?}");
+    assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }]);
+    assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
+    // Never over one that is there.
+    let again = home.run(&["init", "--agent", "echo"]);
+    assert_eq!(again.code, Some(2));
+    assert!(again.err.contains("config.json is there already and is not changed"), "{again:?}");
+    assert_eq!(home.config()["port"], 0);
+
+    let well = ok(home.run(&["doctor"]));
+    assert!(well.out.ends_with("All is well. Start it with: ostler start\n"), "{}", well.out);
+    for what in ["configuration", "directories", "port", "plugins", "agents", "vault", "clock", "versions"] {
+        assert!(
+            well.out.contains(&format!("\nok       {what} "))
+                || well.out.starts_with("ok       configuration")
+        );
+    }
+    assert!(!home.path().join(".config/ostler/state.db").exists(), "a check leaves no state");
+    ok(home.run(&["start"]));
+    let said = ok(home.run(&["session", "send", "--new", "Hello"]));
+    assert!(said.out.ends_with("> Hello\n  Hello\n"), "{said:?}");
+    let well: Value = serde_json::from_str(&ok(home.run(&["doctor", "--json"])).out).unwrap();
+    assert_eq!((&well["ok"], &well["errors"]), (&json!(true), &json!(0)), "{well}");
+    let checks = well["checks"].as_array().unwrap();
+    assert!(checks.iter().any(|check| check["check"] == "agents" && check["found"] == "echo"), "{well}");
+}
+
+#[test]
+fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
+    let home = Home::new();
+    std::fs::write(home.path().join("mine.ts"), "export function apply() {}").unwrap();
+    std::fs::write(home.path().join("none.ts"), "export const nothing = 1;").unwrap();
+    for (agent, says) in [("./none.ts", "apply"), ("./gone.ts", "is not there")] {
+        let refused = home.run(&["init", "--agent", agent]);
+        assert!(refused.code != Some(0) && refused.err.contains(says), "{refused:?}");
+        assert!(!home.path().join(".config/ostler/config.json").exists(), "{agent}");
+    }
+    let file = home.path().join("other/c.json");
+    let file = file.to_str().unwrap();
+    let written = ok(home.run(&[
+        "--config-file",
+        file,
+        "init",
+        "--agent",
+        "./mine.ts",
+        "--no-webhook",
+        "--path",
+        ".",
+        "--json",
+    ]));
+    let written: Value = serde_json::from_str(&written.out).unwrap();
+    assert_eq!(written["next"], format!("ostler --config-file {file} start"));
+    let config: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let here = home.path().canonicalize().unwrap();
+    assert_eq!(config["paths"], json!([here]));
+    assert_eq!(config["plugins"], json!([{ "name": here.join("mine.ts") }]));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_fix() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let folder = Folder::new(json!({}));
+    let config = json!({
+        "port": port, "prot": 1,
+        "plugins": [{ "name": "@ostler/ecko" }, { "name": "@ostler/webhook", "options": {} }, { "name": "./secret.ts", "options": { "key": { "$secret": "host:key" } } }],
+    });
+    folder.write("config.json", &config.to_string());
+    folder.write(
+        "secret.ts",
+        "export const optionsSchema = { type: 'object', properties: { key: { type: 'string', 'x-secret': true } } };
+         export function apply() {}",
+    );
+    folder.write("webhooks/in.md", "---\nid: in\nautomation: true\nsecret: host:in\n---\n");
+    folder.write("webhooks/odd.md", "---\nid: odd\nautomation: true\n---\n");
+    folder.write("versions.json", "[]");
+    folder.write("vault.json", "{}");
+    let told = folder.run(&["doctor", "--json"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    let checks = told["checks"].as_array().unwrap();
+    for (what, state, found, fix) in [
+        (
+            "configuration",
+            "warning",
+            "prot is not a setting ostler knows; ignored; did you mean port?",
+            "correct the key",
+        ),
+        ("agents", "error", "no backend is loaded, so a start would be refused", "ostler plugin install"),
+        ("plugins", "error", "plugin secret skipped", "ostler plugin check"),
+        ("port", "error", "is taken by another program", "choose another port"),
+        (
+            "plugins",
+            "error",
+            "Did you mean @ostler/echo?",
+            "correct the name in the configuration, or ostler plugin remove @ostler/ecko",
+        ),
+        (
+            "vault",
+            "error",
+            "host:key is not set, and plugins[2].options.key needs it",
+            "ostler vault set host:key",
+        ),
+        ("vault", "error", "host:in is not set, and webhooks/in.md needs it", "ostler vault set host:in"),
+        ("vault", "error", "webhooks/odd.md: ", "ostler webhook rm odd"),
+        ("versions", "error", "versions.json", "correct the file"),
+    ] {
+        let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+        let told = checks.iter().any(|check| {
+            check["check"] == what
+                && check["state"] == state
+                && text(check, "found").contains(found)
+                && text(check, "fix").contains(fix)
+        });
+        assert!(told, "{what}: {found:?}, {fix:?} in {checks:#?}");
+    }
+    let of = |what: &str| checks.iter().filter(|check| check["check"] == what).count();
+    assert_eq!((of("plugins"), of("agents")), (4, 1), "nothing is told twice: {checks:#?}");
+    let lines = folder.run(&["doctor"]).out;
+    let last = lines.lines().last().unwrap();
+    assert_eq!(last, format!("{} errors, 1 warning.", told["errors"]));
+    assert!(lines.contains(&format!("\n{:24}fix: ", "")), "{lines}");
+
+    folder.write("config.json", "{");
+    let broken = folder.run(&["doctor"]);
+    assert_eq!(broken.code, Some(1), "{broken:?}");
+    assert!(
+        broken.out.starts_with("error    configuration  ") && broken.out.contains("is not JSON"),
+        "{broken:?}"
+    );
+    let none = Home::new().run(&["doctor"]);
+    assert!(none.out.contains("fix: ostler init writes a first one"), "{none:?}");
+}
+
+#[test]
+fn a_start_that_fails_prints_the_line_that_says_why() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    folder.write(
+        "config.json",
+        &json!({ "port": address.port(), "plugins": [{ "name": "@ostler/echo" }] }).to_string(),
+    );
+    let failed = folder.run(&["start"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let lines: Vec<&str> = failed.err.lines().collect();
+    assert!(lines[0].starts_with("Could not start it: it exited with 1. See "), "{failed:?}");
+    assert!(lines[1].starts_with(&format!("Could not listen on {address}: ")), "{failed:?}");
+    assert_eq!(lines.len(), 2, "nothing but the reason: {failed:?}");
+
+    folder.write(
+        "noisy.ts",
+        "export function apply(host) { for (let i = 0; i < 40; i++) host.log(`line ${i}`); }",
+    );
+    folder.write("config.json", &json!({ "port": 0, "plugins": [{ "name": "./noisy.ts" }] }).to_string());
+    let failed = folder.run(&["start"]);
+    let lines: Vec<&str> = failed.err.lines().collect();
+    assert!(lines[1].starts_with("No backend is loaded, so this host could serve nothing."), "{failed:?}");
+    assert_eq!(lines.len(), 2, "{failed:?}");
+}
