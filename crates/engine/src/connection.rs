@@ -138,6 +138,9 @@ impl Connection {
     /// Lets a peer in.
     pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
         let principal_known = principal != Principal::Anyone;
+        if let Principal::Person(person) = &principal {
+            host.record_sign_in(person);
+        }
         let id = host.next_connection();
         let tap = Tap { wire: host.wire.clone(), connection: id };
         let connection = Arc::new(Self {
@@ -188,12 +191,7 @@ impl Connection {
 
     /// Whose work this connection starts.
     pub(crate) fn owner(&self) -> Option<String> {
-        let principal = self.principal();
-        // A plugin's work is the plugin's even where the host knows no people.
-        match (&principal, self.host.gate.guarded) {
-            (Principal::Plugin { .. }, _) | (_, true) => principal.owner(&self.host.options.host_name),
-            _ => None,
-        }
+        self.host.owner_of(&self.principal())
     }
 
     pub(crate) fn credentials(&self) -> Option<BTreeMap<String, String>> {

@@ -7,7 +7,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::{RpcError, json};
 
 use crate::host::Host;
-use crate::people::{People, Person};
+use crate::people::{GROUP_ROLE, People, Person};
 
 /// Who a connection is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Host {
         }
     }
 
-    /// What an owner holds; `None` where nothing is asked. A team and a project hold nothing of their own.
+    /// What an owner holds; `None` where nothing is asked. A team and a project hold what their role gives.
     fn grants_of(&self, owner: &str) -> Option<Arc<[Grant]>> {
         if !self.gate.guarded {
             return None;
@@ -107,7 +107,26 @@ impl Host {
             Some(("user", id)) => {
                 Some(self.person(id).map(|person| person.grants.clone().into()).unwrap_or_default())
             }
-            _ => Some(Arc::default()),
+            _ => Some(
+                self.gate.people().map(|people| people.now().group_grants(owner).into()).unwrap_or_default(),
+            ),
+        }
+    }
+
+    /// Whether the work of an owner may see what another owner has. A team and a project see their own alone; everybody
+    /// else sees what their grants say.
+    pub(crate) fn sees_of(&self, owner: &str, other: Option<&str>) -> bool {
+        if !self.gate.guarded || !is_group(owner) {
+            return true;
+        }
+        self.reader_for(owner).zip(other).is_some_and(|(reader, other)| reader.belongs_to(other))
+    }
+
+    /// Whose work a principal starts; nobody's on a host with no users directory, but a plugin's is always the plugin's.
+    pub(crate) fn owner_of(&self, principal: &Principal) -> Option<String> {
+        match (principal, self.gate.guarded) {
+            (Principal::Plugin { .. }, _) | (_, true) => principal.owner(&self.options.host_name),
+            _ => None,
         }
     }
 
@@ -125,18 +144,41 @@ impl Host {
         }
     }
 
+    /// Records that a user signed in, whichever way: work of theirs starts by itself only after the first time.
+    pub fn record_sign_in(&self, person: &Person) {
+        let (Some(people), Some(host)) = (self.gate.people(), self.me()) else { return };
+        if person.has_signed_in {
+            return;
+        }
+        let (id, at) = (person.id.clone(), self.clock.iso());
+        let who = id.clone();
+        let recorded = people.change(Box::new(move |file| file.set_signed_in(&id, &at)));
+        tokio::spawn(async move {
+            if let Err(why) = recorded.await {
+                host.log.line(format_args!("the first sign-in of user {who} could not be recorded: {why}"));
+            }
+        });
+    }
+
     /// What a plugin is told of an owner it serves; the host itself and nobody are told of as nobody.
     pub(crate) fn reader_for(&self, owner: &str) -> Option<Reader> {
         let grants = self.grants_of(owner)?;
         if let Some(person) = owner.strip_prefix("user:").and_then(|id| self.person(id)) {
             return Some(person.reader.clone());
         }
-        Some(Reader {
-            id: owner.to_owned(),
-            grants: grants.iter().map(ToString::to_string).collect(),
-            ..Reader::default()
-        })
+        let (mut roles, mut memberships) = (Vec::new(), Vec::new());
+        if let Some((_, scope)) = owner.split_once(':').filter(|_| is_group(owner) && !grants.is_empty()) {
+            roles.push(GROUP_ROLE.to_owned());
+            memberships.push(scope.to_owned());
+        }
+        let grants = grants.iter().map(ToString::to_string).collect();
+        Some(Reader { id: owner.to_owned(), roles, memberships, grants })
     }
+}
+
+/// Whether an owner is a team or a project.
+fn is_group(owner: &str) -> bool {
+    owner.starts_with("team:") || owner.starts_with("project:")
 }
 
 /// The gate. On a host with no users directory it is open.
@@ -196,5 +238,29 @@ impl Gate {
             });
         }
         Err(RpcError::permission_denied(format!("{} may not {asked} here", principal.name())))
+    }
+
+    /// Lets a principal through that may `verb` what an owner has: the owner, a member of the owning team or project,
+    /// and who holds everything. What has no owner is the host's. The operation's grant is asked beside this.
+    ///
+    /// # Errors
+    /// `-32009` for everybody else.
+    pub fn require_owned(
+        &self,
+        principal: &Principal,
+        owner: Option<&str>,
+        verb: &str,
+        what: &str,
+    ) -> Result<(), RpcError> {
+        let belongs = || {
+            let reader = principal.reader();
+            reader.zip(owner).is_some_and(|(reader, owner)| reader.belongs_to(owner))
+        };
+        match !self.guarded || principal.is_administrator() || belongs() {
+            true => Ok(()),
+            false => Err(RpcError::permission_denied(format!(
+                "Only the owner of {what}, a member of its team or project, an admin or this host may {verb} it"
+            ))),
+        }
     }
 }

@@ -159,6 +159,17 @@ impl Root {
         self.own.lock().get(&connection)?.get(key).cloned()
     }
 
+    /// The values of these settings that are in force for a connection.
+    pub fn values(&self, connection: ConnectionId, keys: &[String]) -> JsonObject {
+        let state = self.state.lock();
+        let shared = state.config.as_ref().map(|config| &config.values);
+        let value = |key: &String| {
+            let own = PER_CONNECTION.contains(&key.as_str()).then(|| self.own_value(connection, key));
+            own.unwrap_or_else(|| shared.and_then(|shared| shared.get(key).cloned()))
+        };
+        keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect()
+    }
+
     /// Takes a change of settings. Keys a connection keeps to itself reach no other; keys nobody declared are
     /// refused with a reason.
     pub fn set_config(

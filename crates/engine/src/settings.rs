@@ -130,13 +130,13 @@ impl Connection {
         let owns = |key: &str| settings.as_ref().is_some_and(|settings| settings.owns(key));
         let (own, rest): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| owns(key));
         let (connection, channel) = (self.clone(), channel.to_owned());
-        // What a client sent may be a credential: it is not sent back with the refusal.
+        // What a client sent may be a credential: it is not sent back with the refusal, but what is in force is.
         let refuse = move |host: &Host, origin: &Origin, shown: JsonObject, why: &str| {
             let action = json!({ "type": "root/configChanged", "config": shown }).to_string();
             connection.outbox.send(rejection(&channel, &action, host.fanout.seq(), origin, why));
         };
         let id = self.id();
-        let sent = rest.clone();
+        let sent: Vec<String> = rest.keys().cloned().collect();
         let others = move |host: &Host, origin: Option<Origin>| {
             let taken = host.root.set_config(&host.fanout, id, origin, rest, replace);
             if replace
@@ -150,11 +150,12 @@ impl Connection {
         };
         let Some(settings) = settings.filter(|_| !own.is_empty()) else {
             if let Err(why) = others(&host, Some(origin.clone())) {
-                refuse(&host, &origin, sent, &why);
+                refuse(&host, &origin, host.root.values(id, &sent), &why);
             }
             return;
         };
         let others_first = others(&host, None);
+        let reads = host.may_read_config(&self.principal());
         tokio::spawn(async move {
             let outcome = match others_first {
                 Ok(()) => settings
@@ -169,7 +170,8 @@ impl Connection {
                     if !outcome.shown.is_empty() {
                         host.publish_own_settings(None, &outcome.shown);
                     }
-                    refuse(&host, &origin, settings.values(), &why);
+                    let shown = if reads { settings.values() } else { JsonObject::new() };
+                    refuse(&host, &origin, shown, &why);
                 }
             }
         });

@@ -203,6 +203,39 @@ async fn an_approval_carries_the_option_chosen_or_none() {
         stage.wait_told("confirm").await;
         assert!(stage.told().contains(&json!({ "confirm": told })), "{told}: {:?}", stage.told());
     }
+    // An option that was not offered, and one that contradicts the answer, reach no backend.
+    ready("e").into_iter().for_each(|action| stage.emit(0, Emit::Chat, action));
+    client.actions_until("chat/toolCallReady").await;
+    let before = stage.told().len();
+    for (approved, option, refusal) in [
+        (true, "always", "always is not an option of the tool call e"),
+        (false, "always", "always is not an option of the tool call e"),
+        (true, "", " is not an option of the tool call e"),
+        (true, "never", "the option never denies the tool call e, so approved cannot be true"),
+        (false, "once", "the option once approves the tool call e, so approved cannot be false"),
+    ] {
+        let action = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "e",
+            "approved": approved, "selectedOptionId": option });
+        client.dispatch(&chat(), 3, action).await;
+        let refused = client.actions_until("chat/toolCallConfirmed").await.pop().unwrap();
+        assert_eq!(refused["rejectionReason"], refusal);
+    }
+    assert_eq!(stage.told().len(), before, "{:?}", stage.told());
+    let seen = state(&mut client, &chat()).await;
+    let waits = json!(seen["activeTurn"]["responseParts"]).to_string();
+    assert!(waits.contains("pending-confirmation"), "{waits}");
+    // One that offers none takes none.
+    let plain = [
+        json!({ "type": "chat/toolCallStart", "turnId": "t", "toolCallId": "f", "toolName": "rm", "displayName": "Remove" }),
+        json!({ "type": "chat/toolCallReady", "turnId": "t", "toolCallId": "f", "invocationMessage": "Remove it" }),
+    ];
+    plain.into_iter().for_each(|action| stage.emit(0, Emit::Chat, action));
+    client.actions_until("chat/toolCallReady").await;
+    let action = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "f", "approved": true,
+        "selectedOptionId": "once" });
+    client.dispatch(&chat(), 4, action).await;
+    let refused = client.actions_until("chat/toolCallConfirmed").await.pop().unwrap();
+    assert_eq!(refused["rejectionReason"], "once is not an option of the tool call f");
 }
 
 #[tokio::test]

@@ -91,6 +91,7 @@ async fn only_who_may_read_the_configuration_sees_them() {
     watcher.dispatch("ahp-root://", 1, change).await;
     let refused = watcher.next_action().await;
     assert!(refused["rejectionReason"].as_str().unwrap().contains("may not config:change here"), "{refused}");
+    assert_eq!(refused["action"], empty, "the value is not sent back");
     assert_eq!(*own.0.lock().unwrap(), "SECRET-2");
 }
 
@@ -117,6 +118,29 @@ async fn a_refusal_repeats_no_value_and_a_replacement_takes_nothing_back() {
     assert_eq!(*own.0.lock().unwrap(), "SECRET");
     let unknown = send(4, json!({ "nobody": 1 }), false).await;
     assert_eq!(unknown[0]["rejectionReason"], "nobody is not a setting of this host");
+    // Whatever the reason is, what was sent is not in it nor beside it; what is in force may be.
+    for (seq, config) in [
+        (5, json!({ "nobody": "SECRET-5" })),
+        (6, json!({ "deferredTitleGeneration": "SECRET-6" })),
+        (7, json!({ "workspaceTrust": "SECRET-7", "deferredTitleGeneration": true })),
+        (8, json!({ "own.key": "bad", "nobody": "SECRET-8" })),
+        (9, json!("SECRET-9")),
+        (10, json!(["SECRET-10"])),
+    ] {
+        let refused = send(seq, config, false).await;
+        assert!(refused.last().unwrap()["rejectionReason"].is_string(), "{refused:?}");
+        assert!(!json!(refused).to_string().contains("SECRET"), "{refused:?}");
+        assert_ne!(refused.last().unwrap()["action"]["config"]["deferredTitleGeneration"], true);
+    }
+    let (mut blind, _) = reader(&host, "blind", &["config:change"]).await;
+    let change = json!({ "type": "root/configChanged", "config": { "own.key": "bad" } });
+    blind.dispatch("ahp-root://", 1, change).await;
+    let refused = blind.next_action().await;
+    assert_eq!(
+        (&refused["action"]["config"], &refused["rejectionReason"]),
+        (&json!({}), &json!("own.key must be good")),
+        "who may not read the settings is shown none"
+    );
     let (_, state) = reader(&host, "later", &["config:read"]).await;
     assert_eq!(state["config"]["values"]["deferredTitleGeneration"], false);
     assert_eq!(state["config"]["values"]["own.key"], "<set>");

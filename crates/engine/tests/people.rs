@@ -225,10 +225,24 @@ async fn an_owner_starts_what_the_owner_may() {
     };
     assert!(start("user:ben").await.is_ok());
     assert!(start("root:localhost").await.is_ok());
-    for owner in ["user:cleo", "user:nobody", "team:core", "plugin:caller"] {
+    for group in ["team:core", "project:core:search"] {
+        let session = start(group).await.expect("a team and a project have the role member");
+        assert_eq!(host.host.sessions.by_uri(&session).unwrap().owner.as_deref(), Some(group));
+    }
+    for owner in
+        ["user:cleo", "user:nobody", "team:moon", "project:core:moon", "project:moon:search", "plugin:caller"]
+    {
         let refused = start(owner).await.unwrap_err();
         assert_eq!(refused.message, format!("{owner} may not session:create here"));
         assert_eq!(refused.rpc.unwrap().code, code::PERMISSION_DENIED);
+    }
+}
+
+async fn until(is: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(std::time::Instant::now() < end, "it is never so");
+        tokio::task::yield_now().await;
     }
 }
 
@@ -238,12 +252,18 @@ async fn a_person_is_known_to_have_been_here() {
     assert!(!host.host.has_been_here("user:ben"));
     assert!(host.host.has_been_here("root:localhost") && host.host.has_been_here("plugin:caller"));
     drop(signed_in(&host, "ben's").await);
-    let end = std::time::Instant::now() + Duration::from_secs(20);
-    while !host.host.has_been_here("user:ben") {
-        assert!(std::time::Instant::now() < end, "it is never put down");
-        tokio::task::yield_now().await;
-    }
+    until(|| host.host.has_been_here("user:ben")).await;
     assert!(!host.host.has_been_here("user:cleo"));
+    // A token that is trusted on the handshake is a sign-in too.
+    let cleo = host.host.gate.by_token("cleo's").unwrap();
+    let mut client = host.raw_as(cleo);
+    client.initialize("c").await;
+    until(|| host.host.has_been_here("user:cleo")).await;
+    let dan = host.host.gate.by_token("dan's").unwrap();
+    drop(host.raw_as(dan));
+    let mut ben = signed_in(&host, "ben's").await;
+    list(&mut ben).await.unwrap();
+    assert!(!host.host.has_been_here("user:dan"), "a token that only admits is none");
 }
 
 #[tokio::test]
@@ -266,6 +286,15 @@ async fn people_are_read_without_their_secrets() {
 
     // The own record needs no grant, anybody else's does.
     let mut cleo = signed_in(&host, "cleo's").await;
+    for (uri, refusal) in [
+        ("user://cleo", "user://cleo is a user, and nothing is under one"),
+        ("user://cleo/", "user://cleo/ is a user, and nothing is under one"),
+        ("user://", "cleo may not user:list here"),
+        ("user://ben", "cleo may not user:list here"),
+    ] {
+        let listed = said(cleo.request("resourceList", json!({ "uri": uri })).await);
+        assert_eq!(listed.unwrap_err(), refusal, "{uri}");
+    }
     assert_eq!(read(&mut cleo, "user://cleo").await.unwrap(), json!({ "roles": ["none"] }));
     assert_eq!(read(&mut cleo, "user://ben").await.unwrap_err(), "cleo may not user:get here");
     assert_eq!(
@@ -298,13 +327,9 @@ async fn nobody_gives_what_they_do_not_hold() {
     let delete = |uri: &str| json!({ "uri": uri });
     let refused = said(dan.request("resourceDelete", delete("user://ada")).await).unwrap_err();
     assert_eq!(refused, "user:dan does not hold *:*, which user ada does");
-    write(
-        &mut dan,
-        "user://eve",
-        json!({ "roles": ["keeper"], "memberships": ["core:*"], "primary": "core:search" }),
-    )
-    .await
-    .unwrap();
+    write(&mut dan, "user://eve", json!({ "roles": ["keeper"], "primary": "core:search" })).await.unwrap();
+    let mut ada = signed_in(&host, "ada's").await;
+    write(&mut ada, "user://eve", json!({ "memberships": ["core"] })).await.unwrap();
     write(&mut dan, "user://eve", json!({ "memberships": ["core"], "primary": null, "issuer": " " }))
         .await
         .unwrap();
@@ -313,7 +338,6 @@ async fn nobody_gives_what_they_do_not_hold() {
         json!({ "roles": ["keeper"], "memberships": ["core"] })
     );
 
-    let mut ada = signed_in(&host, "ada's").await;
     let again = json!({ "uri": "user://eve", "data": "{}", "encoding": "utf-8", "createOnly": true });
     assert_eq!(ada.request("resourceWrite", again).await.unwrap_err()["code"], code::ALREADY_EXISTS);
     for (uri, sentence) in [
@@ -327,6 +351,82 @@ async fn nobody_gives_what_they_do_not_hold() {
     }
     ada.request("resourceDelete", delete("user://eve")).await.unwrap();
     assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "there is no user eve");
+}
+
+/// Who names the issuer of a user decides which roles it names, and who joins a team has its work done.
+#[tokio::test]
+async fn nobody_gives_by_an_issuer_or_a_membership_what_they_do_not_hold() {
+    let host = host().await;
+    let mut more = file();
+    more["roles"]["minders"] = json!(["role:write"]);
+    more["roles"]["guest"] = json!([]);
+    let users = more["users"].as_array_mut().unwrap();
+    users.push(json!({ "id": "eve", "roles": ["keeper"], "issuer": "github", "rolesFrom": "groups" }));
+    users.push(json!({ "id": "fay", "roles": ["none"], "memberships": ["core"] }));
+    users.push(json!({ "id": "gil", "roles": ["minders"], "token": hash_of("gil's") }));
+    set(&host, &more);
+    let mut dan = signed_in(&host, "dan's").await;
+    let own = "https://dans.example.org";
+    let any_role = |id: &str| {
+        format!(
+            "user:dan does not hold *:*, and the issuer of user {id} could name the role admin, which does"
+        )
+    };
+    let of_team = |what: &str| format!("user:dan does not hold file:read, which {what} does");
+    for (uri, body, refusal) in [
+        // The way up: one's own record, a new one, and half of it at a time.
+        ("user://dan", json!({ "issuer": own, "rolesFrom": "groups" }), any_role("dan")),
+        ("user://new", json!({ "roles": [], "issuer": own, "rolesFrom": "groups" }), any_role("new")),
+        ("user://dan", json!({ "rolesFrom": "groups" }), any_role("dan")),
+        ("user://eve", json!({ "issuer": own }), any_role("eve")),
+        ("user://eve", json!({ "issuer": null }), any_role("eve")),
+        ("user://eve", json!({ "rolesFrom": "bio" }), any_role("eve")),
+        ("user://dan", json!({ "memberships": ["core"] }), of_team("team core")),
+        ("user://dan", json!({ "memberships": ["core:search"] }), of_team("project core:search")),
+        ("user://fay", json!({ "issuer": own }), of_team("team core")),
+    ] {
+        assert_eq!(write(&mut dan, uri, body.clone()).await.unwrap_err(), refusal, "{uri} {body}");
+    }
+    // What gives nothing the caller lacks is theirs to change.
+    write(&mut dan, "user://dan", json!({ "issuer": own })).await.unwrap();
+    write(&mut dan, "user://eve", json!({ "roles": ["none"], "rolesFrom": "groups" })).await.unwrap();
+    write(&mut dan, "user://eve", json!({ "rolesFrom": null })).await.unwrap();
+    write(&mut dan, "user://eve", json!({ "issuer": own })).await.unwrap();
+    assert_eq!(
+        write(&mut dan, "user://eve", json!({ "rolesFrom": "groups" })).await.unwrap_err(),
+        any_role("eve")
+    );
+    write(&mut dan, "user://fay", json!({ "memberships": [] })).await.unwrap();
+
+    // Nor does a role come back larger by taking away what stands in its place.
+    let mut gil = signed_in(&host, "gil's").await;
+    let gone = gil.request("resourceDelete", json!({ "uri": "role://guest" })).await;
+    assert_eq!(
+        said(gone).unwrap_err(),
+        "user:gil does not hold session:read, which the built-in role guest does"
+    );
+
+    let mut ada = signed_in(&host, "ada's").await;
+    write(&mut ada, "user://eve", json!({ "issuer": own, "rolesFrom": "groups", "memberships": ["core"] }))
+        .await
+        .unwrap();
+    assert_eq!(read(&mut ada, "user://eve").await.unwrap()["rolesFrom"], "groups");
+}
+
+/// A token signs in as a member of a team.
+#[test]
+fn a_token_of_a_member_is_for_who_holds_what_the_team_does() {
+    use ostler_engine::people::Caller;
+    use ostler_protocol::grants::Grant;
+    let mut plain = file();
+    plain["users"][1]["roles"] = json!([]);
+    let mut users = UsersFile::parse(&plain.to_string()).unwrap();
+    let nothing = Caller::holding("user:dan", Vec::new());
+    let refused = users.set_token("ben", &hash_of("mine"), &nothing).unwrap_err();
+    assert_eq!(refused.message, "user:dan does not hold file:read, which project core:search does");
+    let member = ostler_engine::people::BUILT_IN_ROLES.iter().find(|(role, _)| *role == "member").unwrap().1;
+    let member = Caller::holding("user:dan", member.iter().filter_map(|grant| Grant::parse(grant)).collect());
+    users.set_token("ben", &hash_of("mine"), &member).unwrap();
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
+use ostler_protocol::grants::Grant;
 use ostler_protocol::uri;
 use ostler_protocol::wire::commands::{ContentEncoding, DirectoryEntry};
 use serde::{Deserialize, Serialize};
@@ -237,6 +238,31 @@ pub struct Reader {
     pub grants: Vec<String>,
 }
 
+impl Reader {
+    /// Whether the principal holds a grant.
+    pub fn holds(&self, asked: &Grant) -> bool {
+        self.grants.iter().filter_map(|held| Grant::parse(held)).any(|held| held.covers(asked))
+    }
+
+    /// Whether the principal is an owner or a member of the owning team or project. A member of a team belongs to the
+    /// projects of the team; a member of a project does not belong to its team.
+    pub fn belongs_to(&self, owner: &str) -> bool {
+        if self.id == owner {
+            return true;
+        }
+        let in_team =
+            |team: &str| self.memberships.iter().any(|held| held.strip_suffix(":*").unwrap_or(held) == team);
+        match owner.split_once(':') {
+            Some(("team", team)) => in_team(team),
+            Some(("project", project)) => {
+                self.memberships.iter().any(|held| held == project)
+                    || project.split_once(':').is_some_and(|(team, _)| in_team(team))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// How a URI is resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
@@ -374,4 +400,33 @@ pub(super) fn refuse_reserved(name: &str, member: &str) -> Result<(), Mismatch> 
         return Err(Mismatch::expected(format!("a name of its own; {name} is reserved")).within(member));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_belong() {
+        let reader = |memberships: &[&str]| Reader {
+            id: "user:ann".into(),
+            memberships: memberships.iter().map(|held| (*held).to_owned()).collect(),
+            ..Reader::default()
+        };
+        for (memberships, owner, yes) in [
+            (&[][..], "user:ann", true),
+            (&[], "user:bob", false),
+            (&["ops"], "team:ops", true),
+            (&["ops:*"], "team:ops", true),
+            (&["ops"], "project:ops:web", true),
+            (&["ops:*"], "project:ops:web", true),
+            (&["ops:web"], "project:ops:web", true),
+            (&["ops:api"], "project:ops:web", false),
+            (&["ops:web"], "team:ops", false),
+            (&["op"], "team:ops", false),
+            (&["ops"], "root:host", false),
+        ] {
+            assert_eq!(reader(memberships).belongs_to(owner), yes, "{memberships:?} {owner}");
+        }
+    }
 }

@@ -14,9 +14,10 @@ use ostler_protocol::{RpcError, Value, Version, actions, names, uri};
 
 use super::Automations;
 use super::check::check;
-use super::settings::{Settings, with_pinned};
+use super::settings::{Settings, with_editor, with_pinned};
 use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Subscriber};
 use crate::host::Host;
+use crate::principal::Principal;
 use crate::refusals::{does_not_belong, lacks_field};
 
 /// How many runs an entry carries.
@@ -266,7 +267,7 @@ impl Host {
         &self,
         action: &Value,
         origin: Origin,
-        owner: Option<String>,
+        by: &Principal,
     ) -> Result<(), String> {
         let store = self.automations_kept().map_err(|why| why.message)?;
         match actions::read(action.clone()) {
@@ -276,8 +277,9 @@ impl Host {
                     return Err(format!("there is an automation {} already", request.resource));
                 }
                 let mut definition = from_automation(request.definition);
-                definition.meta = with_pinned(definition.meta, None);
+                definition.meta = with_editor(with_pinned(definition.meta, None), None);
                 check(&definition, Some(&definition.triggers), self.keeps_schedules())?;
+                let owner = self.owner_of(by);
                 let kept = store.create.call((id, definition, owner)).await.map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
@@ -285,11 +287,14 @@ impl Host {
             Ok(StateAction::AutomationUpdateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
                 let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                self.require_own(by, &held, "change")?;
                 let mut changes = request.changes;
-                let pinned = Settings::of(&held.wire.definition).pinned_session;
+                let settings = Settings::of(&held.wire.definition);
+                let editor = self.owner_of(by).or(settings.editor);
+                let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());
+                let meta = with_pinned(meta, settings.pinned_session.as_deref());
                 // An empty one takes back what is there.
-                changes.meta =
-                    changes.meta.map(|meta| with_pinned(Some(meta), pinned.as_deref()).unwrap_or_default());
+                changes.meta = Some(with_editor(meta, editor.as_deref()).unwrap_or_default());
                 let triggers = changes.triggers.clone();
                 check(&patched(held.wire.definition, &changes), triggers.as_deref(), self.keeps_schedules())?;
                 let kept = store.update.call((id, changes)).await.map_err(|why| why.message)?;
@@ -298,7 +303,8 @@ impl Host {
             }
             Ok(StateAction::AutomationRemoved(request)) => {
                 let id = slug_of(&request.resource)?;
-                self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                self.require_own(by, &held, "remove")?;
                 self.automations.runs.lock().forget(&id);
                 if store.remove.call((id.clone(),)).await.map_err(|why| why.message)? {
                     self.automations.remove(&self.fanout, &id, Some(origin));
@@ -314,6 +320,11 @@ impl Host {
                 Err(does_not_belong(name, "an automation"))
             }
         }
+    }
+
+    fn require_own(&self, by: &Principal, held: &Entry, verb: &str) -> Result<(), String> {
+        let owned = self.gate.require_owned(by, held.owner.as_deref(), verb, &held.wire.resource);
+        owned.map_err(|refused| refused.message)
     }
 
     /// Event types an automation may wait for: the host's, the plugins' in the order they were registered, then

@@ -107,7 +107,8 @@ impl Host {
         let mut waits = Vec::new();
         let mut last = expired;
         for occurrence in occurrences {
-            let run = self.new_run(&entry.wire.resource, origin_of(occurrence), entry.owner.as_deref(), 1);
+            let owner = entry.owner.as_deref();
+            let run = self.new_run(&entry.wire.resource, origin_of(occurrence), owner, None, 1);
             let (admitted, kept) = self.wake(&entry, run, Cause::Clock);
             waits.extend(kept);
             if admitted {

@@ -22,6 +22,19 @@ use super::triggers::Waiting;
 use crate::host::{Host, message};
 use crate::sessions::{Place, ToSession, TurnRequest};
 
+/// What wakes an automation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WakeEvent<'a> {
+    /// The trigger that waited for it.
+    pub trigger: &'a str,
+    /// The event's id.
+    pub event: &'a str,
+    /// Who said that it happened, where that is not the host itself.
+    pub by: Option<&'a str>,
+    /// The owner of the session it happened in, where it did in one.
+    pub of_session: Option<Option<&'a str>>,
+}
+
 /// Answers the run a wake came to, once it is kept, or that it came to none; ends without an answer where it
 /// cannot be kept.
 pub(super) type Kept = oneshot::Receiver<Option<String>>;
@@ -42,7 +55,7 @@ impl Host {
         self.check_fire(caller, r#type, event)?;
         let (answer, wait) = oneshot::channel();
         if *self.automations.loaded.borrow() {
-            let _ = answer.send(Ok(self.wake_all(r#type, event, &data)));
+            let _ = answer.send(Ok(self.wake_all(caller, r#type, event, &data)));
         } else {
             let (host, mut loaded) = (Arc::downgrade(self), self.automations.loaded.subscribe());
             let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
@@ -54,7 +67,7 @@ impl Host {
                 if let Err(why) = &woken {
                     host.log.line(why);
                 }
-                let _ = answer.send(woken.map(|()| host.wake_all(&r#type, &event, &data)));
+                let _ = answer.send(woken.map(|()| host.wake_all(&caller, &r#type, &event, &data)));
             });
         }
         let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
@@ -75,9 +88,16 @@ impl Host {
     }
 
     /// Starts the runs of the automations an event matches.
-    fn wake_all(self: &Arc<Self>, r#type: &str, event: &str, data: &JsonObject) -> Vec<Kept> {
+    fn wake_all(
+        self: &Arc<Self>,
+        caller: &Caller,
+        r#type: &str,
+        event: &str,
+        data: &JsonObject,
+    ) -> Vec<Kept> {
         let (matching, _) = self.automations.index.read().matching(r#type, event, data);
-        matching.iter().filter_map(|waiting| self.wake_by_plugin(waiting, event, data)).collect()
+        let by = format!("plugin:{}", caller.plugin);
+        matching.iter().filter_map(|waiting| self.wake_by_plugin(&by, waiting, event, data)).collect()
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
@@ -90,40 +110,62 @@ impl Host {
     }
 
     /// Wakes one automation an event matched.
-    fn wake_by_plugin(self: &Arc<Self>, waiting: &Waiting, event: &str, data: &JsonObject) -> Option<Kept> {
+    fn wake_by_plugin(
+        self: &Arc<Self>,
+        by: &str,
+        waiting: &Waiting,
+        event: &str,
+        data: &JsonObject,
+    ) -> Option<Kept> {
         let mut facts = data.clone();
         facts.insert("event".to_owned(), event.into());
-        self.wake_by_event(&waiting.automation, &waiting.trigger, facts, 1)
+        let happened = WakeEvent { trigger: &waiting.trigger, event, by: Some(by), of_session: None };
+        self.wake_by_event(&waiting.automation, &happened, facts, 1)
     }
 
     /// Wakes one automation for something that happened, unless its owner may not know of it.
     pub(super) fn wake_by_event(
         self: &Arc<Self>,
         automation: &str,
-        trigger: &str,
+        happened: &WakeEvent<'_>,
         facts: JsonObject,
         count: u64,
     ) -> Option<Kept> {
         let entry = self.automations.entry(automation)?;
-        if !self.owner_may_read(entry.owner.as_deref()) {
+        if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened) {
+            let WakeEvent { trigger, event, .. } = happened;
+            self.log.line(format_args!(
+                "{}: its trigger {trigger} is not woken by the event {event}: {why}",
+                entry.wire.resource
+            ));
             return None;
         }
         let origin = AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
-            trigger_id: trigger.to_owned(),
+            trigger_id: happened.trigger.to_owned(),
             scheduled_for: None,
             catch_up: None,
             event: Some(facts),
         });
-        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), count);
+        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
         self.wake(&entry, run, Cause::Event).1
     }
 
-    /// Whether events may wake what an owner has: it hears of sessions, which not everybody may.
-    pub(super) fn owner_may_read(&self, owner: Option<&str>) -> bool {
-        match owner {
-            // What a subscription to a session asks, which `session:read` covers.
-            Some(owner) => self.may(owner, &Grant::of("session", "state")),
-            None => self.options.unowned_automations,
+    /// Why an event may not wake what an owner has: it hears of sessions, which not everybody may.
+    fn may_be_woken(&self, owner: Option<&str>, happened: &WakeEvent<'_>) -> Result<(), String> {
+        let Some(owner) = owner else {
+            return match self.options.unowned_automations {
+                true => Ok(()),
+                false => Err("nobody owns it, and unownedAutomations is none".to_owned()),
+            };
+        };
+        // What a subscription to a session asks, which `session:read` covers.
+        self.require_of(owner, &Grant::of("session", "state")).map_err(|refused| refused.message)?;
+        match happened.of_session {
+            Some(session) if !self.sees_of(owner, session) => Err(format!(
+                "{owner} may only see its own sessions, and this one belongs to {}",
+                session.unwrap_or("nobody")
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -224,7 +266,7 @@ impl Host {
                 place: Place::DefaultChat,
                 message: message(opening(&entry.wire.definition, &run, place), MessageKind::Automation),
                 model: None,
-                sender: entry.owner.clone(),
+                sender: settings.editor.clone().or(entry.owner.clone()),
                 queue: false,
             };
             let (taken, wait) = oneshot::channel();

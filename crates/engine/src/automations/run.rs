@@ -30,14 +30,16 @@ use super::watching::is_watched_type;
 use crate::fanout::{Fanout, Outgoing, Subscriber};
 use crate::host::{Host, message};
 use crate::policies::Use;
+use crate::principal::Principal;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
 const REQUESTS_KEPT: usize = 1000;
 
-/// Facts of a run under `_meta.ostler.<fact>`: whose it is, the events it stands for, the newest one's facts, the
-/// wakes said in its turn, those that fell to it, and the request it came of.
+/// Facts of a run under `_meta.ostler.<fact>`: whose it is, who triggered it, the events it stands for, the newest one's
+/// facts, the wakes said in its turn, those that fell to it, and the request it came of.
 const OWNER: &str = "owner";
+const TRIGGERED_BY: &str = "triggeredBy";
 pub(super) const COUNT: &str = "count";
 pub(super) const LATEST: &str = "latest";
 pub(super) const STEERED: &str = "steered";
@@ -156,11 +158,14 @@ impl Host {
         automation: &str,
         origin: AutomationRunOrigin,
         owner: Option<&str>,
+        by: Option<&str>,
         count: u64,
     ) -> AutomationRunState {
         let mut meta = JsonObject::new();
-        if let Some(owner) = owner {
-            meta.insert(names::meta_key(OWNER), owner.into());
+        for (fact, value) in [(OWNER, owner), (TRIGGERED_BY, by)] {
+            if let Some(value) = value {
+                meta.insert(names::meta_key(fact), value.into());
+            }
         }
         if count > 1 {
             meta.insert(names::meta_key(COUNT), count.into());
@@ -183,12 +188,13 @@ impl Host {
         self: &Arc<Self>,
         automation: &str,
         request: &str,
-        _by: Option<String>,
+        by: &Principal,
     ) -> Result<String, RpcError> {
         self.automations_kept()?;
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         let entry = self.automations.entry(id).ok_or_else(unknown)?;
+        self.gate.require_owned(by, entry.owner.as_deref(), "run", &entry.wire.resource)?;
         let refused = |why: String| RpcError::permission_denied(why);
         self.may_start(entry.owner.as_deref()).map_err(refused)?;
         let settings = Settings::of(&entry.wire.definition);
@@ -208,7 +214,9 @@ impl Host {
                 requests.clear();
             }
             let origin = AutomationRunOrigin::Manual(AutomationManualRunOrigin {});
-            let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), 1);
+            let by = self.owner_of(by);
+            let mut run =
+                self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), by.as_deref(), 1);
             run.meta.get_or_insert_default().insert(names::meta_key(REQUEST), request.into());
             requests.insert(key, run.resource.clone());
             run
@@ -328,7 +336,7 @@ impl Host {
             place: Place::DefaultChat,
             message: first,
             model,
-            sender: entry.owner,
+            sender: settings.editor.or(entry.owner),
             // Somebody may have begun to talk in a pinned chat just now.
             queue: settings.pinned,
         };

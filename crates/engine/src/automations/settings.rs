@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub pinned_session: Option<String>,
     /// How many runs events may start within an hour, where it says.
     pub hourly_cap: Option<usize>,
+    /// Who changed it last, of those the host knew; the host writes it.
+    pub editor: Option<String>,
 }
 
 const SESSION: &str = "session";
@@ -38,6 +40,7 @@ const PINNED: &str = "pinned";
 const OVERLAP: &str = "overlap";
 const PINNED_SESSION: &str = "pinnedSession";
 const HOURLY_CAP: &str = "hourlyCap";
+const EDITOR: &str = "editor";
 
 /// By name, the usual one first.
 const OVERLAPS: [(&str, Overlap); 4] = [
@@ -59,6 +62,7 @@ impl Settings {
             overlap: text(OVERLAP).and_then(overlap).unwrap_or_default(),
             pinned_session: text(PINNED_SESSION).map(str::to_owned),
             hourly_cap: own.and_then(|own| hourly_cap(own.get(HOURLY_CAP)?)),
+            editor: text(EDITOR).map(str::to_owned),
         }
     }
 
@@ -78,7 +82,7 @@ impl Settings {
                 HOURLY_CAP if hourly_cap(value).is_none() => {
                     Some(format!("is no whole number of 1 or more, so it is {USUAL_CAP}"))
                 }
-                SESSION | OVERLAP | HOURLY_CAP | PINNED_SESSION => None,
+                SESSION | OVERLAP | HOURLY_CAP | PINNED_SESSION | EDITOR => None,
                 _ => Some(format!("is not read; what is are {SESSION}, {OVERLAP}, {HOURLY_CAP}")),
             };
             why.map(|why| format!("{at}.{key} {why}"))
@@ -124,18 +128,28 @@ fn hourly_cap(value: &Value) -> Option<usize> {
 
 /// The metadata with the pinned session the host knows in place of whatever it says.
 pub(super) fn with_pinned(meta: Option<JsonObject>, session: Option<&str>) -> Option<JsonObject> {
+    with_own(meta, PINNED_SESSION, session)
+}
+
+/// The metadata with the editor the host knows in place of whatever it says.
+pub(super) fn with_editor(meta: Option<JsonObject>, editor: Option<&str>) -> Option<JsonObject> {
+    with_own(meta, EDITOR, editor)
+}
+
+/// The metadata with a fact that the host alone writes.
+fn with_own(meta: Option<JsonObject>, key: &str, fact: Option<&str>) -> Option<JsonObject> {
     let mut meta = meta.unwrap_or_default();
-    match session {
-        Some(session) => {
+    match fact {
+        Some(fact) => {
             let own = meta.entry(names::HOST).or_insert_with(|| json!({}));
             if !own.is_object() {
                 *own = json!({});
             }
-            own[PINNED_SESSION] = session.into();
+            own[key] = fact.into();
         }
         None => {
             if let Some(Value::Object(own)) = meta.get_mut(names::HOST)
-                && own.shift_remove(PINNED_SESSION).is_some()
+                && own.shift_remove(key).is_some()
                 && own.is_empty()
             {
                 meta.shift_remove(names::HOST);

@@ -12,6 +12,7 @@ use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::fire::WakeEvent;
 use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
 use crate::host::{Host, file_path};
 use crate::sessions::Entry;
@@ -293,8 +294,15 @@ impl Host {
         facts.insert("event".to_owned(), watched.event.as_str().into());
         facts.insert("count".to_owned(), count.into());
         facts.insert("at".to_owned(), self.clock.iso().into());
+        let owner = facts.get("owner").and_then(Value::as_str).map(str::to_owned);
+        let happened = WakeEvent {
+            trigger: &watched.trigger,
+            event: &watched.event,
+            by: None,
+            of_session: Some(owner.as_deref()),
+        };
         // Nobody waits for it: who is told of a run that could not be kept is the log.
-        drop(self.wake_by_event(&watched.automation, &watched.trigger, facts, count));
+        drop(self.wake_by_event(&watched.automation, &happened, facts, count));
     }
 
     /// What is known of a session when something happens in it.

@@ -11,7 +11,7 @@ use ostler_protocol::{RpcError, json, uri};
 use tokio::time::Instant;
 
 use crate::connection::{Connection, Responder};
-use crate::people::{People, Person};
+use crate::people::People;
 use crate::principal::Principal;
 
 /// What a token for the host itself comes to.
@@ -123,7 +123,7 @@ impl Connection {
         let nth = self.become_principal(people.resource(), principal.clone());
         self.drop_forbidden();
         if let Principal::Person(person) = &principal {
-            self.put_down_first_sign_in(people, person);
+            self.host().record_sign_in(person);
         }
         self.given(params, people.sign_in(), Some(nth), lasts);
     }
@@ -145,21 +145,6 @@ impl Connection {
             Some(person) => SignIn::As(Principal::Person(person)),
             None => SignIn::Unknown,
         })
-    }
-
-    /// Work of a person starts by itself only once that person was here, so the first time is kept.
-    fn put_down_first_sign_in(&self, people: &People, person: &Person) {
-        if person.has_signed_in {
-            return;
-        }
-        let (host, id, at) = (self.host().clone(), person.id.clone(), self.host().clock.iso());
-        let who = id.clone();
-        let kept = people.change(Box::new(move |file| file.set_signed_in(&id, &at)));
-        tokio::spawn(async move {
-            if let Err(why) = kept.await {
-                host.log.line(format_args!("that user {who} was here could not be kept: {why}"));
-            }
-        });
     }
 
     /// Ends what a token gave once its time is over, and says so to this connection alone.

@@ -4,15 +4,29 @@ use std::sync::Arc;
 
 use ostler_protocol::commands::{DispatchAction, UnreadAction};
 use ostler_protocol::grants::Grant;
-use ostler_protocol::uri::Channel;
+use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
-use ostler_protocol::{RpcError, Value, actions};
+use ostler_protocol::{RpcError, Value, actions, json};
 use serde_json::value::RawValue;
 
 use crate::connection::Connection;
 use crate::fanout::{Origin, rejection};
 use crate::refusals::{NO_ACTION_TYPE, does_not_belong, no_channel, nothing_at};
 use crate::sessions::{Dispatch, ToSession};
+
+/// The action that changes the host's settings.
+const SETTINGS: &str = "root/configChanged";
+
+/// An action as its refusal shows it. The values of settings are not sent back: one may be a credential.
+fn refused(channel: &str, action: &Value) -> String {
+    let mut shown = action.clone();
+    if (channel == uri::ROOT || action["type"] == SETTINGS)
+        && let Some(config) = shown.get_mut("config")
+    {
+        *config = json!({});
+    }
+    shown.to_string()
+}
 
 impl Connection {
     /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
@@ -21,7 +35,7 @@ impl Connection {
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
         let refuse = |why: &str| {
-            let action = dispatch.action.to_string();
+            let action = refused(&dispatch.channel, &dispatch.action);
             self.outbox.send(rejection(&dispatch.channel, &action, host.fanout.seq(), &origin, why));
         };
         let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
@@ -64,11 +78,11 @@ impl Connection {
                 self.change_config(&dispatch.channel, origin.clone(), config, replace == Some(true));
             }
             (None, Channel::Automations | Channel::AutomationRun(_)) => {
-                let (host, owner) = (host.clone(), self.owner());
+                let (host, by) = (host.clone(), self.principal());
                 let (outbox, spelled, action) =
                     (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
                 tokio::spawn(async move {
-                    if let Err(why) = host.automation_action(&action, origin.clone(), owner).await {
+                    if let Err(why) = host.automation_action(&action, origin.clone(), &by).await {
                         let seq = host.fanout.seq();
                         outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
                     }
@@ -107,13 +121,19 @@ impl Connection {
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: unread.client_seq };
         let seq = self.host().fanout.seq();
         let action = unread.action.as_deref().map_or("null", RawValue::get);
-        self.outbox.send(rejection(&unread.channel, action, seq, &origin, &unread.why));
+        let action = match serde_json::from_str::<Value>(action) {
+            Ok(read) => refused(&unread.channel, &read),
+            // What it says is not known, and it may set a credential.
+            Err(_) if unread.channel == uri::ROOT || action.contains("config") => "null".to_owned(),
+            Err(_) => action.to_owned(),
+        };
+        self.outbox.send(rejection(&unread.channel, &action, seq, &origin, &unread.why));
     }
 
     /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.
     pub(super) fn may_dispatch(&self, name: &str, asked: &Grant, action: &Value) -> Result<(), RpcError> {
         let asked = match name {
-            "root/configChanged" => {
+            SETTINGS => {
                 let own = |key: &str| matches!(key, "defaultShell" | "workspaceTrust");
                 let replace = action.get("replace") == Some(&Value::Bool(true));
                 let keys = action.get("config").and_then(Value::as_object);

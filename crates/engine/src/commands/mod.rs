@@ -41,9 +41,9 @@ impl Connection {
                 responder.settle(host.trigger_definitions().await.map(|items| json!({ "items": items })));
             }
             Command::RunAutomation(params) => {
-                let sender = self.owner();
+                let by = self.principal();
                 tokio::spawn(async move {
-                    let run = host.run_automation(&params.automation, &params.request_id, sender).await;
+                    let run = host.run_automation(&params.automation, &params.request_id, &by).await;
                     responder.settle(run.map(|resource| json!({ "resource": resource })));
                 });
             }

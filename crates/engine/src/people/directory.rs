@@ -1,6 +1,6 @@
 //! Who may do what, as read from a users file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_contract::points::Reader;
@@ -30,6 +30,9 @@ pub const BUILT_IN_ROLES: &[(&str, &[&str])] = &[
     ),
     ("guest", &["session:read", "automation:read"]),
 ];
+
+/// The role of every team and project.
+pub(crate) const GROUP_ROLE: &str = "member";
 
 /// How a token's hash begins in the file.
 const HASH: &str = "sha256:";
@@ -64,6 +67,8 @@ pub struct Directory {
     /// Ids as they stand in the file.
     order: Vec<String>,
     roles: BTreeMap<String, Vec<Grant>>,
+    teams: BTreeSet<String>,
+    projects: BTreeSet<String>,
     trust_token: Option<bool>,
 }
 
@@ -96,9 +101,11 @@ impl Directory {
                 None => drop(directory.roles.insert(role.clone(), Vec::new())),
             }
         }
-        for part in ["teams", "projects"] {
-            object(file, part)?;
-        }
+        let ids = |part| {
+            object(file, part).map(|part| part.into_iter().flatten().map(|(id, _)| id.clone()).collect())
+        };
+        directory.teams = ids("teams")?;
+        directory.projects = ids("projects")?;
         let users = match file.get("users") {
             None | Some(Value::Null) => &[][..],
             Some(Value::Array(users)) => users,
@@ -263,6 +270,23 @@ impl Directory {
     /// What the file says of a person's token at the door, if anything.
     pub fn trusts_token_of(&self, id: &str) -> Option<bool> {
         self.users.get(id).and_then(|user| user.trust_token).or(self.trust_token)
+    }
+
+    /// Every role with what it gives.
+    pub(super) fn roles(&self) -> impl Iterator<Item = (&str, &[Grant])> {
+        self.roles.iter().map(|(role, grants)| (role.as_str(), grants.as_slice()))
+    }
+
+    /// What the work of a team or a project may do: a known one has the role `member`.
+    pub fn group_grants(&self, owner: &str) -> &[Grant] {
+        let known = match owner.split_once(':') {
+            Some(("team", team)) => self.teams.contains(team),
+            Some(("project", scope)) => scope
+                .split_once(':')
+                .is_some_and(|(team, project)| self.teams.contains(team) && self.projects.contains(project)),
+            _ => false,
+        };
+        self.role(GROUP_ROLE).filter(|_| known).unwrap_or_default()
     }
 
     /// What a role gives.

@@ -4,7 +4,7 @@ use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, RpcError, Value, json};
 
-use super::directory::{BUILT_IN_ROLES, Directory, checked_grant, is_id, texts};
+use super::directory::{BUILT_IN_ROLES, Directory, GROUP_ROLE, checked_grant, is_id, texts};
 use super::file::UsersFile;
 
 /// A kind of record; its name is the scheme it is served under.
@@ -84,11 +84,33 @@ impl Caller {
     }
 
     fn must_hold(&self, given: &[Grant], what: &str) -> Result<(), RpcError> {
-        let Some(held) = &self.grants else { return Ok(()) };
-        match given.iter().find(|given| !held.iter().any(|held| held.covers(given))) {
+        match self.lacks(given) {
             None => Ok(()),
             Some(lacking) => Err(RpcError::permission_denied(format!(
                 "{} does not hold {lacking}, which {what} does",
+                self.name
+            ))),
+        }
+    }
+
+    fn lacks<'a>(&self, given: &'a [Grant]) -> Option<&'a Grant> {
+        let held = self.grants.as_ref()?;
+        given.iter().find(|given| !held.iter().any(|held| held.covers(given)))
+    }
+
+    /// What a team or project may do, whoever is a member of it can have done.
+    fn must_hold_of_group(&self, directory: &Directory, membership: &str) -> Result<(), RpcError> {
+        let kind = if membership.contains(':') { Kind::Project } else { Kind::Team };
+        let given = directory.role(GROUP_ROLE).unwrap_or_default();
+        self.must_hold(given, &format!("{} {membership}", kind.name()))
+    }
+
+    /// Whoever sets what an issuer is asked for decides which roles it names.
+    fn must_hold_every_role(&self, directory: &Directory, id: &str) -> Result<(), RpcError> {
+        match directory.roles().find_map(|(role, grants)| Some((role, self.lacks(grants)?))) {
+            None => Ok(()),
+            Some((role, lacking)) => Err(RpcError::permission_denied(format!(
+                "{} does not hold {lacking}, and the issuer of user {id} could name the role {role}, which does",
                 self.name
             ))),
         }
@@ -168,7 +190,7 @@ impl UsersFile {
         if there.is_some() && new {
             return Err(RpcError::already_exists(format!("there is a {} {id} already", kind.name())));
         }
-        let before = self.directory().map_err(|why| RpcError::internal(format!("the users file: {why}")))?.0;
+        let before = self.in_force()?;
         if kind == Kind::User {
             // Who is more than the caller is not the caller's to change.
             let held = before.person(id).map(|person| person.grants.clone()).unwrap_or_default();
@@ -186,8 +208,33 @@ impl UsersFile {
             }
         }
         self.check(kind, id, &fields, &before, by)?;
+        if kind == Kind::User {
+            self.check_conferred(id, &fields, &before, by)?;
+        }
         self.place(kind, id, fields);
         self.directory().map(drop).map_err(refused)
+    }
+
+    /// Refuses a change that lets somebody come to more than the caller holds, other than by a role of the record: an
+    /// issuer names roles and says who the user is, and who is of a team or project changes and runs what it has.
+    fn check_conferred(
+        &self,
+        id: &str,
+        fields: &JsonObject,
+        directory: &Directory,
+        by: &Caller,
+    ) -> Result<(), RpcError> {
+        let held = self.body(Kind::User, id).unwrap_or_default();
+        let issued = ["issuer", "rolesFrom"].into_iter().any(|field| held.get(field) != fields.get(field));
+        if issued && fields.contains_key("rolesFrom") {
+            by.must_hold_every_role(directory, id)?;
+        }
+        let had = texts(&held, "memberships").unwrap_or_default();
+        let new = texts(fields, "memberships").unwrap_or_default();
+        match new.iter().find(|membership| issued || !had.contains(membership)) {
+            Some(membership) => by.must_hold_of_group(directory, membership),
+            None => Ok(()),
+        }
     }
 
     fn check(
@@ -256,6 +303,11 @@ impl UsersFile {
     /// Nobody of that id, or somebody who is more than the caller.
     pub fn set_token(&mut self, id: &str, hash: &str, by: &Caller) -> Result<(), RpcError> {
         self.bounded(id, by)?;
+        let directory = self.in_force()?;
+        let memberships = directory.person(id).map(|person| person.reader.memberships.clone());
+        if let Some(membership) = memberships.unwrap_or_default().first() {
+            by.must_hold_of_group(&directory, membership)?;
+        }
         self.set_field(id, "token", hash)
     }
 
@@ -290,9 +342,16 @@ impl UsersFile {
             self.bounded(id, by)?;
         }
         if kind == Kind::Role {
-            let directory =
-                self.directory().map_err(|why| RpcError::internal(format!("the users file: {why}")))?.0;
+            let directory = self.in_force()?;
             by.must_hold(directory.role(id).unwrap_or_default(), &format!("role {id}"))?;
+            // Without the file's own, the built-in of the name is in force again.
+            let built_in = BUILT_IN_ROLES.iter().find(|(role, _)| *role == id);
+            let given: Vec<Grant> = built_in
+                .iter()
+                .flat_map(|(_, words)| words.iter())
+                .filter_map(|word| Grant::parse(word))
+                .collect();
+            by.must_hold(&given, &format!("the built-in role {id}"))?;
         }
         let naming = self.naming(kind, id);
         if !naming.is_empty() {
@@ -352,9 +411,15 @@ impl UsersFile {
             .collect()
     }
 
+    fn in_force(&self) -> Result<Directory, RpcError> {
+        match self.directory() {
+            Ok((directory, _)) => Ok(directory),
+            Err(why) => Err(RpcError::internal(format!("the users file: {why}"))),
+        }
+    }
+
     fn bounded(&self, id: &str, by: &Caller) -> Result<(), RpcError> {
-        let directory =
-            self.directory().map_err(|why| RpcError::internal(format!("the users file: {why}")))?.0;
+        let directory = self.in_force()?;
         let person = directory.person(id).ok_or_else(|| unknown(Kind::User, id))?;
         by.must_hold(&person.grants, &format!("user {id}"))
     }

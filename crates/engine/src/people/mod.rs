@@ -18,14 +18,16 @@ use tokio::sync::Semaphore;
 
 use crate::host::Outbound;
 
+pub(crate) use directory::GROUP_ROLE;
 pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
 pub use edit::{Caller, Kind};
 pub use file::UsersFile;
 pub use issuers::{Issuer, Verified};
 pub(crate) use schemes::providers;
 
-/// A change to the users file; one that refuses leaves the file as it is.
-pub type Change = Box<dyn FnOnce(&mut UsersFile) -> Result<(), RpcError> + Send>;
+/// A change to the users file; one that refuses leaves the file as it is. It is made anew where the file has become
+/// another one before it is written.
+pub type Change = Box<dyn Fn(&mut UsersFile) -> Result<(), RpcError> + Send>;
 
 /// Writes changes to wherever people are kept. Answers once the change is in force here.
 pub type Keeper = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;

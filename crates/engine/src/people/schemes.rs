@@ -34,6 +34,11 @@ fn id_of(kind: Kind, uri: &str) -> Result<String, RpcError> {
     }
 }
 
+/// Whether a URI names all records of a kind.
+fn is_root(uri: &str) -> bool {
+    uri.trim_end_matches('/').ends_with(':')
+}
+
 fn body_of(data: &str, encoding: Option<Encoding>) -> Result<JsonObject, RpcError> {
     let wrong = || RpcError::invalid_params("a record is written as one JSON object");
     if encoding == Some(Encoding::Base64) {
@@ -56,13 +61,18 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
             let body = read.file().body(kind, &id).ok_or_else(|| missing(&id))?;
             Ok(ResourceContent::json(&Value::Object(body)))
         }),
-        list: Some(Call::now(move |_| {
+        list: Some(Call::now(move |(uri, _): (String, Option<Reader>)| {
+            if !is_root(&uri) {
+                let id = id_of(kind, &uri)?;
+                list.file().body(kind, &id).ok_or_else(|| missing(&id))?;
+                let why = format!("{uri} is a {}, and nothing is under one", kind.name());
+                return Err(RpcError::invalid_params(why).into());
+            }
             let entry = |name: String| DirectoryEntry { name, r#type: "file".to_owned() };
             Ok(list.file().ids(kind).into_iter().map(entry).collect())
         })),
         resolve: Some(Call::now(move |(uri, ..): (String, _, _)| {
-            let root = uri.trim_end_matches('/').ends_with(':');
-            if root {
+            if is_root(&uri) {
                 return Ok(ResourceFacts { r#type: "directory".to_owned(), ..ResourceFacts::default() });
             }
             let id = id_of(kind, &uri)?;

@@ -6,8 +6,8 @@ use ostler_protocol::wire::actions::{
     ChatInputCompletedAction, ChatToolCallCompleteAction, ChatToolCallConfirmedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ResponsePart, ToolCallContributor,
-    ToolCallState,
+    ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ConfirmationOption, ConfirmationOptionKind,
+    ResponsePart, ToolCallContributor, ToolCallState,
 };
 
 use super::actor::Actor;
@@ -25,10 +25,13 @@ impl Actor {
         origin: Option<Origin>,
     ) -> Refused {
         let call = confirmed.tool_call_id.clone();
-        if !matches!(self.tool_call(at, &call), Some(ToolCallState::PendingConfirmation(_))) {
+        let Some(ToolCallState::PendingConfirmation(pending)) = self.tool_call(at, &call) else {
             return refuse(format!("the tool call {call} does not wait for an approval"));
-        }
+        };
         let (approved, option) = (confirmed.approved, confirmed.selected_option_id.clone());
+        if let Some(option) = &option {
+            check_option(pending.options.as_deref().unwrap_or_default(), option, approved, &call)?;
+        }
         self.flush_gathered(at);
         let mut confirmed = confirmed;
         if approved && confirmed.confirmed.is_none() {
@@ -116,6 +119,22 @@ impl Actor {
         let result = serde_json::to_value(&done.result).unwrap_or_default();
         self.client_tool_result(at, done.tool_call_id, &dispatch.origin.client_id, result);
         Ok(())
+    }
+}
+
+/// Refuses an option that was not offered, and one that says the opposite of the answer: a backend may go by either.
+fn check_option(offered: &[ConfirmationOption], option: &str, approved: bool, call: &str) -> Refused {
+    let Some(chosen) = offered.iter().find(|offered| offered.id == option) else {
+        return refuse(format!("{option} is not an option of the tool call {call}"));
+    };
+    match (&chosen.kind, approved) {
+        (ConfirmationOptionKind::Deny, true) => {
+            refuse(format!("the option {option} denies the tool call {call}, so approved cannot be true"))
+        }
+        (ConfirmationOptionKind::Approve, false) => {
+            refuse(format!("the option {option} approves the tool call {call}, so approved cannot be false"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -44,8 +44,7 @@ pub(super) fn may_read(reader: Option<&Reader>, pool: &str) -> bool {
 }
 
 fn holds(reader: &Reader, operation: &'static str) -> bool {
-    let asked = Grant::of(super::scheme::SCHEME, operation);
-    reader.grants.iter().filter_map(|held| Grant::parse(held)).any(|held| held.covers(&asked))
+    reader.holds(&Grant::of(super::scheme::SCHEME, operation))
 }
 
 impl Host {
