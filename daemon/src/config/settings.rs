@@ -35,7 +35,7 @@ pub struct Config {
     pub trust_token: Option<bool>,
     /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
     pub client_tool_timeout_ms: Option<u64>,
-    /// How long streamed text is gathered before it is sent, in milliseconds, 0 to 1000. 75 when left out.
+    /// How long streamed text that follows a part's first delta is coalesced, in milliseconds, 0 to 1000. 75 when left out.
     pub delta_window_ms: Option<DeltaWindow>,
     /// Whether tools that ask for the operator's leave are offered to sessions.
     pub advanced_tools: Option<bool>,

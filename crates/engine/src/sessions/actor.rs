@@ -13,6 +13,7 @@ use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionState};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
@@ -60,6 +61,8 @@ pub(super) struct Actor {
     pub annotations: Option<AnnotationsState>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
+    /// Writes that nobody waits for.
+    pub unwaited: Vec<JoinHandle<bool>>,
     channel: Arc<str>,
     out: Vec<(Arc<str>, Outgoing)>,
 }
@@ -102,6 +105,7 @@ impl Actor {
             changes: None,
             annotations: None,
             facts: Vec::new(),
+            unwaited: Vec::new(),
             out: Vec::new(),
         }
     }
@@ -191,9 +195,10 @@ impl Actor {
                     self.chats[at].backend_id = Some(id.clone());
                     if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
                         self.entry.row.lock().kept.backend_id = Some(id);
-                        self.keep_session().await;
+                        futures::join!(self.keep_session(), self.keep_chats());
+                    } else {
+                        self.keep_chats().await;
                     }
-                    self.keep_chats().await;
                 }
             }
             ToSession::Turn { request, taken } => {
@@ -446,6 +451,8 @@ impl Actor {
 
     /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
     async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
+        // Whoever wakes it reads the store.
+        self.settle_writes().await;
         {
             let mut resting = self.entry.mailbox.lock();
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(_)) {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_annotations};
+use futures::future::OptionFuture;
 use ostler_contract::points::AnnotationCounts;
 use ostler_contract::{Thrown, Value};
 use ostler_protocol::wire::actions::StateAction;
@@ -119,14 +120,10 @@ impl Actor {
         };
         let channel = uri::annotations(&self.entry.uri);
         let write = kept(&self.host.log, &channel, set.call((self.entry.id.clone(), rows)));
-        let record = async {
-            if counted {
-                self.keep_session().await;
-            }
-        };
+        let record = OptionFuture::from(counted.then(|| self.keep_session()));
         match futures::join!(write, record) {
-            (true, ()) => Ok(()),
-            (false, ()) => refuse("the annotation could not be stored; try again"),
+            (true, _) => Ok(()),
+            (false, _) => refuse("the annotation could not be stored; try again"),
         }
     }
 }

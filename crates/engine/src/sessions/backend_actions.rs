@@ -1,5 +1,6 @@
 //! What backends say happened.
 
+use futures::future::OptionFuture;
 use ostler_contract::Thrown;
 use ostler_contract::events::Event;
 use ostler_contract::points::{Emit, WorkerRequest};
@@ -87,16 +88,13 @@ impl Actor {
     fn emit_streamed(&mut self, at: usize, action: StateAction) {
         self.chats[at].unkept = true;
         let window = self.chats[at].audience.latency(self.host.options.delta_window_ms);
-        if let Streamed::Now(action) = self.chats[at].stream(action, window) {
+        let mut next = self.chats[at].stream(action, window);
+        if let Streamed::Flush(action) = next {
             self.flush_gathered(at);
-            match window {
-                0 => {
-                    self.apply_chat(at, action, None);
-                }
-                _ => {
-                    let _ = self.chats[at].stream(action, window);
-                }
-            }
+            next = self.chats[at].stream(action, window);
+        }
+        if let Streamed::Now(action) = next {
+            self.apply_chat(at, action, None);
         }
     }
 
@@ -150,7 +148,9 @@ impl Actor {
         let action = StateAction::ChatTurnStarted(started.clone());
         self.chats[at].reduce(&action);
         let draft = self.begin_draft();
-        self.keep_first_turn(at, draft.is_some()).await;
+        let record_kept = draft.is_some().then(|| self.keep_session());
+        let turn_kept = self.keep_running_turn(at);
+        futures::join!(OptionFuture::from(record_kept), turn_kept);
         self.republish(at, &action, None);
         self.happened(at, Happened::Began);
         if let Some(draft) = draft {

@@ -97,7 +97,7 @@ impl Actor {
             StateAction::ChatDraftChanged(changed) => {
                 if self.chats[at].state.draft != changed.draft {
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
-                    self.keep_chats().await;
+                    self.keep_later(self.keep_chats());
                 }
                 Ok(())
             }
@@ -119,7 +119,14 @@ impl Actor {
                 Ok(())
             }
             StateAction::ChatTruncated(truncated) => self.truncate(at, truncated, origin).await,
-            StateAction::ChatIsReadChanged(_) | StateAction::ChatIsArchivedChanged(_) => {
+            StateAction::ChatIsReadChanged(_) => {
+                if self.chats[at].would_mark(&action) {
+                    self.apply_chat(at, action, origin);
+                    self.keep_later(self.keep_chats());
+                }
+                Ok(())
+            }
+            StateAction::ChatIsArchivedChanged(_) => {
                 if self.chats[at].would_mark(&action) {
                     self.apply_chat(at, action, origin);
                     self.keep_chats().await;

@@ -335,9 +335,9 @@ impl Actor {
             if let Some(at) = self.chat_at(&Place::DefaultChat) {
                 self.set_movable(at, false);
             }
-            self.keep_session().await;
         }
-        self.keep_chats().await;
+        // Both share a commit.
+        futures::join!(self.keep_session(), self.keep_chats());
         for chat in gone {
             self.forget_chat(chat).await;
         }

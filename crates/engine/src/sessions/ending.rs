@@ -39,6 +39,7 @@ impl Actor {
             }
         }
         self.settle();
+        self.settle_writes().await;
         self.entry.end();
         let removing = reason == "disposed";
         let closing: Vec<_> = self
