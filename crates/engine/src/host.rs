@@ -258,6 +258,7 @@ pub struct Host {
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
     pub(crate) here: OnceLock<Arc<dyn Here>>,
+    pub(crate) lost_storage: RwLock<Option<String>>,
     /// Sessions whose tree is followed.
     pub(crate) followed_trees: Mutex<HashSet<String>>,
     pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
@@ -305,6 +306,7 @@ impl Host {
             terminals: Terminals::default(),
             relays: Relays::default(),
             here: OnceLock::new(),
+            lost_storage: RwLock::default(),
             followed_trees: Mutex::default(),
             own_providers: OnceLock::new(),
             files: OnceLock::new(),
@@ -411,11 +413,18 @@ impl Host {
         let _ = self.own_sessions.set(store);
     }
 
-    /// The host's own store, where the session store keeps no turns or no annotations.
+    /// The host's own store, where the session store does not keep all that the host has to keep.
     pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
-        let whole = |store: &SessionStore| store.keeps_turns() && store.keeps_annotations();
+        let whole = |store: &SessionStore| {
+            store.keeps_turns() && store.keeps_annotations() && store.keeps_attachments()
+        };
         let keeps = self.session_store().is_some_and(whole);
         self.own_sessions.get().filter(|_| !keeps)
+    }
+
+    /// The host's own store, for what the session store does not keep.
+    pub(crate) fn spare_sessions(&self) -> Option<&SessionStore> {
+        self.own_sessions.get()
     }
 
     /// The store turns are kept in.

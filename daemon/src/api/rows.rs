@@ -161,7 +161,15 @@ impl Row {
         body: JsonObject,
     ) -> Result<Value, Refused> {
         match self.what {
-            What::Status => Ok(status_json(control.record()?)),
+            What::Status => {
+                let mut status = status_json(control.record()?);
+                let lost = control.host.lost_storage();
+                status["ready"] = lost.is_none().into();
+                if let Some(lost) = lost {
+                    status["problem"] = lost.into();
+                }
+                Ok(status)
+            }
             What::Config => {
                 let (files, _) = control.configured()?;
                 let files: Vec<_> = files.files.iter().map(|file| file.display().to_string()).collect();
@@ -299,8 +307,8 @@ async fn install(control: &Arc<Control>, body: &JsonObject) -> Result<Value, Ref
     let enable = body.get("enable") != Some(&Value::Bool(false));
     let _writing = control.writing.lock().await;
     let (files, _) = control.configured()?;
-    let installed =
-        plugins::install(&files, &plugins::importer(&control.place, &files), &name, enable).await?;
+    let (importer, place) = (plugins::importer(&control.place, &files), &control.place);
+    let installed = plugins::install(&files, &importer, &place.working_dir, &name, enable).await?;
     control.needs_restart("plugins");
     let row = json!({ "name": installed.spec, "version": installed.version, "enabled": enable });
     Ok(json!({ "installed": [row], "restart": true }))

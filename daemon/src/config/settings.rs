@@ -17,7 +17,8 @@ pub struct Config {
     /// The address to listen on. `127.0.0.1` when left out; any other than a loopback address needs one of the
     /// three token settings.
     pub host: Option<String>,
-    /// The directories served; the first is the default for new work. The working directory when left out.
+    /// The directories served; the first is the default for new work. Clients create sessions in these and below them
+    /// only. The working directory when left out.
     pub paths: Option<Vec<String>>,
     /// The token a connection has to show.
     pub connection_token: Option<String>,
@@ -49,7 +50,8 @@ pub struct Config {
     /// each. It is put aside at 75 MiB, and five are kept.
     pub wire: Option<String>,
     /// MCP servers by a name of your choice: `{ type: 'stdio', command, args?, env?, cwd? }` or
-    /// `{ type: 'http', url, headers? }`.
+    /// `{ type: 'http', url, headers? }`. A value in `env` or `headers` is a credential, and may be
+    /// `{ $secret: <name> }`.
     pub mcp_servers: Option<JsonObject>,
     /// URLs this host is reached by from outside; their hosts are accepted by plugin routes.
     pub origins: Option<Vec<String>>,

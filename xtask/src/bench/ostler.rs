@@ -40,7 +40,11 @@ impl Ostler {
     /// What the system says.
     pub fn spawn(&self, folder: &Folder, output: Output) -> Result<Process> {
         let mut command = Command::new(&self.program);
-        command.arg("--config-file").arg(folder.path().join("config.json")).current_dir(folder.path());
+        command
+            .arg("--config-file")
+            .arg(folder.path().join("config.json"))
+            .env("XDG_STATE_HOME", folder.path().join(".state"))
+            .current_dir(folder.path());
         Process::spawn(&mut command, output)
     }
 

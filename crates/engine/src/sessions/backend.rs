@@ -137,7 +137,8 @@ impl Backend {
     /// A lane whose session is made first, once the chat's last backend has ended: what is told meanwhile waits for it.
     pub fn waking(
         agent: &Agent,
-        start: Start,
+        mut start: Start,
+        mcp_servers: impl Future<Output = Option<JsonObject>> + Send + 'static,
         chat: u64,
         mailbox: Mailbox,
         ending: Option<JoinHandle<()>>,
@@ -148,6 +149,7 @@ impl Backend {
             if let Some(ending) = ending {
                 let _ = ending.await;
             }
+            start.mcp_servers = mcp_servers.await;
             match create.call((Frozen(start),)).await {
                 Ok(session) => serve(session, chat, receiver, mailbox).await,
                 Err(why) => {

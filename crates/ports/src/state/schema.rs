@@ -46,6 +46,12 @@ const VERSIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE usage_pools (pool TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 ", "
+    CREATE TABLE attachments (
+        session TEXT NOT NULL, id TEXT NOT NULL, content_type TEXT NOT NULL, content BLOB NOT NULL,
+        PRIMARY KEY (session, id)
+    ) STRICT;
+    CREATE INDEX attachments_by_id ON attachments (id);
+", "
     CREATE TABLE session_annotations (session TEXT PRIMARY KEY, annotations TEXT NOT NULL) STRICT;
 "];
 
