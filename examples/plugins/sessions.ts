@@ -76,6 +76,7 @@ class MemorySessions implements SessionStore {
             .slice(0, limit);
     sessionOfChat = (chat: string) =>
         this.all().find(({ chats }) => chats?.some(({ uri, closed }) => uri === chat && !closed))?.id;
+    drafts = () => this.all().flatMap(({ id, session }) => (session.draft ? [id] : []));
     count = () => this.sessions().length;
     turns = (id: string, chat: string) => this.#of(id).turns.get(chat) ?? [];
     setTurn = (id: string, chat: string, place: number, { turn }: KeptTurn) =>

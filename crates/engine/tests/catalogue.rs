@@ -148,6 +148,11 @@ async fn what_is_in_memory_is_listed_as_it_is_there() {
     let host = builder(store(dir.path())).start().await;
     let mut client = client(&host).await;
     client.request("createSession", json!({ "channel": "echo:/new", "provider": "echo" })).await.unwrap();
+    let chat = uri::default_chat("echo:/new");
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "hello" } });
+    client.dispatch(&chat, 1, turn).await;
+    client.actions_until("chat/turnComplete").await;
     client.request("subscribe", json!({ "channel": "echo:/s7" })).await.unwrap();
     let rename = json!({ "type": "session/titleChanged", "title": "Renamed" });
     client.dispatch("echo:/s7", 1, rename).await;
@@ -159,6 +164,26 @@ async fn what_is_in_memory_is_listed_as_it_is_there() {
         let of = |uri: &str| rows.iter().filter(|row| row["resource"] == uri).collect::<Vec<_>>();
         assert_eq!((rows.len(), of("echo:/new").len(), of("echo:/s8").len()), (40, 1, 0));
         assert_eq!((of("echo:/s7").len(), &of("echo:/s7")[0]["title"]), (1, &json!("Renamed")));
+    }
+}
+
+#[tokio::test]
+async fn a_draft_is_loaded_at_the_start_and_not_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&store(dir.path()), 4).await;
+    let host = builder(store(dir.path())).start().await;
+    let mut here = client(&host).await;
+    here.request("createSession", json!({ "channel": "echo:/form", "provider": "echo" })).await.unwrap();
+    assert_eq!((listed(&mut here, None).await.len(), host.host.sessions.count()), (4, 4));
+    for store in [store(dir.path()), plain(store(dir.path()))] {
+        let host = builder(store).start().await;
+        assert!(host.host.sessions.get("form").is_some(), "its time runs");
+        let mut here = client(&host).await;
+        for page in [None, Some(1), Some(4), Some(5)] {
+            assert_eq!(listed(&mut here, page).await.len(), 4);
+        }
+        assert_eq!(host.host.sessions.count(), 4);
+        here.request("subscribe", json!({ "channel": "echo:/form" })).await.unwrap();
     }
 }
 

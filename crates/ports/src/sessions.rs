@@ -41,13 +41,14 @@ macro_rules! stored {
 }
 
 /// Everything that is kept under a session's id.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("sessions", "id"),
     ("session_flags", "session"),
     ("session_artifacts", "session"),
     ("session_pull_requests", "session"),
     ("session_chats", "session"),
     ("session_chat_uris", "session"),
+    ("session_annotations", "session"),
     ("chat_titles", "session"),
     ("turns", "session"),
     ("attachments", "session"),
@@ -113,10 +114,23 @@ impl SqliteSessions {
             session: Some(member!(self, Self::session)),
             page: Some(member!(self, Self::page)),
             session_of_chat: Some(member!(self, Self::session_of_chat)),
+            drafts: Some(member!(self, Self::drafts)),
             count: Some(member!(self, Self::count)),
             turns: Some(member!(self, Self::turns)),
             set_turn: Some(member!(self, Self::set_turn)),
             drop_turns: Some(member!(self, Self::drop_turns)),
+            annotations: Some(member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
+                "SELECT annotations FROM session_annotations WHERE session = ?1",
+                id,
+                "the annotations"
+            ))),
+            set_annotations: Some(member!(self, |store: &Self, (id, annotations): (String, Vec<Value>)| {
+                store.keep(
+                    "INSERT OR REPLACE INTO session_annotations (session, annotations) VALUES (?1, ?2)",
+                    id,
+                    &annotations,
+                )
+            })),
             set_attachment: Some(member!(self, Self::set_attachment)),
             attachment: Some(member!(self, Self::attachment)),
             close: Some(member!(self, |store: &Self, ()| store.db.checkpoint())),
@@ -265,6 +279,13 @@ impl SqliteSessions {
                  WHERE session_chat_uris.uri = ?1 ORDER BY sessions.rowid LIMIT 1",
             )?;
             Ok(asked.query_row([chat], |row| row.get(0)).optional()?)
+        })
+    }
+
+    fn drafts(&self, (): ()) -> Pending<Vec<String>> {
+        self.db.read(|db| {
+            let mut asked = db.prepare_cached("SELECT id FROM sessions WHERE draft IS NOT NULL")?;
+            Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         })
     }
 

@@ -99,8 +99,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 5); update ostler, or move the file away to begin anew");
-    version(5);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 6); update ostler, or move the file away to begin anew");
+    version(6);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -193,8 +193,9 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
     let db = Connection::open(&path).unwrap();
     db.execute_batch(
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
-         ALTER TABLE sessions DROP COLUMN modified_at; ALTER TABLE sessions DROP COLUMN uri;
-         PRAGMA user_version = 4;",
+         DROP INDEX sessions_drafts;
+         ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN modified_at; ALTER TABLE sessions DROP COLUMN uri;
+         PRAGMA user_version = 5;",
     )
     .unwrap();
     let row = |id: &str, kept: &str| {

@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it, and one is never kept without
-/// those of the same session asked for before.
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
@@ -48,11 +47,13 @@ pub struct SessionStore {
     pub session: Option<Call<fn(id: String) -> Option<StoredSession>>>,
     /// A page of the listing: up to `limit` sessions, the latest `modifiedAt` first and by `uri` among equal ones,
     /// compared as text, beginning after a place. Fewer than `limit` only where nothing follows. A store that has
-    /// `page` and `sessionOfChat` is read on demand; of any other, every session is loaded at the start.
+    /// `page`, `sessionOfChat` and `drafts` is read on demand; of any other, every session is loaded at the start.
     pub page: Option<Call<fn(limit: u64, after: Option<ListedPlace>) -> Vec<StoredSession>>>,
     /// The id of the session that has an open chat of that URI, or nothing; the one stored first where several do. A
     /// default chat with the URI the host gave it may be left out.
     pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
+    /// The ids of the sessions that have `draft`.
+    pub drafts: Option<Call<fn() -> Vec<String>>>,
     /// How many sessions are held; the host counts `sessions()` where it is left out.
     pub count: Option<Call<fn() -> u64>>,
     /// The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself.
@@ -61,6 +62,10 @@ pub struct SessionStore {
     pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
     /// Forgets the turns of a chat from a place on.
     pub drop_turns: Option<Call<fn(id: String, chat: String, from: u64)>>,
+    /// The annotations of a session. Where this or `setAnnotations` is left out the host keeps annotations itself.
+    pub annotations: Option<Call<fn(id: String) -> Vec<Value>>>,
+    /// Keeps them.
+    pub set_annotations: Option<Call<fn(id: String, annotations: Vec<Value>)>>,
     /// Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
     /// host keeps attachments itself.
     pub set_attachment: Option<Call<fn(id: String, attachment: String, content: KeptAttachment)>>,
@@ -83,7 +88,12 @@ impl SessionStore {
 
     /// Whether sessions can be read on demand, so that none has to be loaded at the start.
     pub fn reads_on_demand(&self) -> bool {
-        self.page.is_some() && self.session_of_chat.is_some()
+        self.page.is_some() && self.session_of_chat.is_some() && self.drafts.is_some()
+    }
+
+    /// Whether it keeps annotations.
+    pub fn keeps_annotations(&self) -> bool {
+        self.annotations.is_some() && self.set_annotations.is_some()
     }
 }
 
@@ -140,6 +150,39 @@ pub struct KeptSession {
     /// `{ team, project }` the work is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
+    /// Present while the session is a draft: a client created it and no turn has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<KeptDraft>,
+    /// How many annotations it has.
+    #[serde(default, skip_serializing_if = "AnnotationCounts::is_none")]
+    pub annotations: AnnotationCounts,
+}
+
+/// How many annotations a session has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct AnnotationCounts {
+    /// Annotations.
+    pub annotations: u64,
+    /// Entries of all of them.
+    pub entries: u64,
+}
+
+impl AnnotationCounts {
+    fn is_none(&self) -> bool {
+        self.annotations == 0
+    }
+}
+
+/// A session that is not announced and not listed before its first turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptDraft {
+    /// The client that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
 }
 
 /// A session with its marks.
@@ -209,6 +252,9 @@ pub struct KeptChat {
     /// Hidden context its first turn still has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// Whether turns were removed from it that its backend still has to be told of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewind: bool,
     /// The queued message that a turn is being started with. It waits again where the turn is not in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting: Option<StartingTurn>,

@@ -45,6 +45,7 @@ impl Sessions {
         }
         // Before anybody finds it.
         self.claim_kept(&entry, chats);
+        self.draft(&entry);
         self.touch(&entry);
         entries.insert(entry.id.clone(), entry.clone());
         entry
@@ -79,7 +80,10 @@ impl Entry {
     fn can_go(&self) -> bool {
         // A token is kept nowhere else.
         matches!(*self.mailbox.lock(), Resting::Asleep)
-            && !self.row.lock().unsaved
+            && {
+                let row = self.row.lock();
+                !row.unsaved && row.kept.draft.is_none()
+            }
             && self.tokens.lock().is_empty()
     }
 }
@@ -104,6 +108,18 @@ impl Host {
                     self.log.line(format_args!("the sessions of the store could not be counted: {why}"))
                 }
             }
+            let drafts = match &store.drafts {
+                Some(drafts) => in_time(LIMIT, drafts.call(())).await,
+                None => Ok(Vec::new()),
+            };
+            let drafts = drafts.unwrap_or_else(|why| {
+                self.log.line(format_args!("the drafts of the store could not be read: {why}"));
+                Vec::new()
+            });
+            for id in drafts {
+                self.session_or_log(&id).await;
+            }
+            self.drafts_loaded();
             return;
         }
         let rows = match &store.all {
@@ -124,6 +140,7 @@ impl Host {
         }
         sessions.total.store(sessions.entries.read().len(), Ordering::Release);
         sessions.whole.store(true, Ordering::Release);
+        self.drafts_loaded();
     }
 
     /// The chats a session is stored with.
@@ -297,7 +314,7 @@ impl Host {
                                 )));
                             }
                             place = Some(next);
-                            if !ids.contains(row.id.as_str()) {
+                            if row.session.draft.is_none() && !ids.contains(row.id.as_str()) {
                                 rows.push(row);
                             }
                         }
@@ -317,8 +334,9 @@ impl Host {
                 _ => Vec::new(),
             };
         let mut rows = stored;
-        let held =
-            held.into_iter().filter(|(place, _)| after.as_ref().is_none_or(|after| follows(place, after)));
+        let held = held.into_iter().filter(|(place, entry)| {
+            after.as_ref().is_none_or(|after| follows(place, after)) && !self.sessions.is_draft(entry)
+        });
         rows.extend(held.map(|(place, entry)| (place, Row::Held(entry))));
         rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
         let more = rows.len() > limit;

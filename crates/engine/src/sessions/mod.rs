@@ -2,6 +2,7 @@
 
 mod actor;
 mod ahead;
+mod annotations;
 mod around;
 mod asked;
 mod attachments;
@@ -16,6 +17,8 @@ mod chat_actions;
 mod chats;
 mod client_actions;
 mod create;
+mod drafts;
+mod ending;
 mod keep;
 mod links;
 mod mailbox;
@@ -46,6 +49,7 @@ pub(crate) use attachments::content_of;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
+use drafts::Draft;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use turns::{named, tidy_title};
@@ -69,6 +73,8 @@ pub struct Sessions {
     uses: AtomicU64,
     /// How many have to be in memory before it is looked whether some can go.
     next_look: AtomicUsize,
+    /// Sessions before their first turn, by id.
+    drafts: Mutex<HashMap<String, Draft>>,
 }
 
 /// One session, running or resting.
@@ -156,6 +162,8 @@ pub enum Place {
     DefaultChat,
     /// A chat of its own URI.
     Chat(String),
+    /// What is noted beside its files.
+    Annotations,
 }
 
 impl Sessions {
@@ -180,9 +188,9 @@ impl Sessions {
         self.entries.read().values().cloned().collect()
     }
 
-    /// How many sessions there are, in memory or not.
+    /// How many are listed, in memory or not: all but drafts.
     pub fn count(&self) -> usize {
-        self.total.load(Ordering::Acquire)
+        self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
     }
 
     /// The session in memory that has a chat with a URI of its own.
@@ -204,6 +212,7 @@ impl Sessions {
         match channel {
             Channel::Session(id) => Some((self.get(id)?, Place::Session)),
             Channel::DefaultChat(id) => Some((self.get(id)?, Place::DefaultChat)),
+            Channel::Annotations(id) => Some((self.get(id)?, Place::Annotations)),
             Channel::Chat(chat) => {
                 if let Some(entry) = self.session_of_chat(chat) {
                     return Some((entry, Place::Chat(chat.clone())));
@@ -239,6 +248,7 @@ impl Sessions {
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
             entries.remove(&entry.id);
             self.total.fetch_sub(1, Ordering::AcqRel);
+            self.drafts.lock().remove(&entry.id);
         }
         self.chats.write().retain(|_, session| *session != entry.id);
     }

@@ -1,5 +1,6 @@
 use ostler_contract::points::{
-    KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
+    AnnotationCounts, KeptAttachment, KeptChat, KeptDraft, KeptSession, KeptTurn, ListedPlace, SessionFlags,
+    SessionStore, StoredSession,
 };
 use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
 use ostler_contract::{JsonObject, Value, json};
@@ -85,6 +86,8 @@ fn kept(uri: &str) -> KeptSession {
         ),
         backend_id: Some("b-1".into()),
         scope: Some(json!({ "team": "inn", "project": null })),
+        draft: Some(KeptDraft { client: Some("c".into()) }),
+        annotations: AnnotationCounts { annotations: 2, entries: 3 },
     }
 }
 
@@ -161,6 +164,13 @@ async fn keeps_what_belongs_to_one(store: &SessionStore) {
     store.set_artifacts.call((id(), vec![])).await.unwrap();
     assert_eq!(store.artifacts.call((id(),)).await, Ok(vec![]));
 
+    if let (Some(read), Some(set)) = (&store.annotations, &store.set_annotations) {
+        assert_eq!(read.call((id(),)).await, Ok(vec![]));
+        let annotations: Vec<Value> = vec![json!({ "id": "a", "entries": [{ "id": "e", "text": "Why?" }] })];
+        set.call((id(), annotations.clone())).await.unwrap();
+        assert_eq!(read.call((id(),)).await, Ok(annotations));
+    }
+
     assert_eq!(store.pull_requests.call((id(),)).await, Ok(JsonObject::new()));
     let requests: JsonObject = [("file:///a".to_owned(), json!({ "number": 7 }))].into_iter().collect();
     store.set_pull_requests.call((id(), requests.clone())).await.unwrap();
@@ -217,6 +227,9 @@ async fn forgets(store: &SessionStore) {
     assert_eq!(store.artifacts.call(id()).await, Ok(vec![]));
     assert_eq!(store.pull_requests.call(id()).await, Ok(JsonObject::new()));
     assert_eq!(store.chats.call(id()).await, Ok(vec![]));
+    if let Some(annotations) = &store.annotations {
+        assert_eq!(annotations.call(id()).await, Ok(vec![]));
+    }
     assert_eq!(store.chat_title.call(("s".into(), "b".into())).await, Ok(None));
     assert_eq!(store.sessions.call(()).await, Ok(vec!["s2".to_owned()]));
 
@@ -265,6 +278,15 @@ async fn lists_in_pages(store: &SessionStore) {
         let found = session.call(("d".into(),)).await.unwrap().unwrap();
         assert_eq!((found.flags, found.chats.unwrap_or_default()), (SessionFlags::default(), vec![]));
         assert_eq!(session.call(("nobody".into(),)).await, Ok(None));
+    }
+    if let Some(drafts) = &store.drafts {
+        assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
+        let draft = KeptSession { draft: Some(KeptDraft::default()), ..kept("echo:/f") };
+        store.set_config.call(("f".into(), draft)).await.unwrap();
+        assert_eq!(drafts.call(()).await.unwrap(), ["f"]);
+        store.set_config.call(("f".into(), kept("echo:/f"))).await.unwrap();
+        assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
+        store.forget.call(("f".into(),)).await.unwrap();
     }
     if let Some(page) = &store.page {
         let after = |listed: &StoredSession| ListedPlace {

@@ -52,11 +52,15 @@ const VERSIONS: &[&str] = &["
     ) STRICT;
     CREATE INDEX attachments_by_id ON attachments (id);
 ", "
+    CREATE TABLE session_annotations (session TEXT PRIMARY KEY, annotations TEXT NOT NULL) STRICT;
+", "
     ALTER TABLE sessions ADD COLUMN modified_at TEXT
         AS (CASE WHEN json_valid(kept) THEN CAST(kept ->> '$.modifiedAt' AS TEXT) END) VIRTUAL;
     ALTER TABLE sessions ADD COLUMN uri TEXT
         AS (CASE WHEN json_valid(kept) THEN CAST(kept ->> '$.uri' AS TEXT) END) VIRTUAL;
     CREATE INDEX sessions_listed ON sessions (modified_at DESC, uri);
+    ALTER TABLE sessions ADD COLUMN draft TEXT AS (CASE WHEN json_valid(kept) THEN kept -> '$.draft' END) VIRTUAL;
+    CREATE INDEX sessions_drafts ON sessions (id) WHERE draft IS NOT NULL;
 
     CREATE TABLE session_chat_uris (
         uri TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (uri, session)
