@@ -51,7 +51,8 @@ pub struct Config {
     /// MCP servers by a name of your choice: `{ type: 'stdio', command, args?, env?, cwd? }` or
     /// `{ type: 'http', url, headers? }`.
     pub mcp_servers: Option<JsonObject>,
-    /// URLs this host is reached by from outside; their hosts are accepted by plugin routes.
+    /// URLs this host is reached by from outside; their hosts are accepted by plugin routes, and their pages by a
+    /// listener without a token.
     pub origins: Option<Vec<String>>,
     /// A listener of their own for plugin routes.
     pub routes: Option<RoutesListener>,
