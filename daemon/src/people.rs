@@ -220,6 +220,7 @@ mod tests {
         assert_eq!(fs::read_to_string(users.path()).unwrap(), written);
 
         // A file that never rests is not overwritten.
+        fs::write(users.path(), both).unwrap();
         let always = |file: &mut UsersFile| {
             rounds.set(rounds.get() + 1);
             fs::write(users.path(), format!("{both}{}", " ".repeat(rounds.get()))).unwrap();
