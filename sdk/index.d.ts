@@ -384,12 +384,29 @@ export interface Start {
     /** How long a client's tool may take, in milliseconds; 0 = forever. */
     clientToolTimeoutMs: number;
     /**
-     * Says what happened. Throws on an action the protocol does not have, and a `QuotaExceededError` where 50,000
-     * emitted ones wait already: a backend that is so far ahead pauses and emits again.
+     * Reports what happened in the running turn, in this order: a part opens (`chat/responsePart`) before its text
+     * (`chat/delta`, `chat/reasoning`); a tool call goes `chat/toolCallStart`, `chat/toolCallReady`,
+     * `chat/toolCallComplete`; `chat/usage` comes before the end; and one of `chat/turnComplete`, `chat/turnCancelled`
+     * and `chat/error` ends the turn. An action out of that order, or about another turn, changes nothing and is sent
+     * to no client. The host itself emits `chat/turnStarted` and `chat/toolCallConfirmed`. Throws on an action the
+     * protocol does not have, and a `QuotaExceededError` where 50,000 emitted ones wait already: a backend that is so
+     * far ahead pauses and emits again.
      */
     emit(channel: Emit, action: StateAction): void;
     /** Opens a read-only chat for a worker, once per call id. */
     subagent?(toolCallId: string, request: WorkerRequest): Promise<Worker>;
+    /**
+     * Reads a resource as the session's owner: a message's attachment, what a client publishes, what a provider serves.
+     * A client is asked, and has 30 seconds and 16 MiB for its answer.
+     */
+    read?(uri: string): Promise<ResourceContent>;
+    /**
+     * The settings of the editors that are active in the session, as they are now: `telemetryLevel` (`off`, `crash`,
+     * `error`, `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command:
+     * `true`, `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. One that no editor sent is absent; where
+     * editors differ the most careful value counts.
+     */
+    clientSettings?(): Promise<JsonObject>;
     /** Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers. */
     toolsServer?(options?: ToolsServerOptions): Promise<ToolsServer | undefined>;
     /** Opens terminals the host lists; absent on a host without a terminal store. */
@@ -422,11 +439,18 @@ export interface Start {
 export interface BoundTool {
     /** Name, description, schema. */
     definition: ToolDefinition;
-    /** Runs it; absent where a client runs it. */
+    /**
+     * Runs it; absent where a client runs it. Resolves to what the tool's own `run` returned, any JSON value and mostly
+     * a text, not to the protocol's `ToolCallResult`: the backend makes that of it, and of the error a failed tool
+     * rejects with, for `chat/toolCallComplete`.
+     */
     run?(input: unknown, call?: ToolCallPlace): Promise<unknown>;
     /** The tool's own claim of what it does. */
     effects?: ToolEffects;
-    /** The client that runs it. */
+    /**
+     * The client that runs it: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result comes to
+     * `completeToolCall`. The definition's name is then `<owner>__<name>`; the client knows the tool as `<name>`.
+     */
     owner?: string;
     /** Whether the model need not be told of it at once. */
     deferLoading?: boolean;
@@ -483,6 +507,19 @@ export interface Worker {
 
 /** How a turn ended. */
 export type TurnStatus = 'complete' | 'cancelled' | 'error';
+
+/** What a URI held. */
+export interface ResourceContent {
+    /** The text, or base64 of the bytes. */
+    data: string;
+    /** `utf-8` (where left out) or `base64`. */
+    encoding?: Encoding;
+    /** Its media type. */
+    contentType?: string;
+}
+
+/** How bytes are written in JSON. */
+export type Encoding = 'utf-8' | 'base64';
 
 /** How a backend wants its tools endpoint. */
 export interface ToolsServerOptions {
@@ -577,7 +614,11 @@ export interface MachineProcess {
 
 /** What `create` answers: the running half of one chat. `begin`, `cancel` and `close` are required. */
 export interface AgentSession {
-    /** Runs a turn. It may answer before the turn has ended. */
+    /**
+     * Runs a turn. It may resolve before the turn has ended: only an emitted action ends it. Where it throws or rejects
+     * while the turn runs, the host ends the turn with a `chat/error` of the type `backend` and the error's message;
+     * after the end it is a line in the log. The conversation goes on with the next turn either way.
+     */
     begin(turnId: string, text: string, model?: ModelSelection, from?: TurnFrom, attachments?: MessageAttachment[]): void;
     /**
      * Runs a turn that is a command line, `!ls` say: it reports a tool call, has the host run the command in a
@@ -604,7 +645,10 @@ export interface AgentSession {
     setAnswer?(requestId: string, questionId: string, answer?: ChatInputAnswer): Awaitable<boolean>;
     /** Takes the tools bound to this session anew. */
     setTools?(tools: BoundTool[]): Awaitable<boolean>;
-    /** Takes the result of a tool a client ran; `false` refuses. */
+    /**
+     * Takes the result of a tool a client ran, a `ToolCallResult`: the client's own, or a failed one where the client
+     * left or took longer than `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` refuses.
+     */
     completeToolCall?(toolCallId: string, clientId: string, result: unknown): Awaitable<boolean>;
     /** A client left; its running tool calls are failed. */
     clientGone?(clientId: string): void;
@@ -878,19 +922,6 @@ export interface Reader {
     /** What the principal holds, as `<subject>:<operation>`. */
     grants: string[];
 }
-
-/** What a URI held. */
-export interface ResourceContent {
-    /** The text, or base64 of the bytes. */
-    data: string;
-    /** `utf-8` (where left out) or `base64`. */
-    encoding?: Encoding;
-    /** Its media type. */
-    contentType?: string;
-}
-
-/** How bytes are written in JSON. */
-export type Encoding = 'utf-8' | 'base64';
 
 /** How a URI is resolved. */
 export interface ResourceResolving {
@@ -1634,6 +1665,13 @@ export interface SessionStore {
     setTurn?(id: string, chat: string, place: number, turn: KeptTurn): void;
     /** Forgets the turns of a chat from a place on. */
     dropTurns?(id: string, chat: string, from: number): void;
+    /**
+     * Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
+     * host keeps attachments itself.
+     */
+    setAttachment?(id: string, attachment: string, content: KeptAttachment): void;
+    /** An attachment by its id, whichever session it is kept beside, or nothing. */
+    attachment?(attachment: string): Awaitable<KeptAttachment | null | undefined>;
     /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
     close?(): void;
 }
@@ -1722,6 +1760,14 @@ export interface KeptTurn {
     sender?: string;
     /** The backend's own name for it. */
     transcriptId?: string;
+}
+
+/** What a message brought along and now refers to. */
+export interface KeptAttachment {
+    /** Its media type. */
+    contentType: string;
+    /** Its bytes, as base64. */
+    data: string;
 }
 
 /**

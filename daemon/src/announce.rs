@@ -32,8 +32,8 @@ pub fn block(
     let files: Vec<String> = settings.files.iter().map(|file| file.display().to_string()).collect();
     let or_none = |list: &[String]| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     let mut lines = vec![match listens {
-        Listens::At(address) => format!("ostler on ws://{address} ({runtime}), sessions in {paths}"),
-        Listens::Stdio => format!("ostler over stdio ({runtime}), sessions in {paths}"),
+        Listens::At(address) => format!("ostler on ws://{address} ({runtime}), serving {paths}"),
+        Listens::Stdio => format!("ostler over stdio ({runtime}), serving {paths}"),
     }];
     if let Some(address) = http {
         lines.push(format!("http on http://{address}/api"));

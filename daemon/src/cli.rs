@@ -160,9 +160,15 @@ pub struct RunFlags {
     /// One option of a plugin for this run: <id>.<key>[.<key>]=<value>
     #[arg(long, value_name = "OPTION")]
     pub plugin_option: Vec<String>,
+    /// Start again in place, on the same port, when a file of a plugin changes
+    #[arg(long, conflicts_with_all = ["stdio", "no_plugins"])]
+    pub watch_plugins: bool,
     /// Whether `start` made this process: it may start itself again.
     #[arg(skip)]
     pub detached: bool,
+    /// The ports of the daemon this process was before it started again.
+    #[arg(skip)]
+    pub kept: Option<KeptPorts>,
 }
 
 /// Flags this host does not serve: refused, not silently taken.
@@ -170,6 +176,33 @@ const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--update-check", "--no-
 
 /// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
 pub const DETACHED: &str = "--detached";
+
+/// What a daemon that starts again in place puts last on its own line: the ports it keeps.
+const KEPT: &str = "--kept-ports=";
+
+/// The ports of a daemon that starts again in place, where any free one was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeptPorts {
+    /// Of the protocol.
+    pub main: u16,
+    /// Of the listener of plugin routes, where there is one.
+    pub routes: u16,
+    /// Of the listener of the HTTP API, where there is one.
+    pub http: u16,
+}
+
+impl KeptPorts {
+    fn word(self) -> String {
+        let Self { main, routes, http } = self;
+        format!("{KEPT}{main},{routes},{http}")
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        let mut ports = word.strip_prefix(KEPT)?.split(',').map(str::parse);
+        let mut port = || ports.next()?.ok();
+        Some(Self { main: port()?, routes: port()?, http: port()? })
+    }
+}
 
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
@@ -181,7 +214,7 @@ pub fn main() -> ExitCode {
     };
     match start(&arguments) {
         Ok(Ending::Code(code)) => ExitCode::from(code),
-        Ok(Ending::Again) => failed(&again(program, &arguments)),
+        Ok(Ending::Again(kept)) => failed(&again(program, arguments, kept)),
         Err(exit) => failed(&exit),
     }
 }
@@ -194,14 +227,16 @@ fn failed(exit: &Exit) -> ExitCode {
 /// How a command ended that did what was asked.
 enum Ending {
     Code(u8),
-    /// The daemon is to start again in this process.
-    Again,
+    /// The daemon is to start again in this process, on these ports.
+    Again(Option<KeptPorts>),
 }
 
 /// Puts the program in place of itself: the same process, environment, directory and log.
 #[cfg(unix)]
-fn again(program: std::io::Result<PathBuf>, arguments: &[String]) -> Exit {
+fn again(program: std::io::Result<PathBuf>, mut arguments: Vec<String>, kept: Option<KeptPorts>) -> Exit {
     use std::os::unix::process::CommandExt;
+    arguments.retain(|argument| KeptPorts::parse(argument).is_none());
+    arguments.extend(kept.map(KeptPorts::word));
     match program {
         Ok(program) => {
             let error = std::process::Command::new(program).args(arguments.iter().skip(1)).exec();
@@ -212,7 +247,7 @@ fn again(program: std::io::Result<PathBuf>, arguments: &[String]) -> Exit {
 }
 
 #[cfg(not(unix))]
-fn again(_: std::io::Result<PathBuf>, _: &[String]) -> Exit {
+fn again(_: std::io::Result<PathBuf>, _: Vec<String>, _: Option<KeptPorts>) -> Exit {
     Exit::machine("this system has no way to start again in place")
 }
 
@@ -228,12 +263,17 @@ impl Cli {
         {
             return Err(Exit::usage(format!("{flag} is not served by this host")));
         }
-        let (detached, line) = match arguments.split_last() {
+        let (kept, line) = match arguments.split_last() {
+            Some((last, line)) if let Some(kept) = KeptPorts::parse(last) => (Some(kept), line),
+            _ => (None, arguments),
+        };
+        let (detached, line) = match line.split_last() {
             Some((last, line)) if last == DETACHED => (true, line),
-            _ => (false, arguments),
+            _ => (false, line),
         };
         Ok(Self::try_parse_from(line).map(|mut cli| {
             cli.run.detached = detached;
+            cli.run.kept = kept;
             cli
         }))
     }
@@ -322,7 +362,7 @@ async fn serve(common: &Common, flags: &RunFlags, arguments: &[String]) -> Resul
     let settings = Settings::new(flags, place.files()?, &place.working_dir)?;
     match run::run(settings, place, arguments).await? {
         run::Ended::Done => Ok(Ending::Code(0)),
-        run::Ended::Again => Ok(Ending::Again),
+        run::Ended::Again(kept) => Ok(Ending::Again(kept)),
     }
 }
 

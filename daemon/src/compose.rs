@@ -11,9 +11,9 @@ use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{JsOptions, JsSource, LogSink, network};
-use ostler_loader::{Hidden, LoadedPlugin, Loader, State};
+use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
 use ostler_ports::{
-    DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Report,
+    DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
     SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
 };
 use ostler_protocol::names;
@@ -28,6 +28,7 @@ use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::Settings;
+use crate::sources::Sources;
 use crate::token::TokenSource;
 use crate::wire::WireFile;
 
@@ -52,6 +53,8 @@ pub struct Composed {
     pub tools: ToolServers,
     /// Keeps what runs the plugins.
     pub modules: Vec<Module>,
+    /// The files the plugins are made of, where they are watched.
+    pub sources: Sources,
 }
 
 impl Composed {
@@ -69,19 +72,13 @@ impl Composed {
 ///
 /// # Errors
 /// Exit 1 where a store cannot be opened or no backend is loaded.
-pub async fn compose(
-    settings: &Settings,
-    working_dir: &Path,
-    log: &Log,
-    hidden: &Hidden,
-) -> Result<Composed, Exit> {
-    compose_with(bundled::agents(), settings, working_dir, log, hidden).await
+pub async fn compose(settings: &Settings, log: &Log, hidden: &Hidden) -> Result<Composed, Exit> {
+    compose_with(bundled::agents(), settings, log, hidden).await
 }
 
 async fn compose_with(
     agents: Vec<Agent>,
     settings: &Settings,
-    working_dir: &Path,
     log: &Log,
     hidden: &Hidden,
 ) -> Result<Composed, Exit> {
@@ -124,12 +121,15 @@ async fn compose_with(
     let (lines, plugin_lines) = (log.clone(), log.clone());
     let native = http.clone();
     host.set_outbound(Outbound::new(move |request| native(request)));
-    let js =
+    let sources = Sources::default();
+    let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };
+    if settings.watch_plugins {
+        js.read = sources.sink();
+    }
     let loader = Loader {
         bundled: bundled::plugins(),
         source: Arc::new(JsSource::new(js)),
-        working_dir: working_dir.to_owned(),
         config_dir: settings.dir.clone(),
         facts,
         calls: door,
@@ -137,6 +137,9 @@ async fn compose_with(
         hidden: hidden.clone(),
     };
     let mut looked = loader.importer().look(&settings.plugins).await;
+    if settings.watch_plugins {
+        looked.iter().for_each(|plugin| note(&sources, plugin, settings));
+    }
     plugin_options::apply(&settings.plugin_options, &mut looked)?;
     let loaded = loader.apply_all(looked, own).await;
     let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
@@ -158,7 +161,20 @@ async fn compose_with(
         vault_plugin,
         tools,
         modules: loaded.modules,
+        sources,
     })
+}
+
+/// Notes the files of a plugin, or where it was looked for in vain.
+fn note(sources: &Sources, plugin: &Looked, settings: &Settings) {
+    let spec = &plugin.entry.name;
+    match &plugin.path {
+        Some(path) => sources.add_module(path),
+        None if spec.starts_with('.') || Path::new(spec).is_absolute() => {
+            sources.add(&plugin.entry.base.as_ref().unwrap_or(&settings.dir).join(spec));
+        }
+        None => {}
+    }
 }
 
 /// The tools endpoints of a daemon: on its own port, which one over stdio has none of.
@@ -238,6 +254,23 @@ fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
     Vault { get, ..vault }
 }
 
+/// The state database, brought from the configuration folder where an earlier version wrote it.
+fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
+    let (old, new) = (&settings.dir, &settings.state_dir);
+    match StateDb::relocate(old, new)? {
+        Relocated::Unneeded => {}
+        Relocated::Moved => {
+            log.line(format_args!("{} is moved to {}", StateDb::file(old).display(), new.display()));
+        }
+        Relocated::Leftover => log.line(format_args!(
+            "{} is not used: there is one in {} already; move it away",
+            StateDb::file(old).display(),
+            new.display()
+        )),
+    }
+    StateDb::open(new)
+}
+
 /// What the daemon is built with, registered as a plugin would.
 async fn own(
     agents: Vec<Agent>,
@@ -252,9 +285,10 @@ async fn own(
     let report: Report = Arc::new(move |line| lines.line(line));
     let failed = |why: Thrown| Exit::machine(why.message);
     atomic::sweep(&settings.dir);
+    atomic::sweep(&settings.state_dir);
     let file = match (settings.sessions, settings.automations) {
         (Keep::Memory, Keep::Memory) => None,
-        _ => Some(StateDb::open(&settings.dir).map_err(failed)?),
+        _ => Some(state_db(settings, log).map_err(failed)?),
     };
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
     let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
@@ -280,7 +314,7 @@ async fn own(
     };
     let usage = Arc::new(SqliteUsage::new(db, report.clone())).into_point();
     let served: Vec<PathBuf> = settings.paths.iter().map(PathBuf::from).collect();
-    let mut private = vec![settings.dir.clone()];
+    let mut private = vec![settings.dir.clone(), settings.state_dir.clone()];
     private.extend(settings.files.iter().chain(&settings.users).cloned());
     private.extend(match &settings.token {
         TokenSource::File(file) => Some(file.clone()),
@@ -330,7 +364,7 @@ mod tests {
             create: Call::now(|_| Ok(AgentSession::default())),
             ..Agent::default()
         };
-        compose_with(vec![agent], &settings, dir.path(), &Log::new(|_| {}), &Hidden::default()).await
+        compose_with(vec![agent], &settings, &Log::new(|_| {}), &Hidden::default()).await
     }
 
     #[tokio::test]

@@ -30,6 +30,7 @@ mod root_settings;
 pub mod run;
 pub mod settings;
 mod shown;
+pub mod sources;
 pub mod token;
 mod told;
 pub mod verbs;

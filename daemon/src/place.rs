@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::answer::Common;
-use crate::config::{self, ConfigFiles, Environment};
+use crate::config::{self, ConfigFiles, Environment, Folders};
 use crate::exit::Exit;
 
 /// Where a command works.
@@ -36,11 +36,12 @@ impl Place {
         config::read(self.common.config_file.as_deref(), &self.environment)
     }
 
-    /// The configuration folder: for what does not ask what the files say, and works where they say nothing that reads.
+    /// The folders of the host: for commands that do not read the configuration files, and work where those cannot be
+    /// read.
     ///
     /// # Errors
     /// A file that is missing though it was named: exit 2.
-    pub fn folder(&self) -> Result<PathBuf, Exit> {
-        config::folder(self.common.config_file.as_deref(), &self.environment)
+    pub fn folders(&self) -> Result<Folders, Exit> {
+        config::folders(self.common.config_file.as_deref(), &self.environment)
     }
 }

@@ -3,23 +3,31 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use ostler_contract::events::Event;
 use ostler_contract::points::Vault;
 use ostler_contract::problem::Problem;
-use ostler_contract::{Call, Caller, HostFacts, JsonObject, PluginHost, Slug, Thrown};
+use ostler_contract::{Call, Caller, HostFacts, JsonObject, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log};
-use ostler_js::{JsOptions, JsSource, Outcome, TestResult, run_tests};
+use ostler_js::{Engine, JsOptions, JsSource, Level, Line, Outcome, TestResult, run_tests};
 use ostler_loader::{Entry, Hidden, Loader, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
+use ostler_protocol::names;
 use parking_lot::Mutex;
 
 use crate::bundled;
 use crate::compose::host_yaml;
 use crate::exit::Exit;
 use crate::log::clock;
+use crate::sources::Sources;
 
 /// What stands in for every secret an option names: the check knows none.
 const SECRET: &str = "a-secret-stands-here";
+/// How long its listeners may take to hear that the host is up.
+const LISTENING: Duration = Duration::from_secs(10);
+/// How long a check waits for timers.
+const TIMERS: Duration = Duration::from_secs(2);
 
 /// What is checked.
 #[derive(Debug, Clone)]
@@ -28,7 +36,7 @@ pub struct PluginCheck {
     pub spec: String,
     /// Option values.
     pub options: JsonObject,
-    /// Where relative specs are looked for first.
+    /// Where a relative spec is looked for.
     pub working_dir: PathBuf,
     /// Where packages are installed.
     pub config_dir: PathBuf,
@@ -65,27 +73,29 @@ pub struct Checked {
     pub registered: Vec<Registered>,
     /// What would be refused.
     pub refused: Vec<Refused>,
-    /// What was written to the log.
+    /// What it logged, and what its host and its stores logged.
     pub log: Vec<String>,
+    /// What it failed to catch: unhandled rejections, errors of timers and listeners.
+    pub uncaught: Vec<String>,
+    /// What loading it logged.
+    pub loading: Vec<String>,
     /// Its tests, by file.
     pub tests: Vec<(PathBuf, Result<Vec<TestResult>, String>)>,
 }
 
 impl PluginCheck {
-    /// Loads the plugin, opens and closes a host over it, and runs its tests.
+    /// Loads the plugin, opens and closes a host over it, and runs its tests. What it is made of is noted in `sources`.
     ///
     /// # Errors
     /// Exit 1 where no host can be put together; what is wrong with the plugin is in the answer.
-    pub async fn run(&self) -> Result<Checked, Exit> {
+    pub async fn run(&self, sources: &Sources) -> Result<Checked, Exit> {
         let machine =
             |error: &dyn std::fmt::Display| Exit::machine(format!("no host could be made: {error}"));
         // What the plugin writes beside the configuration is gone with the check.
         let scratch = tempfile::tempdir().map_err(|error| machine(&error))?;
-        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        let written = lines.clone();
         let hidden = Hidden::default();
-        let hide = hidden.clone();
-        let log = Log::new(move |line| written.lock().push(hide.hide(line).into_owned()));
+        let lines = Lines { hidden: hidden.clone(), ..Lines::default() };
+        let log = lines.log();
         let facts = Arc::new(HostFacts {
             paths: vec![self.working_dir.to_string_lossy().into_owned()],
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -100,23 +110,29 @@ impl PluginCheck {
         let host = Host::new(options, clock(), log.clone(), host_yaml(), Gate::default());
         let door = HostDoor::new(&host);
         let own = own(&facts, &door, &log).map_err(|thrown| machine(&thrown))?;
-        let (of_js, of_loader) = (log.clone(), log.clone());
+        let of_loader = lines.clone();
         let loader = Loader {
             bundled: bundled::plugins(),
-            source: Arc::new(JsSource::new(js_options(&of_js))),
-            working_dir: self.working_dir.clone(),
+            source: Arc::new(JsSource::new(lines.js_options(sources))),
             config_dir: self.config_dir.clone(),
             facts,
             calls: door,
-            log: Arc::new(move |line| of_loader.line(line)),
+            log: Arc::new(move |line| of_loader.add(&of_loader.loading, line)),
             hidden: hidden.clone(),
         };
-        let entry = Entry { options: self.options.clone(), ..Entry::named(&self.spec) };
+        let entry = Entry {
+            options: self.options.clone(),
+            base: Some(self.working_dir.clone()),
+            ..Entry::named(&self.spec)
+        };
         let loaded = loader.load(std::slice::from_ref(&entry), own).await;
-        let file = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir)
-            .ok()
-            .map(|found| found.path);
-        let said = lines.lock().clone();
+        let resolved = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir);
+        let file = resolved.ok().map(|found| found.path);
+        match &file {
+            Some(file) => sources.add_module(file),
+            None => sources.add(&self.working_dir.join(&self.spec)),
+        }
+        let said = lines.loading.lock().clone();
         let row = loaded.plugins.first();
         let id = row.and_then(|row| row.id.clone());
         let source = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
@@ -150,29 +166,80 @@ impl PluginCheck {
         };
         if row.is_some_and(|row| row.state == State::Applied) {
             host.build(loaded.registry).await;
-            host.listening();
-            host.close().await;
+            open_and_close(&host, &loaded.modules).await;
         }
-        checked.tests = self.tests(checked.file.as_deref(), &log).await;
-        checked.log = std::mem::take(&mut *lines.lock());
+        checked.tests = self.tests(checked.file.as_deref(), &lines, sources).await;
+        checked.log = std::mem::take(&mut *lines.log.lock());
+        checked.uncaught = std::mem::take(&mut *lines.uncaught.lock());
+        checked.loading = std::mem::take(&mut *lines.loading.lock());
         Ok(checked)
     }
 
     /// Runs the tests beside the plugin's file.
-    async fn tests(&self, file: Option<&Path>, log: &Log) -> Vec<(PathBuf, Result<Vec<TestResult>, String>)> {
+    async fn tests(
+        &self,
+        file: Option<&Path>,
+        lines: &Lines,
+        sources: &Sources,
+    ) -> Vec<(PathBuf, Result<Vec<TestResult>, String>)> {
         let mut ran = Vec::new();
         // A package's tests are all in its folder; beside a bare file only its own are.
         for test in file.map(test_files).unwrap_or_default() {
-            let results = run_tests(&test, js_options(log)).await.map_err(|thrown| thrown.for_log());
+            let results =
+                run_tests(&test, lines.js_options(sources)).await.map_err(|thrown| thrown.for_log());
             ran.push((test, results));
         }
         ran
     }
 }
 
-fn js_options(log: &Log) -> JsOptions {
-    let lines = log.clone();
-    JsOptions { log: Arc::new(move |line| lines.line(line)), ..JsOptions::default() }
+/// What is logged during a check, by who logs it.
+#[derive(Clone, Default)]
+struct Lines {
+    log: Arc<Mutex<Vec<String>>>,
+    uncaught: Arc<Mutex<Vec<String>>>,
+    loading: Arc<Mutex<Vec<String>>>,
+    hidden: Hidden,
+}
+
+impl Lines {
+    fn add(&self, to: &Mutex<Vec<String>>, line: &str) {
+        to.lock().push(self.hidden.hide(line).into_owned());
+    }
+
+    fn log(&self) -> Log {
+        let lines = self.clone();
+        Log::new(move |line| lines.add(&lines.log, line))
+    }
+
+    fn js_options(&self, sources: &Sources) -> JsOptions {
+        let lines = self.clone();
+        let log = move |line: Line| {
+            let to = if line.level == Level::Uncaught { &lines.uncaught } else { &lines.log };
+            lines.add(to, &line.to_string());
+        };
+        JsOptions { log: Arc::new(log), read: sources.sink(), ..JsOptions::default() }
+    }
+}
+
+/// Lets the plugin's listeners hear that the host is up, gives its timers their time, and closes the host.
+async fn open_and_close(host: &Arc<Host>, modules: &[Module]) {
+    host.listening();
+    let listening = Event::Listening {
+        runtime: names::HOST.to_owned(),
+        host: "check".to_owned(),
+        port: 0,
+        guarded: false,
+    };
+    // One that never ends is closed with the host.
+    let _ = tokio::time::timeout(LISTENING, host.events.raise_and_wait(listening)).await;
+    for module in modules {
+        let engine = module.keep.clone().and_then(|kept| kept.downcast::<Engine>().ok());
+        if let Some(engine) = engine {
+            engine.rest(TIMERS).await;
+        }
+    }
+    host.close().await;
 }
 
 /// Stores that keep everything in memory, and a vault with a stand-in for every secret.
@@ -277,12 +344,14 @@ fn test_files(module: &Path) -> Vec<PathBuf> {
 }
 
 impl Checked {
-    /// Whether nothing would be refused and every test held.
+    /// Whether nothing would be refused, nothing was left uncaught and every test held.
     pub fn holds(&self) -> bool {
         let tested = |results: &Result<Vec<TestResult>, String>| {
             results.as_ref().is_ok_and(|results| results.iter().all(|test| test.outcome != Outcome::Failed))
         };
-        self.refused.is_empty() && self.tests.iter().all(|(_, results)| tested(results))
+        self.refused.is_empty()
+            && self.uncaught.is_empty()
+            && self.tests.iter().all(|(_, results)| tested(results))
     }
 
     /// The lines to print.
@@ -299,6 +368,8 @@ impl Checked {
         if self.registered.is_empty() && self.refused.is_empty() {
             lines.push("registered: nothing".to_owned());
         }
+        lines.extend(self.log.iter().map(|line| format!("log: {line}")));
+        lines.extend(self.uncaught.iter().map(|line| format!("uncaught: {line}")));
         for Refused { line, at } in &self.refused {
             let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
             lines.push(format!("refused: {line}{at}"));

@@ -19,6 +19,8 @@ const FILES: &[(&str, &str)] = &[
     ("tsconfig.json", include_str!("plugin_new/tsconfig.json")),
     ("README.md", include_str!("plugin_new/README.md")),
     (".gitignore", "node_modules\n"),
+    ("types/node-assert-strict.d.ts", include_str!("plugin_new/types/node-assert-strict.d.ts")),
+    ("types/node-test.d.ts", include_str!("plugin_new/types/node-test.d.ts")),
     ("types/ostler-sdk.d.ts", include_str!("../../sdk/index.d.ts")),
 ];
 

@@ -1,5 +1,5 @@
-//! The daemon that runs, as others find it: `daemon.json` beside the configuration, and a lock that says
-//! whether what it says still holds.
+//! The running daemon, as others find it: `daemon.json` in its state folder, and a lock in its configuration folder
+//! that says whether that file is current and where it is.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ostler_ports::atomic::{self, Access};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Folders;
 use crate::exit::Exit;
 
 /// How long others may look while a daemon starts.
@@ -30,6 +31,9 @@ pub struct Record {
     pub paths: Vec<String>,
     /// When it began to.
     pub started_at: String,
+    /// Its state folder; an earlier version had none, and wrote beside the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<PathBuf>,
     /// Where automations are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automations: Option<String>,
@@ -47,27 +51,34 @@ pub struct Record {
     pub cwd: Option<PathBuf>,
 }
 
-/// The record's file.
-pub fn file(dir: &Path) -> PathBuf {
-    dir.join("daemon.json")
+impl Record {
+    /// The log of this daemon, where it is detached.
+    pub fn log_file(&self, folders: &Folders) -> PathBuf {
+        log_file(self.state.as_ref().unwrap_or(&folders.config))
+    }
 }
 
-/// The log of a detached daemon.
-pub fn log_file(dir: &Path) -> PathBuf {
-    dir.join("daemon.log")
+fn file(state: &Path) -> PathBuf {
+    state.join("daemon.json")
+}
+
+/// The log of a detached daemon with this state folder.
+pub fn log_file(state: &Path) -> PathBuf {
+    state.join("daemon.log")
 }
 
 fn lock_file(dir: &Path) -> PathBuf {
     dir.join("daemon.lock")
 }
 
-/// The daemon that runs on a configuration folder. A record of one that is gone is removed.
-pub fn running(dir: &Path) -> Option<Record> {
-    match look(dir) {
-        Lock::Held => fs::read(file(dir)).ok().and_then(|text| serde_json::from_slice(&text).ok()),
-        // None starts meanwhile, so what is removed is not the record of one that just did.
+/// The daemon that runs on a configuration folder. The record of one that was killed is removed.
+pub fn running(folders: &Folders) -> Option<Record> {
+    match look(&folders.config) {
+        Lock::Held(Some(holder)) => holder.record(folders),
+        Lock::Held(None) => None,
+        // No daemon starts meanwhile, so this does not remove the record of one that just did.
         Lock::Free(_ours) => {
-            let _ = fs::remove_file(file(dir));
+            remove_records(folders);
             None
         }
         Lock::None => None,
@@ -75,15 +86,50 @@ pub fn running(dir: &Path) -> Option<Record> {
 }
 
 /// The process that has a folder and has not said yet where it listens: it starts, or ends.
-pub fn starting(dir: &Path) -> Option<u32> {
-    (is_held(dir) && !file(dir).exists())
-        .then(|| fs::read_to_string(lock_file(dir)).ok()?.trim().parse().ok())?
+pub fn starting(folders: &Folders) -> Option<u32> {
+    let Lock::Held(Some(holder)) = look(&folders.config) else { return None };
+    (!holder.record_file(folders).exists()).then_some(holder.pid)
+}
+
+fn remove_records(folders: &Folders) {
+    let _ = fs::remove_file(file(&folders.state));
+    // Where an earlier version wrote it.
+    let _ = fs::remove_file(file(&folders.config));
+}
+
+/// The daemon that has a lock, as the lock's file says it: its process and, below, its state folder.
+struct Holder {
+    pid: u32,
+    state: Option<PathBuf>,
+}
+
+impl Holder {
+    fn read(lock: &Path) -> Option<Self> {
+        let text = fs::read_to_string(lock).ok()?;
+        let (pid, state) = text.split_once('\n').unwrap_or((&text, ""));
+        let state = Some(state.trim_end_matches('\n')).filter(|state| !state.is_empty()).map(PathBuf::from);
+        Some(Self { pid: pid.trim().parse().ok()?, state })
+    }
+
+    fn write(&self, mut lock: &File) -> std::io::Result<()> {
+        let state = self.state.iter().map(|state| format!("\n{}\n", state.display())).collect::<String>();
+        lock.set_len(0)?;
+        lock.write_all(format!("{}{state}", self.pid).as_bytes())
+    }
+
+    fn record_file(&self, folders: &Folders) -> PathBuf {
+        file(self.state.as_ref().unwrap_or(&folders.config))
+    }
+
+    fn record(&self, folders: &Folders) -> Option<Record> {
+        serde_json::from_slice(&fs::read(self.record_file(folders)).ok()?).ok()
+    }
 }
 
 /// The lock of a folder.
 enum Lock {
-    /// A daemon has it.
-    Held,
+    /// A daemon has it; which one is not known at the moment it takes it.
+    Held(Option<Holder>),
     /// None has it, and none takes it until this is dropped.
     Free(File),
     /// No daemon has been there.
@@ -91,64 +137,61 @@ enum Lock {
 }
 
 fn look(dir: &Path) -> Lock {
-    let Ok(lock) = File::open(lock_file(dir)) else { return Lock::None };
+    let path = lock_file(dir);
+    let Ok(lock) = File::open(&path) else { return Lock::None };
     match lock.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => Lock::Held,
+        Err(TryLockError::WouldBlock) => Lock::Held(Holder::read(&path)),
         _ => Lock::Free(lock),
     }
 }
 
-fn is_held(dir: &Path) -> bool {
-    matches!(look(dir), Lock::Held)
-}
-
 /// Why a second daemon does not start on a folder.
-pub fn already(dir: &Path) -> String {
-    match (running(dir), starting(dir)) {
+pub fn already(folders: &Folders) -> String {
+    match (running(folders), starting(folders)) {
         (Some(record), _) => format!("One is already running: {} (pid {})", record.url, record.pid),
         (None, Some(pid)) => format!("One is already starting (pid {pid})"),
         (None, None) => "One is already starting".to_owned(),
     }
 }
 
-/// The one daemon of a configuration folder, until dropped.
+/// The one daemon of a configuration folder and of a state folder, until dropped.
 #[derive(Debug)]
 pub struct Holding {
-    dir: PathBuf,
-    _lock: File,
+    folders: Folders,
+    _config: File,
+    _state: Option<File>,
 }
 
 impl Holding {
-    /// Takes the folder.
+    /// Takes the folders, and brings what an earlier version wrote beside the configuration into the state folder.
     ///
     /// # Errors
-    /// Exit 1 where another daemon has it.
-    pub fn take(dir: &Path) -> Result<Self, Exit> {
-        let path = lock_file(dir);
-        let failed = |error| Exit::machine(format!("{} could not be made: {error}", path.display()));
-        fs::create_dir_all(dir).map_err(failed)?;
-        let mut options = File::options();
-        options.write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let lock = options.open(&path).map_err(failed)?;
-        let end = Instant::now() + LOOKED_AT;
-        loop {
-            match lock.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-                Err(TryLockError::WouldBlock) => {
-                    if running(dir).is_some() || Instant::now() >= end {
-                        return Err(Exit::machine(format!("Could not start it: {}", already(dir))));
-                    }
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            }
+    /// Exit 1 where another daemon has one of them.
+    pub fn take(folders: &Folders) -> Result<Self, Exit> {
+        let Folders { config, state } = folders;
+        let lock = taken(config, || running(folders).is_some())?
+            .ok_or_else(|| Exit::machine(format!("Could not start it: {}", already(folders))))?;
+        // Configurations may share a state home; two daemons would write one database.
+        let state_lock = match state == config {
+            true => None,
+            false => Some(taken(state, || true)?.ok_or_else(|| {
+                let pid = Holder::read(&lock_file(state)).map(|holder| format!(" (pid {})", holder.pid));
+                Exit::machine(format!(
+                    "Could not start it: another daemon{} has the state folder {}; set XDG_STATE_HOME to another folder",
+                    pid.unwrap_or_default(),
+                    state.display()
+                ))
+            })?),
+        };
+        remove_records(folders);
+        move_log(folders);
+        // For commands that stop it before it is up. Where the system refuses, they do not find it.
+        let holder = Holder { pid: std::process::id(), state: Some(state.clone()) };
+        let _ = holder.write(&lock);
+        if let Some(state_lock) = &state_lock {
+            let _ = holder.write(state_lock);
         }
-        let _ = fs::remove_file(file(dir));
-        // For whoever wants to end it before it is up.
-        let _ = lock.set_len(0).and_then(|()| (&lock).write_all(std::process::id().to_string().as_bytes()));
-        Ok(Self { dir: dir.to_owned(), _lock: lock })
+        Ok(Self { folders: folders.clone(), _config: lock, _state: state_lock })
     }
 
     /// Writes the record, for its owner's eyes alone.
@@ -156,7 +199,7 @@ impl Holding {
     /// # Errors
     /// Exit 1 with what the system says.
     pub fn record(&self, record: &Record) -> Result<(), Exit> {
-        let path = file(&self.dir);
+        let path = file(&self.folders.state);
         let text = serde_json::to_string_pretty(record).unwrap_or_default() + "\n";
         atomic::write(&path, text.as_bytes(), Access::Owner)
             .map_err(|error| Exit::machine(format!("{} could not be written: {error}", path.display())))
@@ -165,7 +208,40 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let _ = fs::remove_file(file(&self.dir));
+        let _ = fs::remove_file(file(&self.folders.state));
+    }
+}
+
+/// Locks a folder, made where it is missing; `None` where another process has it: one that `is_daemon` tells, or that
+/// keeps it longer than a look takes.
+fn taken(dir: &Path, is_daemon: impl Fn() -> bool) -> Result<Option<File>, Exit> {
+    let path = lock_file(dir);
+    let failed = |error| Exit::machine(format!("{} could not be made: {error}", path.display()));
+    atomic::make_private_folder(dir).map_err(failed)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let lock = options.open(&path).map_err(failed)?;
+    let end = Instant::now() + LOOKED_AT;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(Some(lock)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) if is_daemon() || Instant::now() >= end => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Brings the log that an earlier version wrote beside the configuration into the state folder. One that cannot be
+/// moved stays where it is; the new one begins empty.
+pub fn move_log(folders: &Folders) {
+    for name in ["daemon.log", "daemon.log.1"] {
+        let (old, new) = (folders.config.join(name), folders.state.join(name));
+        if old != new && old.exists() && !new.exists() {
+            let _ = atomic::relocate(&old, &new);
+        }
     }
 }
 
@@ -181,6 +257,7 @@ mod tests {
             connect_url: "ws://127.0.0.1:1/".to_owned(),
             paths: Vec::new(),
             started_at: "2026-01-01T00:00:00Z".to_owned(),
+            state: None,
             automations: None,
             vault: None,
             said: Vec::new(),
@@ -189,36 +266,85 @@ mod tests {
         }
     }
 
+    fn folders(dir: &Path) -> Folders {
+        Folders { config: dir.join("config"), state: dir.join("state") }
+    }
+
     #[test]
     fn a_record_holds_as_long_as_its_daemon_does() {
         let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        assert_eq!(running(dir), None);
-        let holding = Holding::take(dir).unwrap();
-        assert_eq!(running(dir), None, "it has not said anything yet");
-        assert_eq!(starting(dir), Some(std::process::id()));
+        let folders = &folders(dir.path());
+        assert_eq!(running(folders), None);
+        let holding = Holding::take(folders).unwrap();
+        assert_eq!(running(folders), None, "it has not said anything yet");
+        assert_eq!(starting(folders), Some(std::process::id()));
         holding.record(&record()).unwrap();
-        assert_eq!(running(dir), Some(record()));
-        let second = Holding::take(dir).unwrap_err().to_string();
+        assert_eq!(running(folders), Some(record()));
+        assert!(folders.state.join("daemon.json").exists() && !folders.config.join("daemon.json").exists());
+        // A command with another environment finds it too.
+        let elsewhere = Folders { state: dir.path().join("elsewhere"), ..folders.clone() };
+        assert_eq!(running(&elsewhere), Some(record()));
+        let second = Holding::take(&elsewhere).unwrap_err().to_string();
         assert_eq!(second, "Could not start it: One is already running: ws://127.0.0.1:1 (pid 7)");
-        assert_eq!(starting(dir), None, "it is up");
+        assert_eq!(starting(folders), None, "it is up");
         drop(holding);
-        assert_eq!((running(dir), starting(dir)), (None, None));
+        assert_eq!((running(folders), starting(folders)), (None, None));
         // One that was killed leaves its record behind, and no lock.
-        fs::write(file(dir), serde_json::to_string(&record()).unwrap()).unwrap();
-        assert_eq!(running(dir), None);
-        assert!(!file(dir).exists());
-        drop(Holding::take(dir).unwrap());
+        fs::write(file(&folders.state), serde_json::to_string(&record()).unwrap()).unwrap();
+        assert_eq!(running(folders), None);
+        assert!(!file(&folders.state).exists());
+        drop(Holding::take(folders).unwrap());
+    }
+
+    #[test]
+    fn two_configurations_with_one_state_folder_have_one_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = folders(dir.path());
+        let other = Folders { config: dir.path().join("other"), ..one.clone() };
+        let holding = Holding::take(&one).unwrap();
+        let refused = Holding::take(&other).unwrap_err().to_string();
+        let (pid, state) = (std::process::id(), one.state.display());
+        assert_eq!(
+            refused,
+            format!(
+                "Could not start it: another daemon (pid {pid}) has the state folder {state}; set XDG_STATE_HOME to another folder"
+            )
+        );
+        drop(holding);
+        drop(Holding::take(&other).unwrap());
+        let both = Folders { config: one.state.clone(), state: one.state };
+        drop(Holding::take(&both).unwrap());
+    }
+
+    #[test]
+    fn what_an_earlier_version_wrote_beside_the_configuration_is_found_and_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = folders(dir.path());
+        // A daemon of the earlier version: its process in the lock, its record beside it.
+        let lock = taken(&folders.config, || true).unwrap().unwrap();
+        (&lock).write_all(b"7").unwrap();
+        fs::write(file(&folders.config), serde_json::to_string(&record()).unwrap()).unwrap();
+        fs::write(log_file(&folders.config), "a line\n").unwrap();
+        fs::write(folders.config.join("daemon.log.1"), "an older line\n").unwrap();
+        assert_eq!(running(&folders), Some(record()));
+        assert_eq!(record().log_file(&folders), log_file(&folders.config));
+        drop(lock);
+        let _holding = Holding::take(&folders).unwrap();
+        assert!(!file(&folders.config).exists());
+        assert!(!log_file(&folders.config).exists());
+        assert_eq!(fs::read_to_string(log_file(&folders.state)).unwrap(), "a line\n");
+        assert_eq!(fs::read_to_string(folders.state.join("daemon.log.1")).unwrap(), "an older line\n");
     }
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_reads_the_token_in_it() {
+    fn only_its_owner_reads_the_token_in_it() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let holding = Holding::take(dir.path()).unwrap();
+        let folders = folders(dir.path());
+        let holding = Holding::take(&folders).unwrap();
         holding.record(&record()).unwrap();
-        let mode = fs::metadata(file(dir.path())).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file(&folders.state)), mode(&folders.state)), (0o600, 0o700));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_engine::{Host, Log};
@@ -11,9 +13,11 @@ use ostler_protocol::names;
 use ostler_protocol::wire::state::SessionStatus;
 use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::announce::{self, Listens};
 use crate::api;
+use crate::cli::KeptPorts;
 use crate::compose::{Composed, compose};
 use crate::config::Keep;
 use crate::control::Control;
@@ -38,8 +42,8 @@ pub const RESTART_REFUSED: &str = "restart: refused: ";
 pub enum Ended {
     /// It was told to end.
     Done,
-    /// It was told to start again.
-    Again,
+    /// It is to start again, on these ports where it is to keep them.
+    Again(Option<KeptPorts>),
 }
 
 /// Runs until it is told to stop. `arguments` are what it was started with.
@@ -58,30 +62,45 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     process::take_files();
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
     let (mut told, teller) = Told::listen(settings.detached)?;
-    let working_dir = place.working_dir.clone();
     if settings.stdio {
         return over_stdio(&settings, &place, &log, &hidden, (&mut told, teller)).await.map(|()| Ended::Done);
     }
-    let holding = Holding::take(&settings.dir)?;
+    let holding = Holding::take(&settings.folders())?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
-    let listener = bind(settings.address).await?;
+    let kept = settings.kept;
+    let listener = bind(settings.address, kept.map(|kept| kept.main)).await?;
     let settings = Settings { address: listener.address(), ..settings };
     let routes = match settings.routes {
-        Some(address) => Some(bind(address).await?),
+        Some(address) => Some(bind(address, kept.map(|kept| kept.routes)).await?),
         None => None,
     };
     let http = match settings.http {
-        Some(Http::At(address)) => Some(bind(address).await?),
+        Some(Http::At(address)) => Some(bind(address, kept.map(|kept| kept.http)).await?),
         Some(Http::Here) | None => None,
     };
     let token = settings.token.text()?;
     token.iter().for_each(|token| hidden.add(token));
     let token = token.map(Token::new);
     let composed = tokio::select! {
-        composed = compose(&settings, &working_dir, &log, &hidden) => composed?,
+        composed = compose(&settings, &log, &hidden) => composed?,
         () = told.stop() => return Ok(Ended::Done),
     };
-    require_backend(&composed)?;
+    let port =
+        |listener: &Option<Listener>| listener.as_ref().map_or(0, |listener| listener.address().port());
+    let ports = KeptPorts { main: listener.address().port(), routes: port(&routes), http: port(&http) };
+    if let Err(exit) = require_backend(&composed) {
+        // Who changes a plugin breaks it now and then; `start` has to say so, though.
+        if !settings.watch_plugins || (settings.detached && kept.is_none()) {
+            return Err(exit);
+        }
+        log.line(format_args!("{exit} Waiting until a file of a plugin changes."));
+        let ended = tokio::select! {
+            file = composed.sources.changed() => again_for(&file, ports, &log),
+            () = told.stop() => Ended::Done,
+        };
+        composed.host.close().await;
+        return Ok(ended);
+    }
     let (address, routes_address) = (listener.address(), routes.as_ref().map(Listener::address));
     let (stop, stopped) = watch::channel(false);
     let names = HostNames::of(routes_address.unwrap_or(address));
@@ -91,6 +110,9 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let doors = HostNames::of(address);
     settings.origins.iter().for_each(|origin| doors.announce(origin));
     let host = composed.host.clone();
+    if settings.watch_plugins {
+        log.line("watching the files of plugins: a change starts the daemon again");
+    }
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
     let control = Control::new(&settings, &place, &composed, &hidden, teller);
     host.set_own_settings(Arc::new(RootSettings(control.clone())));
@@ -147,7 +169,17 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let _ = std::io::stdout().lock().flush();
     holding.record(&record)?;
     let ended = loop {
-        match told.next().await {
+        let signal = tokio::select! {
+            signal = told.next() => signal,
+            file = composed.sources.changed(), if settings.watch_plugins => {
+                let rests = rest(&host, &log);
+                tokio::select! {
+                    () = rests => break again_for(&file, ports, &log),
+                    () = told.stop() => Signal::Stop,
+                }
+            }
+        };
+        match signal {
             Signal::Stop => {
                 log.line("stopping");
                 break Ended::Done;
@@ -159,7 +191,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
                     continue;
                 }
                 log.line(format_args!("{RESTART_STOPPING} ({})", signal.name()));
-                break Ended::Again;
+                break Ended::Again(None);
             }
         }
     };
@@ -168,18 +200,44 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         stop.send_replace(true);
         host.close().await;
     };
-    unless_told_again(closing, &mut told, &log).await;
+    let in_order = unless_told_again(closing, &mut told, &log).await;
     host.record_frames(None);
     drop(holding);
-    Ok(ended)
+    Ok(if in_order { ended } else { Ended::Done })
 }
 
-/// Closes; whoever does not want to wait for that says so by telling a second time.
-async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) {
+/// Closes, unless it is told to stop during that; returns whether it could close in order.
+async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) -> bool {
     tokio::select! {
-        () = closing => {}
-        () = told.stop() => log.line("told to stop a second time; ending at once"),
+        () = closing => true,
+        () = told.stop() => {
+            log.line("told to stop a second time; ending at once");
+            false
+        }
     }
+}
+
+/// How long a change of a plugin waits for turns that run: the change may be what such a turn needs.
+const TURNS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Waits until no turn runs, for a while.
+async fn rest(host: &Host, log: &Log) {
+    let end = Instant::now() + TURNS_END_WITHIN;
+    let mut waits = false;
+    while !busy(host).is_empty() && Instant::now() < end {
+        if !std::mem::replace(&mut waits, true) {
+            log.line(format_args!(
+                "a file of a plugin changed; waiting for the turn in {}",
+                busy(host).join(", ")
+            ));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
+    log.line(format_args!("{RESTART_STOPPING} ({} changed)", file.display()));
+    Ended::Again(Some(ports))
 }
 
 /// The sessions in which a turn runs.
@@ -217,6 +275,7 @@ fn record(
         url,
         paths: settings.paths.clone(),
         started_at: log::clock().iso(),
+        state: Some(settings.state_dir.clone()),
         automations: Some(composed.automations.clone()),
         vault: composed.vault_plugin.clone(),
         said: Vec::new(),
@@ -225,7 +284,13 @@ fn record(
     })
 }
 
-async fn bind(address: SocketAddr) -> Result<Listener, Exit> {
+/// Binds an address; where any port is asked for, the one that was had before if it is still free.
+async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> {
+    if let (0, Some(kept)) = (address.port(), kept)
+        && let Ok(listener) = Listener::bind(SocketAddr::new(address.ip(), kept)).await
+    {
+        return Ok(listener);
+    }
     Listener::bind(address)
         .await
         .map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
@@ -262,10 +327,10 @@ async fn over_stdio(
     // At its start a host ends what it finds going in the folder, so that folder has to be its own.
     let _holding = match (settings.sessions, settings.automations) {
         (Keep::Memory, Keep::Memory) => None,
-        _ => Some(Holding::take(&settings.dir)?),
+        _ => Some(Holding::take(&settings.folders())?),
     };
     let composed = tokio::select! {
-        composed = compose(settings, &place.working_dir, log, hidden) => composed?,
+        composed = compose(settings, log, hidden) => composed?,
         () = told.stop() => return Ok(()),
     };
     require_backend(&composed)?;

@@ -10,8 +10,8 @@ use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
 use ostler_server::names_a_host;
 
-use crate::cli::RunFlags;
-use crate::config::{self, ConfigFiles, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
+use crate::cli::{KeptPorts, RunFlags};
+use crate::config::{self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
 use crate::exit::Exit;
 use crate::token::TokenSource;
 use ostler_engine::people::Issuer;
@@ -46,8 +46,10 @@ pub struct Settings {
     pub issuer: Option<Issuer>,
     /// Whether a person's token at the door says who comes in.
     pub trust_token: bool,
-    /// Where the configuration and everything kept beside it lives.
+    /// The configuration folder: the configuration, and what users edit beside it.
     pub dir: PathBuf,
+    /// The state folder: what the host itself writes.
+    pub state_dir: PathBuf,
     /// The files read.
     pub files: Vec<PathBuf>,
     /// Where sessions are kept.
@@ -76,8 +78,12 @@ pub struct Settings {
     pub plugins: Vec<Entry>,
     /// Options of plugins for this run, as typed.
     pub plugin_options: Vec<String>,
+    /// Whether the daemon starts again when a file of a plugin changes.
+    pub watch_plugins: bool,
     /// Whether `start` made this process.
     pub detached: bool,
+    /// The ports to take again, where any free one is asked for.
+    pub kept: Option<KeptPorts>,
     /// Lines for the log.
     pub warnings: Vec<String>,
 }
@@ -160,6 +166,7 @@ impl Settings {
             issuer: flags.issuer.clone().or(config.issuer).map(issuer).transpose()?,
             trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
             dir: files.dir.clone(),
+            state_dir: files.state_dir.clone(),
             files: files.files.clone(),
             sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
             automations: flags.automations.or(config.automations).unwrap_or_default(),
@@ -177,11 +184,20 @@ impl Settings {
             usage: usage(&files, &mut warnings),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
-            plugins: plugins(flags, config.plugins.unwrap_or_default()),
+            plugins: plugins(flags, &files, working_dir),
             plugin_options: flags.plugin_option.clone(),
+            watch_plugins: flags.watch_plugins,
             detached: flags.detached,
+            kept: flags.kept,
             warnings,
         })
+    }
+}
+
+impl Settings {
+    /// The folders of the host.
+    pub fn folders(&self) -> Folders {
+        Folders { config: self.dir.clone(), state: self.state_dir.clone() }
     }
 }
 
@@ -286,24 +302,28 @@ fn paths(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Result<Ve
         .collect()
 }
 
-fn plugins(flags: &RunFlags, configured: Vec<PluginEntry>) -> Vec<Entry> {
+fn plugins(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Vec<Entry> {
     if flags.no_plugins {
         return Vec::new();
     }
     if !flags.plugin.is_empty() {
-        return flags.plugin.iter().map(|spec| Entry::named(spec)).collect();
+        let named = |spec: &String| Entry { base: Some(working_dir.to_owned()), ..Entry::named(spec) };
+        return flags.plugin.iter().map(named).collect();
     }
-    configured.into_iter().map(entry_of).collect()
+    entries(files)
 }
 
-/// An entry of the file as it is loaded.
-pub fn entry_of(entry: PluginEntry) -> Entry {
-    Entry {
+/// The configured plugins. A relative path is resolved against the folder of the file that lists it.
+pub fn entries(files: &ConfigFiles) -> Vec<Entry> {
+    let base = files.folder_of("plugins");
+    let entry = |entry: PluginEntry| Entry {
         name: entry.name,
         options: entry.options.unwrap_or_default(),
         enabled: entry.enabled.unwrap_or(true),
         grants: entry.grants.unwrap_or_default(),
-    }
+        base: base.clone(),
+    };
+    files.config.plugins.iter().flatten().cloned().map(entry).collect()
 }
 
 impl Settings {

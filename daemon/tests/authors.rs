@@ -9,6 +9,7 @@ use std::path::Path;
 use ostler::exit::Exit;
 use ostler::plugin_check::{Checked, PluginCheck};
 use ostler::plugin_new::plugin_new;
+use ostler::sources::Sources;
 use ostler_contract::{JsonObject, Value, json};
 use support::Folder;
 
@@ -20,7 +21,7 @@ async fn check(dir: &Path, spec: &str, options: Value) -> Checked {
         working_dir: dir.to_owned(),
         config_dir: dir.to_owned(),
     };
-    check.run().await.unwrap()
+    check.run(&Sources::default()).await.unwrap()
 }
 
 /// The lines, without where the folder is and how long anything took.
@@ -180,4 +181,49 @@ fn the_command_line_writes_a_plugin_and_checks_it() {
     );
     assert_eq!(folder.run(&["plugin", "check", "./greeter", "--option", "greeting"]).code, Some(2));
     assert_eq!(folder.run(&["plugin", "check", "./nowhere"]).code, Some(1));
+}
+
+#[test]
+fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
+    let folder = Folder::new(json!({}));
+    folder.write(
+        "noisy.ts",
+        "export function apply(host: { log(line: string): void; on(event: string, heard: () => void): void }) {\n  \
+           console.log('from the console');\n  \
+           host.log('from the log');\n  \
+           host.on('listening', () => { setTimeout(() => { throw new RangeError('in a late timer'); }, 300); });\n  \
+           setTimeout(() => { throw new Error('in a timer'); }, 10);\n  \
+           setInterval(() => undefined, 5);\n  \
+           Promise.reject(new TypeError('nobody waits'));\n\
+         }\n",
+    );
+    let noisy = folder.run(&["plugin", "check", "./noisy.ts"]);
+    assert_eq!(noisy.code, Some(1), "{noisy:?}");
+    for line in [
+        "log: plugin noisy: from the console",
+        "log: plugin noisy: from the log",
+        "uncaught: plugin noisy: unhandled rejection: nobody waits",
+        "uncaught: plugin noisy: uncaught error: in a timer",
+        "uncaught: plugin noisy: uncaught error: in a late timer",
+    ] {
+        assert!(noisy.out.lines().any(|said| said == line), "{line:?} is not in {}", noisy.out);
+    }
+    assert!(noisy.out.contains("noisy.ts:5:"), "the place of an error is told: {}", noisy.out);
+    let answer: Value =
+        serde_json::from_str(&folder.run(&["plugin", "check", "./noisy.ts", "--json"]).out).unwrap();
+    assert_eq!(answer["holds"], false);
+    assert_eq!(answer["log"], json!(["plugin noisy: from the console", "plugin noisy: from the log"]));
+    assert_eq!(answer["uncaught"].as_array().unwrap().len(), 3, "{answer}");
+
+    // What a plugin logs and catches is no fault.
+    folder.write(
+        "calm.mjs",
+        "export function apply(host) {\n  host.log('well');\n  console.error('caught');\n}\n",
+    );
+    let calm = folder.run(&["plugin", "check", "./calm.mjs"]);
+    assert_eq!(calm.code, Some(0), "{calm:?}");
+    assert!(
+        calm.out.contains("\nlog: plugin calm: well\n") && calm.out.contains("log: plugin calm: caught\n"),
+        "{calm:?}"
+    );
 }

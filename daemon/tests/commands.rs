@@ -65,7 +65,7 @@ impl Inn {
 
 impl Drop for Inn {
     fn drop(&mut self) {
-        let record: Value = serde_json::from_str(&self.0.read("daemon.json")).unwrap_or_default();
+        let record: Value = serde_json::from_str(&self.0.read_state("daemon.json")).unwrap_or_default();
         if let Some(pid) = record["pid"].as_u64() {
             support::tell(u32::try_from(pid).unwrap(), support::Signal::KILL);
         }
@@ -94,15 +94,15 @@ fn a_daemon_runs_in_the_background_until_it_is_stopped() {
     let status = inn.ok("status");
     let lines: Vec<&str> = status.lines().collect();
     assert!(lines[0].starts_with(&format!("ostler on {url} (pid {pid}), started 2")), "{status}");
-    assert_eq!(lines[1], format!("sessions in {}", served.display()));
+    assert_eq!(lines[1], format!("serving {}", served.display()));
     assert_eq!(inn.ok("status --quiet"), format!("{url}\n"));
-    let record: Value = serde_json::from_str(&inn.0.read("daemon.json")).unwrap();
+    let record: Value = serde_json::from_str(&inn.0.read_state("daemon.json")).unwrap();
     assert_eq!(inn.json("status")["startedAt"], record["startedAt"]);
 
     let restarted = inn.json("restart");
     assert_ne!(restarted["url"], started["url"], "any free port");
     assert_ne!(inn.json("status")["startedAt"], record["startedAt"]);
-    assert!(inn.0.read("daemon.log").contains("restart: stopping (SIGHUP)"));
+    assert!(inn.0.read_state("daemon.log").contains("restart: stopping (SIGHUP)"));
 
     let url = restarted["url"].as_str().unwrap();
     // What the configuration says by now is nothing to either.
@@ -110,8 +110,8 @@ fn a_daemon_runs_in_the_background_until_it_is_stopped() {
     assert_eq!(inn.ok("status --quiet"), format!("{url}\n"));
     assert_eq!(inn.ok("stop"), format!("Stopped {url} (pid {pid}).\n"));
     assert_eq!(inn.run("status").code, Some(1));
-    assert!(!inn.0.path().join("daemon.json").exists());
-    assert!(inn.0.read("daemon.log").trim_end().ends_with("stopping"));
+    assert!(!inn.0.state_file("daemon.json").exists());
+    assert!(inn.0.read_state("daemon.log").trim_end().ends_with("stopping"));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn start_says_what_was_skipped_and_why_it_did_not_come_up() {
     inn.ok("stop");
 
     inn.0.write("config.json", r#"{ "port": 0 }"#);
-    let shown = inn.0.path().join("daemon.log");
+    let shown = inn.0.state_file("daemon.log");
     inn.refused("start", 1, &format!("Could not start it: it exited with 1. See {}", shown.display()));
     inn.refused(
         "start",
@@ -250,7 +250,7 @@ async fn a_turn_that_runs_is_not_cut_short_unless_forced() {
     assert_eq!(inn.json("status")["url"], started["url"]);
     let forced = inn.json("restart --force");
     assert_ne!(forced["url"], started["url"]);
-    assert!(inn.0.read("daemon.log").contains("restart: stopping (SIGUSR2)"));
+    assert!(inn.0.read_state("daemon.log").contains("restart: stopping (SIGUSR2)"));
 }
 
 #[test]
@@ -539,4 +539,21 @@ fn one_option_for_one_run() {
         assert!(ended.err.contains(says), "{option}: {:?}", ended.err);
         assert!(!ended.err.contains("SECRET"), "{:?}", ended.err);
     }
+}
+
+#[test]
+fn an_install_leaves_the_rest_of_the_configuration_as_it_is_written() {
+    let inn = Inn::new();
+    inn.0.write("notes.ts", "export function apply() {}\n");
+    let written = "{\n    \"port\":   0,\n\n    \"plugins\": [\n        { \"name\": \"@ostler/echo\" }\n    ],\n    \"deltaWindowMs\":  10\n}\n";
+    inn.0.write("config.json", written);
+    inn.ok("plugin install ./notes.ts");
+    let notes = inn.0.path().canonicalize().unwrap().join("notes.ts");
+    let added = format!(
+        "{{ \"name\": \"@ostler/echo\" }},\n        {{ \"name\": {:?} }}",
+        notes.display().to_string()
+    );
+    assert_eq!(inn.0.read("config.json"), written.replace("{ \"name\": \"@ostler/echo\" }", &added));
+    inn.ok("plugin remove notes --yes");
+    assert_eq!(inn.0.read("config.json"), written);
 }

@@ -121,7 +121,7 @@ fn one_connection_on_stdin_and_stdout() {
     let said = ended.err;
     assert!(said.lines().any(|line| line.starts_with("ostler over stdio (")), "{said}");
     // It is nobody else's daemon.
-    assert!(!folder.path().join("daemon.json").exists());
+    assert!(!folder.state_file("daemon.json").exists());
     assert_eq!(folder.run(&["status"]).code, Some(1));
 }
 

@@ -138,7 +138,7 @@ fn it_announces_itself_in_one_block_and_ends_when_told() {
     assert_eq!(
         daemon.block,
         [
-            format!("ostler on ws://{address} (ostler {version}), sessions in {}", served.display()),
+            format!("ostler on ws://{address} (ostler {version}), serving {}", served.display()),
             format!("pid {}", daemon.child.id()),
             format!("automations in {dir}/automations, schedules fire"),
             "plugins echo, webhook".to_owned(),
@@ -203,7 +203,7 @@ fn over_stdio_too_a_folder_that_is_served_is_left_to_its_host() {
     let folder = Folder::new(echo());
     let daemon = folder.start();
     // Others find it a moment after it said that it is up.
-    support::wait_for(|| folder.path().join("daemon.json").exists().then_some(())).expect("it is found");
+    support::wait_for(|| folder.state_file("daemon.json").exists().then_some(())).expect("it is found");
     let beside = folder.run(&["--stdio"]);
     refused(&beside, 1, "One is already running: ws://");
     let memory = ["--stdio", "--sessions", "memory", "--automations", "memory"];

@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-ports", &["ostler-contract"]),
     ("ostler-js", &["ostler-contract", "ostler-net"]),
     ("ostler-loader", &["ostler-contract"]),
+    ("ostler-floor", &[]),
     ("ostler-memory", &[]),
     ("ostler-net", &[]),
     // The registry's, of the same name.

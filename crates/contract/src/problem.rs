@@ -52,7 +52,7 @@ pub enum Problem {
     NotThere {
         /// The spec.
         name: String,
-        /// The paths, joined by `and`.
+        /// The path.
         tried: String,
     },
     /// A folder with no module in it.

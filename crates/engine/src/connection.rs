@@ -19,6 +19,7 @@ use crate::log::Log;
 use crate::outbox::{Closed, Outbox};
 use crate::principal::Principal;
 use crate::refusals::before_initialize;
+use crate::reverse::Requests;
 use crate::sessions::{Place, ToSession};
 use crate::wire::{Sender, Tap};
 
@@ -32,6 +33,8 @@ pub struct Connection {
     host: Arc<Host>,
     /// What waits to be written to it.
     pub outbox: Arc<Outbox>,
+    /// What the host asked the client and waits for.
+    pub(crate) requests: Requests,
     state: Mutex<State>,
 }
 
@@ -147,6 +150,7 @@ impl Connection {
             id,
             outbox: Outbox::tapped(host.options.outbox, tap),
             host: host.clone(),
+            requests: Requests::default(),
             state: Mutex::new(State {
                 principal,
                 client: None,
@@ -264,7 +268,7 @@ impl Connection {
                     None => {}
                 }
             }
-            Message::Response { .. } => {}
+            Message::Response { id, outcome } => self.requests.answer(&id, outcome),
         }
     }
 
@@ -408,6 +412,7 @@ impl Connection {
             std::mem::take(&mut state.subscriptions)
         };
         self.outbox.close(Closed::Done);
+        self.requests.close();
         for channel in subscriptions.values() {
             self.host.fanout.unsubscribe(channel, self.id);
             self.left_at_once(channel);

@@ -49,7 +49,7 @@ pub struct HostOptions {
     pub version: String,
     /// Every directory served; the first is the default for new work.
     pub paths: Vec<String>,
-    /// How long streamed text of one part is gathered, in ms; 0 gathers nothing.
+    /// How long streamed text that follows a part's first delta is coalesced, in ms; 0 coalesces nothing.
     pub delta_window_ms: u64,
     /// How long a client's tool may take, in ms; 0 = forever.
     pub client_tool_timeout_ms: u64,
@@ -415,6 +415,11 @@ impl Host {
     pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
         let keeps = self.session_store().is_some_and(SessionStore::keeps_turns);
         self.own_sessions.get().filter(|_| !keeps)
+    }
+
+    /// The host's own store, for what the session store does not keep.
+    pub(crate) fn spare_sessions(&self) -> Option<&SessionStore> {
+        self.own_sessions.get()
     }
 
     /// The store turns are kept in.

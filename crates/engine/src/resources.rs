@@ -20,6 +20,7 @@ use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
 use crate::refusals::nothing_serves;
+use crate::sessions::content_of;
 use crate::watched::Wanted;
 use crate::{people, policies, usage};
 
@@ -57,6 +58,12 @@ impl Connection {
             client: self.client_id(),
             reader: principal.reader().filter(|_| host.gate.guarded),
         };
+        if let Some(answered) = self.handle_attachment(&command, &principal).await {
+            return answered;
+        }
+        if let Some(answered) = self.handle_published(&command, &principal).await {
+            return answered;
+        }
         match command {
             Command::ResourceRead(params) => {
                 let provider = host.readable(&params.uri, "get", &principal).await?;
@@ -233,7 +240,7 @@ impl Host {
         files.as_ref()
     }
 
-    fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
+    pub(crate) fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
         let scheme = scheme_of(uri);
         let of_plugins = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
         let mut served = of_plugins.iter().chain(self.own_providers()).chain(self.files());
@@ -305,9 +312,26 @@ impl Host {
 
     /// Reads what a URI names for a host tool: what the owner of its session may read.
     pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
+        Ok(self.content_for_session(session, uri).await?.data)
+    }
+
+    /// Reads what a URI names as the owner of a session: an attachment, what a client publishes, or what a provider
+    /// serves.
+    pub(crate) async fn content_for_session(
+        &self,
+        session: &str,
+        uri: &str,
+    ) -> Result<ResourceContent, Thrown> {
+        if uri::attachment_id(uri).is_some() {
+            return Ok(content_of(self.read_attachment(uri).await?));
+        }
+        let owned = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
+        let owner = owned.clone().unwrap_or_else(|| "nobody".to_owned());
+        if let Some(client) = self.publisher(uri, owned.as_deref())? {
+            self.require_of(&owner, &Grant::on("file", "get"))?;
+            return Ok(self.read_published(&client, uri, Some(ContentEncoding::Utf8)).await?);
+        }
         let provider = self.provider(uri)?;
-        let owner = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
-        let owner = owner.unwrap_or_else(|| "nobody".to_owned());
         let reader = self.reader_for(&owner);
         if let Err(refusal) = self.require_of(&owner, &Grant::on(&provider.scheme, "get")) {
             let admitted = match (&provider.provider.authorize, &reader) {
@@ -318,7 +342,7 @@ impl Host {
                 return Err(refusal.into());
             }
         }
-        Ok(provider.provider.read.call((uri.to_owned(), reader)).await?.data)
+        provider.provider.read.call((uri.to_owned(), reader)).await
     }
 
     async fn open_watch(

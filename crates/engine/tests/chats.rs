@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{Emit, SessionStore};
 use ostler_contract::{Call, Plugin, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage};
+use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
 const FIRST: &str = "ahp-chat://default/c3RhZ2U6LzE";
@@ -584,4 +586,48 @@ async fn a_session_kept_in_a_machine_never_runs_outside_one() {
     let refused = client.actions_until("chat/turnStarted").await.pop().unwrap();
     assert_eq!(refused["rejectionReason"], why);
     assert_eq!(stage.started(), started, "nothing ran on the host");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_delta_of_a_part_goes_out_immediately_and_those_after_it_are_coalesced() {
+    const WINDOW: Duration = Duration::from_millis(75);
+    let stage = Stage::default();
+    let host = builder(&stage).options(|options| options.delta_window_ms = 75).start().await;
+    let mut client = begun(&host).await;
+    client.request("subscribe", json!({ "channel": FIRST })).await.unwrap();
+    let started = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+    client.dispatch(FIRST, 1, started).await;
+    client.actions_until("chat/turnStarted").await;
+    let begun = Instant::now();
+    let delta = |kind: &str, part: &str, content: &str| {
+        let action = json!({ "type": kind, "turnId": "t", "partId": part, "content": content });
+        stage.emit(0, Emit::Chat, action);
+    };
+    let part = json!({ "kind": "markdown", "id": "p", "content": "" });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
+    let part = json!({ "kind": "reasoning", "id": "r", "content": "" });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
+    for content in ["a", "b", "c"] {
+        delta("chat/delta", "p", content);
+    }
+    let mut seen = Vec::new();
+    let mut next = async |client: &mut RawClient, kind: &str| {
+        let action = client.actions_until(kind).await.pop().unwrap()["action"].clone();
+        seen.push((action["content"].as_str().unwrap().to_owned(), begun.elapsed()));
+    };
+    next(&mut client, "chat/delta").await;
+    next(&mut client, "chat/delta").await;
+    // Another kind: what is gathered goes out before it, and it goes out immediately.
+    delta("chat/delta", "p", "d");
+    delta("chat/reasoning", "r", "e");
+    next(&mut client, "chat/delta").await;
+    next(&mut client, "chat/reasoning").await;
+    // After a pause longer than the window nothing waits.
+    tokio::time::sleep(WINDOW * 2).await;
+    delta("chat/reasoning", "r", "f");
+    next(&mut client, "chat/reasoning").await;
+    let now = Duration::ZERO;
+    let wanted = [("a", now), ("bc", WINDOW), ("d", WINDOW), ("e", WINDOW), ("f", WINDOW * 3)];
+    let wanted: Vec<_> = wanted.into_iter().map(|(content, at)| (content.to_owned(), at)).collect();
+    assert_eq!(seen, wanted);
 }

@@ -149,17 +149,17 @@ pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
     let value = match error {
         Error::Exception => ctx.catch(),
         other => {
-            state.shared.log(Level::Error, format!("uncaught error: {other}"));
+            state.shared.log(Level::Uncaught, format!("uncaught error: {other}"));
             return;
         }
     };
     if let Some(why) = state.watch.interrupted() {
         let thrown = thrown(state, &value);
         let at = thrown.stack.map(|stack| format!("\n{stack}")).unwrap_or_default();
-        state.shared.log(Level::Error, format!("{}{at}", state.shared.overran(why)));
+        state.shared.log(Level::Uncaught, format!("{}{at}", state.shared.overran(why)));
     } else if !state.heard(ctx, "uncaughtException", &value, None) {
         let thrown = thrown(state, &value);
-        state.shared.log(Level::Error, format!("uncaught error: {}", thrown.for_log()));
+        state.shared.log(Level::Uncaught, format!("uncaught error: {}", thrown.for_log()));
     }
 }
 
@@ -170,6 +170,6 @@ pub(crate) fn report_rejection(ctx: &Ctx<'_>, state: &State, rejection: Rejectio
     };
     if !state.heard(ctx, "unhandledRejection", &reason, Some(promise)) {
         let thrown = thrown(state, &reason);
-        state.shared.log(Level::Error, format!("unhandled rejection: {}", thrown.for_log()));
+        state.shared.log(Level::Uncaught, format!("unhandled rejection: {}", thrown.for_log()));
     }
 }

@@ -1,6 +1,7 @@
 //! What a host decides about its engines.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ pub enum Level {
     Info,
     /// `console.warn`
     Warn,
-    /// `console.error`, and whatever a plugin failed to catch.
+    /// `console.error`, and an engine that fails.
     Error,
+    /// What a plugin failed to catch: an unhandled rejection, an error of a timer or a listener.
+    Uncaught,
 }
 
 /// One line of a plugin's, for the log.
@@ -49,6 +52,9 @@ impl fmt::Display for Line {
 /// Where a plugin's lines go.
 pub type LogSink = Arc<dyn Fn(Line) + Send + Sync>;
 
+/// Is told each file before a module is read from it, and each file that a relative import names in vain.
+pub type FileSink = Arc<dyn Fn(&Path) + Send + Sync>;
+
 /// Sends one request and answers its response, without following redirects: what stands behind `fetch`.
 pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
 
@@ -61,6 +67,8 @@ pub struct JsOptions {
     pub busy_limit: Duration,
     /// Where console lines and uncaught errors go.
     pub log: LogSink,
+    /// Is told which files plugins are read from.
+    pub read: FileSink,
     /// What stands behind `fetch`.
     pub http: HttpClient,
     /// The version `@ostler/sdk` says it has.
@@ -73,6 +81,7 @@ impl Default for JsOptions {
             memory_limit: Some(512 << 20),
             busy_limit: Duration::from_secs(10),
             log: Arc::new(trace),
+            read: Arc::new(|_| ()),
             http: crate::http::network(),
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
@@ -96,6 +105,6 @@ fn trace(line: Line) {
         Level::Debug => tracing::debug!(plugin = label, "{text}"),
         Level::Info => tracing::info!(plugin = label, "{text}"),
         Level::Warn => tracing::warn!(plugin = label, "{text}"),
-        Level::Error => tracing::error!(plugin = label, "{text}"),
+        Level::Error | Level::Uncaught => tracing::error!(plugin = label, "{text}"),
     }
 }

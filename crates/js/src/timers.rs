@@ -120,6 +120,15 @@ impl Timers {
         }
     }
 
+    /// Whether one is still to come before a moment.
+    pub(crate) fn is_due_before(&self, moment: Instant) -> bool {
+        let waiting = self.waiting.borrow();
+        let is_due = |Reverse((at, start, id)): &Reverse<(Instant, u64, u64)>| {
+            *at < moment && waiting.get(id).is_some_and(|timer| timer.start == *start)
+        };
+        !self.soon.borrow().is_empty() || self.clock.borrow().iter().any(is_due)
+    }
+
     /// Whether one is still to come.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.borrow().is_empty()

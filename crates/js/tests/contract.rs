@@ -36,6 +36,8 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
             Ok(())
         }),
         subagent: None,
+        read: None,
+        client_settings: None,
         tools_server: None,
         terminals: None,
         computer: None,

@@ -276,7 +276,7 @@ async fn what_nobody_catches_is_a_line_with_the_plugins_name() {
         plugin.run(name, Value::Null).await.unwrap();
         let line = loader.lines.wait_for(words).await;
         assert!(line.to_string().starts_with(&format!("plugin text: {words}")), "{line}");
-        assert_eq!(line.level, Level::Error);
+        assert_eq!(line.level, Level::Uncaught);
     }
     let before = loader.lines.all().len();
     plugin.run("late", Value::Null).await.unwrap();

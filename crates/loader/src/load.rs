@@ -1,7 +1,7 @@
 //! Loading: modules are imported together, applied one after the other in configuration order, and folded.
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -61,12 +61,25 @@ pub struct Entry {
     pub enabled: bool,
     /// Grants the plugin's own connection holds, as written.
     pub grants: Vec<String>,
+    /// The folder a relative path is resolved against; the configuration folder where there is none.
+    pub base: Option<PathBuf>,
 }
 
 impl Entry {
     /// An entry that only names a spec.
     pub fn named(spec: &str) -> Self {
-        Self { name: spec.to_owned(), options: JsonObject::new(), enabled: true, grants: Vec::new() }
+        Self {
+            name: spec.to_owned(),
+            options: JsonObject::new(),
+            enabled: true,
+            grants: Vec::new(),
+            base: None,
+        }
+    }
+
+    /// The folder a relative path is resolved against.
+    pub(crate) fn base<'a>(&'a self, config_dir: &'a Path) -> &'a Path {
+        self.base.as_deref().unwrap_or(config_dir)
     }
 }
 
@@ -76,8 +89,6 @@ pub struct Loader {
     pub bundled: Vec<Plugin>,
     /// Imports everything else.
     pub source: Arc<dyn PluginSource>,
-    /// Where relative specs are looked for first.
-    pub working_dir: PathBuf,
     /// Where packages are installed.
     pub config_dir: PathBuf,
     /// Facts every plugin is handed; its `version` is the SDK's.
@@ -154,7 +165,6 @@ impl Loader {
         Importer {
             bundled: self.bundled.clone(),
             source: self.source.clone(),
-            working_dir: self.working_dir.clone(),
             config_dir: self.config_dir.clone(),
             sdk_version: self.facts.version.clone(),
             log: self.log.clone(),

@@ -23,8 +23,6 @@ pub struct Importer {
     pub bundled: Vec<Plugin>,
     /// Imports everything else.
     pub source: Arc<dyn PluginSource>,
-    /// Where relative specs are looked for first.
-    pub working_dir: PathBuf,
     /// Where packages are installed.
     pub config_dir: PathBuf,
     /// The SDK's version.
@@ -172,7 +170,7 @@ impl Importer {
                 took: Duration::ZERO,
             });
         }
-        let resolved = resolve(&entry.name, &self.working_dir, &self.config_dir);
+        let resolved = resolve(&entry.name, entry.base(&self.config_dir), &self.config_dir);
         let resolved = resolved.map_err(|problem| self.with_hint(problem))?;
         let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
         resolved.manifest.check_sdk(&name, &self.sdk_version)?;

@@ -18,32 +18,23 @@ pub struct Resolved {
 /// Files looked for in a folder that names no entry.
 const INDEX: &[&str] = &["index.js", "index.mjs", "index.ts"];
 
-/// Finds a spec's module. A bare name is looked for in the configuration folder's own `node_modules` only; a
-/// path from the working directory, then from the configuration folder.
+/// Finds a spec's module. A bare name is looked up in the `node_modules` of the configuration folder, a relative
+/// path in `base` alone: the folder of the file, or the working directory of the command line, that names it.
 ///
 /// # Errors
-/// A sentence that says where was looked.
-pub fn resolve(spec: &str, working_dir: &Path, config_dir: &Path) -> Result<Resolved, Problem> {
+/// A sentence that says where it was looked for.
+pub fn resolve(spec: &str, base: &Path, config_dir: &Path) -> Result<Resolved, Problem> {
     if let Some(scheme) = scheme(spec) {
         let path = (scheme == "file").then(|| url::Url::parse(spec).ok()?.to_file_path().ok()).flatten();
         return match path {
             Some(path) if path.exists() => at(&path),
-            Some(path) => Err(not_there(spec, &[path])),
+            Some(path) => Err(not_there(spec, &path)),
             None => Err(Problem::Scheme { spec: spec.to_owned(), scheme: scheme.to_owned() }),
         };
     }
     if Path::new(spec).is_absolute() || spec.starts_with('.') {
-        let mut tried: Vec<PathBuf> = Vec::new();
-        for base in [working_dir, config_dir] {
-            let path = normal(&base.join(spec));
-            if path.exists() {
-                return at(&path);
-            }
-            if !tried.contains(&path) {
-                tried.push(path);
-            }
-        }
-        return Err(not_there(spec, &tried));
+        let path = normal(&base.join(spec));
+        return if path.exists() { at(&path) } else { Err(not_there(spec, &path)) };
     }
     let package = config_dir.join("node_modules").join(spec);
     if !package.is_dir() || spec.split('/').any(|part| part == ".." || part.is_empty()) {
@@ -53,9 +44,8 @@ pub fn resolve(spec: &str, working_dir: &Path, config_dir: &Path) -> Result<Reso
     at(&package)
 }
 
-fn not_there(spec: &str, tried: &[PathBuf]) -> Problem {
-    let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
-    Problem::NotThere { name: spec.to_owned(), tried: tried.join(" and ") }
+fn not_there(spec: &str, tried: &Path) -> Problem {
+    Problem::NotThere { name: spec.to_owned(), tried: tried.display().to_string() }
 }
 
 /// A file is the module itself, and no manifest speaks for it.
@@ -122,16 +112,17 @@ mod tests {
     #[test]
     fn a_spec_is_found_where_it_should_be_and_nowhere_else() {
         let root = tempfile::tempdir().unwrap();
-        let (work, config) = (root.path().join("work"), root.path().join("config"));
-        write(&work, "own.js", "");
-        write(&config, "mine/index.ts", "");
+        let (base, config) = (root.path().join("base"), root.path().join("config"));
+        write(&base, "own.js", "");
+        write(&base, "mine/index.ts", "");
+        write(&config, "beside.js", "");
         write(
             &config,
             "node_modules/@a/b/package.json",
             r#"{ "name": "@a/b", "ostler": { "entry": "./lib/p.js" }, "main": "x.js" }"#,
         );
         write(&config, "node_modules/@a/b/lib/p.js", "");
-        write(&work, "node_modules/c/index.js", "");
+        write(&base, "node_modules/c/index.js", "");
         for (package, main, file) in
             [("folder", "./lib", "lib/index.js"), ("short", "lib/short", "lib/short.js")]
         {
@@ -139,26 +130,22 @@ mod tests {
             write(&dir, "package.json", &format!(r#"{{ "main": "{main}" }}"#));
             write(&dir, file, "");
         }
-        let found = |spec: &str| resolve(spec, &work, &config).map(|resolved| resolved.path);
-        assert_eq!(found("./own.js").unwrap(), work.join("own.js"));
-        assert_eq!(found("./mine").unwrap(), config.join("mine/index.ts"));
+        let found = |spec: &str| resolve(spec, &base, &config).map(|resolved| resolved.path);
+        assert_eq!(found("./own.js").unwrap(), base.join("own.js"));
+        assert_eq!(found("./mine").unwrap(), base.join("mine/index.ts"));
         assert_eq!(found("@a/b").unwrap(), config.join("node_modules/@a/b/lib/p.js"));
         assert_eq!(found("folder").unwrap(), config.join("node_modules/folder/lib/index.js"));
         assert_eq!(found("short").unwrap(), config.join("node_modules/short/lib/short.js"));
-        let url = url::Url::from_file_path(work.join("own.js")).unwrap().to_string();
-        assert_eq!(found(&url).unwrap(), work.join("own.js"));
+        let url = url::Url::from_file_path(base.join("own.js")).unwrap().to_string();
+        assert_eq!(found(&url).unwrap(), base.join("own.js"));
         let dir = config.display();
         assert_eq!(
             found("c").unwrap_err().to_string(),
             format!("Plugin c is not installed in {dir}; run npm install there, or name a path.")
         );
         assert_eq!(
-            found("./gone.js").unwrap_err().to_string(),
-            format!(
-                "Plugin ./gone.js is not there: tried {} and {}.",
-                work.join("gone.js").display(),
-                config.join("gone.js").display()
-            )
+            found("./beside.js").unwrap_err().to_string(),
+            format!("Plugin ./beside.js is not there: tried {}.", base.join("beside.js").display())
         );
         assert!(found("../../etc").is_err());
         assert!(found("@a/../b").is_err());

@@ -84,7 +84,6 @@ impl Bench {
         let loader = Loader {
             bundled: Vec::new(),
             source: Arc::new(Fakes(self.modules.clone())),
-            working_dir: self.dir.path().to_owned(),
             config_dir: self.dir.path().to_owned(),
             facts: Arc::new(HostFacts { version: "0.1.0".to_owned(), ..HostFacts::default() }),
             calls: door.clone(),

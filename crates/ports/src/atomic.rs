@@ -145,6 +145,54 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     sync_folder(folder_of(folder))
 }
 
+/// Makes a folder where there is none, and those above it, for their owner alone.
+pub fn make_private_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
+    sync_folder(folder_of(folder))
+}
+
+/// Moves a file to where there is none, to another file system too. After a crash it is in one of the two places and
+/// whole, or in both. Its owner alone may read it. A link is moved, not what it leads to.
+pub fn relocate(old: &Path, new: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(old)?.is_symlink() {
+        // What it leads to may be named from the folder it was in.
+        relink(&fs::canonicalize(old)?, new)?;
+        fs::remove_file(old)?;
+    } else if let Err(error) = fs::rename(old, new) {
+        if error.kind() != io::ErrorKind::CrossesDevices {
+            return Err(error);
+        }
+        let mut builder = Builder::new();
+        let prefix = format!(".{}.", name_of(new));
+        builder.prefix(&prefix).suffix(LEFTOVER).rand_bytes(RANDOM);
+        let mut copy = builder.tempfile_in(folder_of(new))?;
+        io::copy(&mut File::open(old)?, &mut copy)?;
+        copy.as_file().sync_all()?;
+        copy.persist_noclobber(new).map_err(|failed| failed.error)?;
+        sync_folder(folder_of(new))?;
+        fs::remove_file(old)?;
+    }
+    sync_folder(folder_of(new))?;
+    sync_folder(folder_of(old))
+}
+
+#[cfg(unix)]
+fn relink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+#[cfg(not(unix))]
+fn relink(target: &Path, link: &Path) -> io::Result<()> {
+    fs::copy(target, link).map(drop)
+}
+
 /// Makes an empty file only its owner may read, unless there is a file.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     let mut options = File::options();

@@ -306,7 +306,6 @@ impl Builder {
         let loader = Loader {
             bundled: self.bundled,
             source: self.source.unwrap_or_else(|| Arc::new(NoSource)),
-            working_dir: self.folder.clone(),
             config_dir: self.folder,
             facts,
             calls: door,

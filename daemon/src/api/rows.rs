@@ -299,8 +299,8 @@ async fn install(control: &Arc<Control>, body: &JsonObject) -> Result<Value, Ref
     let enable = body.get("enable") != Some(&Value::Bool(false));
     let _writing = control.writing.lock().await;
     let (files, _) = control.configured()?;
-    let installed =
-        plugins::install(&files, &plugins::importer(&control.place, &files), &name, enable).await?;
+    let (importer, place) = (plugins::importer(&control.place, &files), &control.place);
+    let installed = plugins::install(&files, &importer, &place.working_dir, &name, enable).await?;
     control.needs_restart("plugins");
     let row = json!({ "name": installed.spec, "version": installed.version, "enabled": enable });
     Ok(json!({ "installed": [row], "restart": true }))

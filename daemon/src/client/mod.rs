@@ -37,7 +37,7 @@ impl Connection {
     /// # Errors
     /// Exit 1 when the daemon does not accept the connection.
     pub async fn running(place: &Place) -> Result<Option<Self>, Exit> {
-        match record::running(&place.folder()?) {
+        match record::running(&place.folders()?) {
             Some(record) => Self::open(&record.connect_url, "ostler-cli").await.map(Some),
             None => Ok(None),
         }

@@ -1,5 +1,5 @@
-//! Writing to a configuration file: one change at a time, in the file the change belongs to, and never one
-//! that would not be read again.
+//! Writing to a configuration file: one change at a time, in the file the change belongs to, as its author wrote it, and
+//! never one that would not be read again.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use ostler_contract::{JsonObject, Value};
 use ostler_ports::atomic::{self, Access};
 
 use super::files::{ConfigFiles, FILE, parse, typed};
+use super::text::patched;
 use crate::exit::Exit;
 
 /// Changes a key of the configuration. The file that says it last is written, else the first; answers it where
@@ -43,7 +44,8 @@ pub fn edit(
         return Ok(None);
     }
     typed(&after).map_err(|wrong| Exit::usage(format!("{} must be {}", wrong.path, wrong.expected)))?;
-    let text = format!("{:#}\n", Value::Object(after));
+    let text = read.as_ref().and_then(|text| patched(text, &after));
+    let text = text.unwrap_or_else(|| format!("{:#}\n", Value::Object(after)));
     let read = read.as_deref().map(str::as_bytes);
     match atomic::replace(&file, read, text.as_bytes(), Access::Usual).map_err(failed)? {
         true => Ok(Some(file)),
@@ -65,8 +67,11 @@ mod tests {
         std::fs::create_dir_all(own.parent().unwrap()).unwrap();
         std::fs::write(&own, r#"{ "port": 1, "plugins": [] }"#).unwrap();
         std::fs::write(&named, r#"{ "plugins": [], "colour": "kept" }"#).unwrap();
-        let environment =
-            Environment { config_home: Some(dir.path().to_owned()), named: Some(named.clone()), home: None };
+        let environment = Environment {
+            config_home: Some(dir.path().to_owned()),
+            named: Some(named.clone()),
+            ..Environment::default()
+        };
         let set = |key: &'static str, value: Value| {
             let files = read(None, &environment).unwrap();
             edit(&files, key, |fields| {
@@ -77,7 +82,7 @@ mod tests {
         assert_eq!(set("plugins", json!([{ "name": "a" }])), Ok(Some(named.clone())));
         assert_eq!(
             std::fs::read_to_string(&named).unwrap(),
-            "{\n  \"plugins\": [\n    {\n      \"name\": \"a\"\n    }\n  ],\n  \"colour\": \"kept\"\n}\n"
+            r#"{ "plugins": [{ "name": "a" }], "colour": "kept" }"#
         );
         assert_eq!(set("port", json!(1)), Ok(None));
         assert_eq!(set("host", json!("::1")), Ok(Some(own.clone())));

@@ -10,6 +10,7 @@ use ostler_contract::{JsonObject, Value};
 use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
+use super::folders::Folders;
 use super::once::Once;
 use super::settings::{Config, KEYS_NOT_SERVED};
 use crate::exit::Exit;
@@ -31,8 +32,10 @@ pub struct ConfigFiles {
     pub said: JsonObject,
     /// The files read, in order.
     pub files: Vec<PathBuf>,
-    /// Where the configuration, and everything kept beside it, lives.
+    /// The configuration folder: the configuration, and what users edit beside it.
     pub dir: PathBuf,
+    /// The state folder: what the host itself writes.
+    pub state_dir: PathBuf,
     /// Lines for the log: keys nobody knows.
     pub warnings: Vec<String>,
     /// Which file said a key, and a key within one, last.
@@ -48,13 +51,20 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// `$OSTLER_CONFIG`
     pub named: Option<PathBuf>,
+    /// `$XDG_STATE_HOME`
+    pub state_home: Option<PathBuf>,
 }
 
 impl Environment {
     /// What the process was started with.
     pub fn of_process() -> Self {
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Self { config_home: path("XDG_CONFIG_HOME"), home: path("HOME"), named: path(VARIABLE) }
+        Self {
+            config_home: path("XDG_CONFIG_HOME"),
+            home: path("HOME"),
+            named: path(VARIABLE),
+            state_home: path("XDG_STATE_HOME"),
+        }
     }
 }
 
@@ -65,7 +75,8 @@ impl Environment {
 /// A file that is missing though it was named, does not read, or holds a wrong value: exit 2.
 pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFiles, Exit> {
     let (own, named) = named_files(only, environment)?;
-    let mut read = ConfigFiles { dir: folder_of(&own, &named), ..ConfigFiles::default() };
+    let Folders { config, state } = Folders::of(&own, &named, environment);
+    let mut read = ConfigFiles { dir: config, state_dir: state, ..ConfigFiles::default() };
     let mut merged = JsonObject::new();
     if let Some(own) = own.filter(|own| own.exists()) {
         read.add(&own, &mut merged)?;
@@ -78,13 +89,13 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
     Ok(read)
 }
 
-/// The configuration folder, whatever the files in it say.
+/// The folders of the host, whatever the files in them say.
 ///
 /// # Errors
 /// A file that is missing though it was named: exit 2.
-pub fn folder(only: Option<&Path>, environment: &Environment) -> Result<PathBuf, Exit> {
+pub fn folders(only: Option<&Path>, environment: &Environment) -> Result<Folders, Exit> {
     let (own, named) = named_files(only, environment)?;
-    Ok(folder_of(&own, &named))
+    Ok(Folders::of(&own, &named, environment))
 }
 
 type Files = (Option<PathBuf>, Option<PathBuf>);
@@ -107,13 +118,6 @@ fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, 
         Some(missing) => Err(Exit::usage(format!("{} is not there", missing.display()))),
         None => Ok((own, named)),
     }
-}
-
-fn folder_of(own: &Option<PathBuf>, named: &Option<PathBuf>) -> PathBuf {
-    // Absolute before the folder is taken: that of a bare file name would be empty.
-    let file = own.as_ref().or(named.as_ref()).cloned().unwrap_or_default();
-    let file = std::path::absolute(&file).unwrap_or(file);
-    file.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Reads files that were read before, as they are now.
@@ -156,12 +160,22 @@ pub fn parse(shown: &str, text: &str) -> Result<JsonObject, Exit> {
 }
 
 impl ConfigFiles {
+    /// The folders of the host.
+    pub fn folders(&self) -> Folders {
+        Folders { config: self.dir.clone(), state: self.state_dir.clone() }
+    }
+
     /// A key (`port`, `usage.timezone`) with the file that said it in front: `<file>: <key>`.
     pub fn at(&self, key: &str) -> String {
         match self.said_in.get(key) {
             Some(file) => format!("{file}: {key}"),
             None => key.to_owned(),
         }
+    }
+
+    /// The folder of the file that says a key.
+    pub fn folder_of(&self, key: &str) -> Option<PathBuf> {
+        Path::new(self.said_in.get(key)?).parent().map(Path::to_owned)
     }
 
     fn add(&mut self, file: &Path, merged: &mut JsonObject) -> Result<(), Exit> {
@@ -336,8 +350,11 @@ mod tests {
         .unwrap();
         std::fs::write(&named, r#"{ "paths": ["b", "/c"], "mcpServers": { "x": { "command": "b" } } }"#)
             .unwrap();
-        let environment =
-            Environment { config_home: Some(dir.path().to_owned()), home: None, named: Some(named.clone()) };
+        let environment = Environment {
+            config_home: Some(dir.path().to_owned()),
+            named: Some(named.clone()),
+            ..Environment::default()
+        };
         let read = read(None, &environment).unwrap();
         assert_eq!(read.config.port.map(|port| port.0), Some(1));
         let b = dir.path().join("other/b").to_string_lossy().into_owned();

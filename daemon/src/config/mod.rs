@@ -2,14 +2,17 @@
 
 mod edit;
 mod files;
+mod folders;
 mod once;
 mod settings;
+mod text;
 
 #[cfg(test)]
 mod page;
 
 pub use edit::edit;
-pub use files::{ConfigFiles, Environment, FILE, folder, parse, read, read_again};
+pub use files::{ConfigFiles, Environment, FILE, folders, parse, read, read_again};
+pub use folders::Folders;
 pub use settings::{
     Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, PolicySwitch, Port,
     RoutesListener, Unowned, UsageSettings,

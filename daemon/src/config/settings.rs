@@ -17,7 +17,8 @@ pub struct Config {
     /// The address to listen on. `127.0.0.1` when left out; any other than a loopback address needs one of the
     /// three token settings.
     pub host: Option<String>,
-    /// The directories served; the first is the default for new work. The working directory when left out.
+    /// The directories served; the first is the default for new work. Clients create sessions in these and below them
+    /// only. The working directory when left out.
     pub paths: Option<Vec<String>>,
     /// The token a connection has to show.
     pub connection_token: Option<String>,
@@ -35,7 +36,7 @@ pub struct Config {
     pub trust_token: Option<bool>,
     /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
     pub client_tool_timeout_ms: Option<u64>,
-    /// How long streamed text is gathered before it is sent, in milliseconds, 0 to 1000. 75 when left out.
+    /// How long streamed text that follows a part's first delta is coalesced, in milliseconds, 0 to 1000. 75 when left out.
     pub delta_window_ms: Option<DeltaWindow>,
     /// Whether tools that ask for the operator's leave are offered to sessions.
     pub advanced_tools: Option<bool>,

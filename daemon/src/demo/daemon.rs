@@ -31,7 +31,11 @@ impl Daemon {
         let failed = |why: String| Exit::machine(format!("the host could not be started: {why}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let log = File::create(folder.log()).map_err(|error| failed(error.to_string()))?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(state) = folder.state() {
+            command.env("XDG_STATE_HOME", state);
+        }
+        let mut child = command
             .arg("--config-file")
             .arg(folder.dir.join(FILE))
             .current_dir(&folder.dir)

@@ -99,7 +99,12 @@ impl Folder {
 
     /// The daemon's log.
     pub fn log(&self) -> PathBuf {
-        self.dir.join("daemon.log")
+        self.dir.join("demo.log")
+    }
+
+    /// Where the daemon writes its state: in the folder, where it was made for this.
+    pub fn state(&self) -> Option<PathBuf> {
+        self.made.then(|| self.dir.join("state"))
     }
 
     /// Removes the folder, where it was made for this.

@@ -9,28 +9,26 @@ use ostler_ports::FileVault;
 
 use super::Check;
 use crate::client::Connection;
-use crate::config::ConfigFiles;
+use crate::config::{ConfigFiles, Folders};
 use crate::exit::Exit;
-use crate::record::{self, Record};
+use crate::record::Record;
 use crate::settings::{Http, Settings};
 
 /// How far ahead of the clock a file may be.
 const AHEAD: i64 = 5 * 60;
 
 /// The configuration and state folders, and the directories served.
-pub(super) fn directories(dir: &Path, settings: Option<&Settings>) -> Vec<Check> {
+pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec<Check> {
     const WHAT: &str = "directories";
     let mut checks = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    // The log is where the state is.
-    folders.extend(record::log_file(dir).parent().map(Path::to_owned).filter(|state| state != dir));
-    for folder in folders {
+    let Folders { config, state } = folders;
+    for folder in std::iter::once(config).chain(Some(state).filter(|state| *state != config)) {
         let shown = folder.display();
         if !folder.exists() {
             checks.push(Check::ok(WHAT, format!("{shown} is made at the first start")));
             continue;
         }
-        match tempfile::Builder::new().prefix(".ostler-doctor").tempfile_in(&folder) {
+        match tempfile::Builder::new().prefix(".ostler-doctor").tempfile_in(folder) {
             Ok(_) => checks.push(Check::ok(WHAT, format!("{shown} can be written"))),
             Err(error) => checks.push(Check::error(
                 WHAT,
@@ -38,7 +36,7 @@ pub(super) fn directories(dir: &Path, settings: Option<&Settings>) -> Vec<Check>
                 format!("make it yours: chown -R $(id -u) {shown}"),
             )),
         }
-        if others_may(&folder, 0o022) {
+        if others_may(folder, 0o022) {
             checks.push(Check::warning(
                 WHAT,
                 format!("{shown} can be written by other users of this machine"),
@@ -46,7 +44,7 @@ pub(super) fn directories(dir: &Path, settings: Option<&Settings>) -> Vec<Check>
             ));
         }
     }
-    let vault = dir.join(FileVault::FILE);
+    let vault = config.join(FileVault::FILE);
     if others_may(&vault, 0o077) {
         checks.push(Check::error(
             WHAT,

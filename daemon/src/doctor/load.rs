@@ -43,7 +43,6 @@ fn plugin(row: &Row) -> Check {
 
 /// The backends: of the daemon that runs, else of a host that is put together in memory and serves nobody.
 pub(super) async fn agents(
-    at: &Place,
     settings: &Settings,
     running: bool,
     daemon: Option<&Connection>,
@@ -57,7 +56,7 @@ pub(super) async fn agents(
         },
         // It does not answer, and its plugins are not started a second time beside it.
         None if running => return Vec::new(),
-        None => loaded(at, settings, before).await,
+        None => loaded(settings, before).await,
     };
     match names.is_empty() {
         true => checks.push(Check::error(AGENTS, "no backend is loaded, so a start would be refused", fix)),
@@ -67,7 +66,7 @@ pub(super) async fn agents(
 }
 
 /// What a start would load: the backends, and what it would leave out.
-async fn loaded(at: &Place, settings: &Settings, before: &[Check]) -> (Vec<String>, Vec<Check>) {
+async fn loaded(settings: &Settings, before: &[Check]) -> (Vec<String>, Vec<Check>) {
     let settings =
         Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings.clone() };
     let fix = "ostler plugin check of that plugin says more";
@@ -76,7 +75,7 @@ async fn loaded(at: &Place, settings: &Settings, before: &[Check]) -> (Vec<Strin
         let found = before.iter().filter(|check| check.state == State::Error).map(|check| &check.found);
         found.filter_map(|found| found.split_once(": ")).any(|(_, problem)| line.contains(problem))
     };
-    match compose(&settings, &at.working_dir, &Log::new(|_| {}), &Hidden::default()).await {
+    match compose(&settings, &Log::new(|_| {}), &Hidden::default()).await {
         Ok(composed) => {
             let names = composed.host.listed_agents().map(|agent| agent.provider.to_string()).collect();
             let skipped = composed.skipped.iter().filter(|line| !told(line));

@@ -85,10 +85,10 @@ impl Check {
 /// Exit 2 when there is no place to look for a configuration.
 pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, "checking");
-    let dir = at.folder()?;
-    let running = record::running(&dir);
+    let folders = at.folders()?;
+    let running = record::running(&folders);
     let (files, settings, mut checks) = configuration(at);
-    checks.extend(disk::directories(&dir, settings.as_ref()));
+    checks.extend(disk::directories(&folders, settings.as_ref()));
     let daemon = match &running {
         Some(record) => Some(Connection::open(&record.connect_url, "ostler-doctor").await),
         None => None,
@@ -99,13 +99,13 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
         checks.extend(load::plugins(at, files).await);
     }
     if let Some(settings) = &settings {
-        checks.extend(load::agents(at, settings, running.is_some(), daemon.as_ref(), &checks).await);
+        checks.extend(load::agents(settings, running.is_some(), daemon.as_ref(), &checks).await);
     }
     if let Some(files) = &files {
         checks.extend(vault::names(files, running.as_ref()).await);
     }
     checks.push(disk::clock(files.as_ref()));
-    checks.extend(versions(&dir, daemon.as_ref()));
+    checks.extend(versions(&folders.config, daemon.as_ref()));
     drop(progress);
     Ok(answer(&checks, running.as_ref()))
 }

@@ -63,10 +63,10 @@ fn source(spec: &str, working_dir: &Path) -> Source {
 pub async fn install(
     files: &ConfigFiles,
     importer: &Importer,
+    working_dir: &Path,
     spec: &str,
     enable: bool,
 ) -> Result<Installed, Exit> {
-    let working_dir = importer.working_dir.as_path();
     if spec == SDK || spec.starts_with(&format!("{SDK}@")) {
         return Err(Exit::usage(format!(
             "{SDK} comes with this host; a plugin imports it without an install"

@@ -15,7 +15,7 @@ use crate::compose::javascript;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::settings::entry_of;
+use crate::settings::entries;
 
 /// What is known of a plugin's schema.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,7 +176,6 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
     Importer {
         bundled: bundled::plugins(),
         source: Arc::new(JsSource::new(js)),
-        working_dir: place.working_dir.clone(),
         config_dir: files.dir.clone(),
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         log: Arc::new(say),
@@ -185,8 +184,7 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
 
 /// The configured plugins, each imported to ask its id and schema.
 pub async fn fresh(place: &Place, files: &ConfigFiles) -> Vec<Row> {
-    let entries: Vec<Entry> = files.config.plugins.iter().flatten().cloned().map(entry_of).collect();
-    importer(place, files).look(&entries).await.into_iter().map(of_looked).collect()
+    importer(place, files).look(&entries(files)).await.into_iter().map(of_looked).collect()
 }
 
 fn of_looked(looked: Looked) -> Row {
@@ -228,8 +226,8 @@ fn missing(looked: &Looked) -> Vec<String> {
 
 /// The configured plugins as the daemon that runs has them. One configured since is not known to it.
 pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
-    let entries = files.config.plugins.iter().flatten().cloned().map(entry_of);
-    entries
+    entries(files)
+        .into_iter()
         .map(|entry| {
             let plugin = loaded.iter().find(|plugin| plugin.spec == entry.name);
             let marks = match plugin {

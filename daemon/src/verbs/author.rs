@@ -1,5 +1,7 @@
 //! `ostler plugin new` and `ostler plugin check`: for who writes plugins.
 
+use std::io::Write;
+
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Value, json};
@@ -11,6 +13,8 @@ use crate::place::Place;
 use crate::plugin_check::{Checked, PluginCheck};
 use crate::plugin_new::plugin_new;
 use crate::progress::Progress;
+use crate::sources::Sources;
+use crate::told::Told;
 
 /// What to do for who writes plugins.
 #[derive(Debug, Clone, Subcommand)]
@@ -27,6 +31,9 @@ pub enum AuthorVerb {
         /// An option to hand it: <key>[.<key>]=<value>
         #[arg(long, value_name = "OPTION")]
         option: Vec<String>,
+        /// Check again whenever a file of it changes
+        #[arg(long)]
+        watch: bool,
     },
 }
 
@@ -37,7 +44,7 @@ pub enum AuthorVerb {
 pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
     match verb {
         AuthorVerb::New { name } => new(at, &name),
-        AuthorVerb::Check { spec, option } => check(at, spec, &option).await,
+        AuthorVerb::Check { spec, option, watch } => check(at, spec, &option, watch).await,
     }
 }
 
@@ -57,12 +64,12 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
 }
 
-/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused
-/// or a test failed.
+/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused, it left
+/// an error uncaught, or a test failed. `watch` does so again after each change, until the process is told to end.
 ///
 /// # Errors
 /// Exit 2 for an option that is none, 1 where no host can be put together.
-async fn check(at: &Place, spec: String, options: &[String]) -> Result<Answer, Exit> {
+async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Result<Answer, Exit> {
     let mut values = JsonObject::new();
     for option in options {
         let wrong = |why: String| Exit::usage(format!("--option: {why}"));
@@ -73,16 +80,39 @@ async fn check(at: &Place, spec: String, options: &[String]) -> Result<Answer, E
     }
     // A plugin is checked wherever it is, with or without a configuration.
     let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);
-    let check = PluginCheck { spec, options: values, working_dir: at.working_dir.clone(), config_dir };
-    let progress = Progress::begin(&at.common, "checking");
-    let checked = check.run().await?;
-    drop(progress);
-    let mut answer = Answer::new(checked.lines(), json_of(&checked)).named(checked.id.clone());
-    if at.common.verbose {
-        answer.notes.clone_from(&checked.log);
+    let check =
+        PluginCheck { spec: spec.clone(), options: values, working_dir: at.working_dir.clone(), config_dir };
+    let (mut told, _teller) = Told::listen(false)?;
+    loop {
+        let sources = Sources::default();
+        let progress = Progress::begin(&at.common, "checking");
+        let checked = tokio::select! {
+            checked = check.run(&sources) => checked?,
+            () = told.stop() => return Err(Exit::machine("told to stop before the check was done")),
+        };
+        drop(progress);
+        let answer = answer_of(&checked, at.common.verbose);
+        if !watch {
+            return Ok(answer);
+        }
+        answer.print(&at.common);
+        let _ = writeln!(std::io::stderr(), "watching {spec} for changes");
+        tokio::select! {
+            file = sources.changed() => {
+                let _ = writeln!(std::io::stderr(), "{} changed", file.display());
+            }
+            () = told.stop() => return Ok(Answer { printed: true, code: answer.code, ..Answer::default() }),
+        }
+    }
+}
+
+fn answer_of(checked: &Checked, verbose: bool) -> Answer {
+    let mut answer = Answer::new(checked.lines(), json_of(checked)).named(checked.id.clone());
+    if verbose {
+        answer.notes.clone_from(&checked.loading);
     }
     answer.code = u8::from(!checked.holds());
-    Ok(answer)
+    answer
 }
 
 fn json_of(checked: &Checked) -> Value {
@@ -106,6 +136,6 @@ fn json_of(checked: &Checked) -> Value {
     });
     json!({
         "id": checked.id, "file": checked.file, "holds": checked.holds(), "registered": registered,
-        "refused": refused, "tests": tests.collect::<Vec<_>>(),
+        "refused": refused, "log": checked.log, "uncaught": checked.uncaught, "tests": tests.collect::<Vec<_>>(),
     })
 }

@@ -99,7 +99,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
 fn file(at: &Place) -> Result<PathBuf, Exit> {
     match &at.common.config_file {
         Some(file) => Ok(at.working_dir.join(file)),
-        None => Ok(at.folder()?.join(FILE)),
+        None => Ok(at.folders()?.config.join(FILE)),
     }
 }
 
@@ -149,7 +149,8 @@ fn served(at: &Place, paths: &[PathBuf]) -> Result<Vec<String>, Exit> {
 async fn install(at: &Place, agent: &str) -> Result<String, Exit> {
     let files = at.files()?;
     let _progress = Progress::begin(&at.common, &format!("installing {agent}"));
-    let installed = plugins::install(&files, &plugins::importer(at, &files), agent, true).await?;
+    let installed =
+        plugins::install(&files, &plugins::importer(at, &files), &at.working_dir, agent, true).await?;
     Ok(installed.spec)
 }
 

@@ -32,15 +32,17 @@ pub struct LogsFlags {
 /// # Errors
 /// Exit 1 when there is no log.
 pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
-    let dir = at.folder()?;
-    let path = record::log_file(&dir);
+    let folders = at.folders()?;
+    let running = record::running(&folders);
+    let path =
+        running.as_ref().map_or_else(|| record::log_file(&folders.state), |record| record.log_file(&folders));
     let shown = path.display();
     if !path.exists() && !flags.follow {
         return Err(Exit::machine(format!(
             "no log at {shown}: ostler start writes one; a daemon in the foreground logs to its terminal"
         )));
     }
-    if record::running(&dir).is_some_and(|record| record.argv.is_none()) {
+    if running.is_some_and(|record| record.argv.is_none()) {
         let note =
             format!("the running daemon is in the foreground and logs to its terminal; this is {shown}\n");
         let _ = std::io::stderr().lock().write_all(note.as_bytes());

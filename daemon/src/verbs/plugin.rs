@@ -139,7 +139,7 @@ fn list(rows: &[Row]) -> Answer {
 
 /// A daemon that runs goes on as it is; says what to do about it.
 fn hint(files: &ConfigFiles, mut answer: Answer) -> Answer {
-    if record::running(&files.dir).is_some() {
+    if record::running(&files.folders()).is_some() {
         if let Value::Object(fields) = &mut answer.json {
             fields.insert("restart".to_owned(), true.into());
         }
@@ -153,7 +153,7 @@ async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool
     let importer = plugins::importer(at, files);
     for spec in specs {
         let _progress = Progress::begin(&at.common, &format!("installing {spec}"));
-        installed.push(plugins::install(files, &importer, spec, enable).await?);
+        installed.push(plugins::install(files, &importer, &at.working_dir, spec, enable).await?);
     }
     let files = at.files()?;
     let rows = rows(at, &files).await;

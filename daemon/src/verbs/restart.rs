@@ -34,11 +34,10 @@ pub struct RestartFlags {
 /// # Errors
 /// Exit 2 for a configuration it could not start with, exit 1 where it does not come up, or a turn runs.
 pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit> {
-    let files = place.files()?;
-    let dir = files.dir.clone();
-    let Some(record) = record::running(&dir) else { return Ok(Answer::none_running("restarted")) };
+    let folders = place.files()?.folders();
+    let Some(record) = record::running(&folders) else { return Ok(Answer::none_running("restarted")) };
     check(place, &record)?;
-    let mut log = Tail::at_end(&dir);
+    let mut log = Tail::at_end(record.log_file(&folders));
     let progress = Progress::begin(&place.common, "restarting");
     process::tell(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
     let answered = poll(ANSWERS_WITHIN, || {
@@ -60,14 +59,14 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
         }
         Some(Ok(())) => {}
     }
-    let up = poll(UP_WITHIN, || match record::running(&dir) {
+    let up = poll(UP_WITHIN, || match record::running(&folders) {
         Some(now) if now.started_at != record.started_at => Some(Some(now)),
         _ if !process::runs(record.pid) => Some(None),
         _ => None,
     })
     .await;
     drop(progress);
-    let shown = record::log_file(&dir).display().to_string();
+    let shown = log.path.display().to_string();
     match up {
         Some(Some(now)) => Ok(started(&now, &log.skipped(now.pid))),
         Some(None) => Err(Exit::machine(format!(

@@ -2,14 +2,16 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek, SeekFrom};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ostler_contract::{Value, json};
+use ostler_ports::atomic;
 
 use crate::answer::Answer;
 use crate::cli::{DETACHED, RunFlags};
+use crate::config::Folders;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
@@ -34,12 +36,12 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     }
     let settings = Settings::new(flags, place.files()?, &place.working_dir)?;
     settings.token.token()?;
-    let dir = &settings.dir;
+    let folders = &settings.folders();
     let could_not = |why: String| Exit::machine(format!("Could not start it: {why}"));
-    if record::running(dir).is_some() || record::starting(dir).is_some() {
-        return Err(could_not(record::already(dir)));
+    if record::running(folders).is_some() || record::starting(folders).is_some() {
+        return Err(could_not(record::already(folders)));
     }
-    let mut log = Tail::open(dir)?;
+    let mut log = Tail::open(folders)?;
     let failed = |error: std::io::Error| could_not(error.to_string());
     let out = log
         .writer()
@@ -59,11 +61,11 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
             let code = status.code().map_or_else(|| "a signal".to_owned(), |code| code.to_string());
             return Some(Err(format!("it exited with {code}")));
         }
-        record::running(dir).map(Ok)
+        record::running(folders).map(Ok)
     })
     .await;
     drop(progress);
-    let shown = record::log_file(dir).display().to_string();
+    let shown = log.path.display().to_string();
     match up {
         None => Err(could_not(format!(
             "it started but never said where it was listening. See {shown}{}",
@@ -100,7 +102,7 @@ fn of_the_run(arguments: &[String]) -> Vec<String> {
 pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
     let Record { pid, url, paths, automations, .. } = record;
     let mut lines: Vec<String> = skipped.iter().map(|line| format!("skipped: {line}")).collect();
-    lines.push(format!("ostler on {url} (pid {pid}), sessions in {}", paths.join(", ")));
+    lines.push(format!("ostler on {url} (pid {pid}), serving {}", paths.join(", ")));
     lines.extend(automations.clone());
     let mut json = json!({ "url": url, "pid": pid, "paths": paths, "skipped": skipped });
     if let Some(automations) = automations {
@@ -111,26 +113,26 @@ pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
 
 /// The end of a daemon's log: what was written since it was opened.
 pub(super) struct Tail {
-    path: std::path::PathBuf,
+    pub(super) path: PathBuf,
     from: u64,
 }
 
 impl Tail {
     /// Opens the log; one that has grown large is put aside as `daemon.log.1`.
-    pub(super) fn open(dir: &Path) -> Result<Self, Exit> {
-        let path = record::log_file(dir);
+    pub(super) fn open(folders: &Folders) -> Result<Self, Exit> {
+        let path = record::log_file(&folders.state);
         let failed =
             |error: std::io::Error| Exit::machine(format!("{} could not be opened: {error}", path.display()));
-        fs::create_dir_all(dir).map_err(failed)?;
+        atomic::make_private_folder(&folders.state).map_err(failed)?;
+        record::move_log(folders);
         if fs::metadata(&path).is_ok_and(|found| found.len() > ROLLS_AT) {
             fs::rename(&path, path.with_extension("log.1")).map_err(failed)?;
         }
-        Ok(Self::at_end(dir))
+        Ok(Self::at_end(path))
     }
 
     /// The log as it is, from its end.
-    pub(super) fn at_end(dir: &Path) -> Self {
-        let path = record::log_file(dir);
+    pub(super) fn at_end(path: PathBuf) -> Self {
         let from = fs::metadata(&path).map_or(0, |found| found.len());
         Self { path, from }
     }

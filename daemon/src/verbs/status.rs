@@ -12,21 +12,22 @@ use crate::record::{self, Record};
 /// # Errors
 /// Exit 2 for a configuration file that is named and not there.
 pub fn status(place: &Place) -> Result<Answer, Exit> {
-    let dir = place.folder()?;
-    let Some(record) = record::running(&dir) else {
+    let folders = place.folders()?;
+    let Some(record) = record::running(&folders) else {
         let mut none = Answer::none_running("running");
-        if let Some(pid) = record::starting(&dir) {
+        if let Some(pid) = record::starting(&folders) {
             none.text = format!("None running yet: one is starting (pid {pid}).\n");
             none.json["starting"] = pid.into();
         }
         return Ok(none);
     };
-    let Record { pid, url, paths, started_at, automations, .. } = &record;
+    let Record { pid, url, paths, started_at, state, automations, .. } = &record;
     let mut lines = vec![
         format!("ostler on {url} (pid {pid}), started {started_at}"),
-        format!("sessions in {}", paths.join(", ")),
+        format!("serving {}", paths.join(", ")),
     ];
     lines.extend(automations.clone());
+    lines.extend(state.as_ref().map(|state| format!("state in {}", state.display())));
     lines.extend(record.said.iter().cloned());
     Ok(Answer::new(lines, status_json(&record)).named([url]))
 }
@@ -38,6 +39,9 @@ pub fn status_json(record: &Record) -> Value {
     });
     if let Some(automations) = &record.automations {
         json["automations"] = automations.clone().into();
+    }
+    if let Some(state) = &record.state {
+        json["state"] = state.display().to_string().into();
     }
     if !record.said.is_empty() {
         json["said"] = json!(record.said);

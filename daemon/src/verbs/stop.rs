@@ -19,15 +19,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Exit 1 where it does not end.
 pub async fn stop(place: &Place) -> Result<Answer, Exit> {
-    let dir = place.folder()?;
-    let (url, pid) = match (record::running(&dir), record::starting(&dir)) {
+    let folders = place.folders()?;
+    let (url, pid) = match (record::running(&folders), record::starting(&folders)) {
         (Some(record), _) => (Some(record.url), record.pid),
         (None, Some(pid)) => (None, pid),
         (None, None) => return Ok(Answer::none_running("stopped")),
     };
     process::tell(pid, Signal::Stop)?;
     let progress = Progress::begin(&place.common, "stopping");
-    let gone = || record::running(&dir).is_none() && record::starting(&dir).is_none();
+    let gone = || record::running(&folders).is_none() && record::starting(&folders).is_none();
     let ended = process::poll(LIMIT, || (!process::runs(pid) || gone()).then_some(())).await;
     drop(progress);
     if ended.is_none() {

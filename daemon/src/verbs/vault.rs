@@ -62,7 +62,7 @@ pub fn parse(name: &str) -> Result<VaultName, Exit> {
 }
 
 fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
-    if let Some(plugin) = record::running(&files.dir).and_then(|record| record.vault) {
+    if let Some(plugin) = record::running(&files.folders()).and_then(|record| record.vault) {
         return Err(Exit::machine(format!(
             "the daemon's secrets are kept by plugin {plugin}; keep them there"
         )));

@@ -21,7 +21,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     let dir = files.dir.clone();
     let mut daemon = None;
     let mut in_memory = files.config.automations == Some(Keep::Memory);
-    let base = match record::running(&dir) {
+    let base = match record::running(&files.folders()) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
                 return Err(Exit::machine(format!(

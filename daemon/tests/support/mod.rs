@@ -6,11 +6,12 @@ mod stdio;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
+use ostler::config::{self, Environment};
 use rustix::process::Pid;
 pub use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -70,6 +71,22 @@ impl Folder {
         fs::read_to_string(self.path().join(file)).unwrap_or_default()
     }
 
+    /// `$XDG_STATE_HOME` of what runs in this folder.
+    pub fn state_home(&self) -> PathBuf {
+        self.path().join(".state")
+    }
+
+    /// A file of the state folder.
+    pub fn state_file(&self, file: &str) -> PathBuf {
+        let environment = Environment { state_home: Some(self.state_home()), ..Environment::default() };
+        let folders = config::folders(Some(&self.path().join("config.json")), &environment).unwrap();
+        folders.state.join(file)
+    }
+
+    pub fn read_state(&self, file: &str) -> String {
+        fs::read_to_string(self.state_file(file)).unwrap_or_default()
+    }
+
     /// The program, about to run in this folder on its configuration.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program();
@@ -77,6 +94,7 @@ impl Folder {
             .arg("--config-file")
             .arg(self.path().join("config.json"))
             .args(arguments)
+            .env("XDG_STATE_HOME", self.state_home())
             .current_dir(self.path());
         command
     }
@@ -149,6 +167,7 @@ pub struct Ended {
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command.env_remove("XDG_CONFIG_HOME").env_remove("OSTLER_CONFIG").env("NO_COLOR", "1");
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::failure::Result;
-use super::floor::Node;
+use super::floor::{Keeps, Node, RustFloor};
 use super::options::Options;
 use super::ostler::{Folder, Ostler};
 use super::process::Process;
@@ -22,6 +22,7 @@ pub struct Context {
     pub ostler: Ostler,
     /// Node, where there is one.
     pub node: Option<Node>,
+    rust_floor: RustFloor,
     rounds: Option<usize>,
 }
 
@@ -47,13 +48,24 @@ impl Context {
         if node.is_none() {
             progress("there is no node on this machine, so ostler is measured alone");
         }
-        Ok(Self { root: root.to_owned(), ostler, node, rounds: options.rounds })
+        let rust_floor = RustFloor::build(root)?;
+        Ok(Self { root: root.to_owned(), ostler, node, rust_floor, rounds: options.rounds })
     }
 
     /// How often a benchmark runs: so many rounds unless the command line says otherwise, and none begins
     /// after the limit.
     pub fn bounds(&self, rounds: usize, limit: Duration) -> Bounds {
         Bounds { rounds: self.rounds.unwrap_or(rounds), limit, floor: self.node.is_some() }
+    }
+
+    /// Starts the Rust floor, in a folder on the daemon's disk where it keeps anything.
+    ///
+    /// # Errors
+    /// Where it does not start.
+    pub fn start_rust_floor(&self, keeps: Keeps) -> Result<Running> {
+        let folder = Folder::new(&self.root, &[])?;
+        let (process, address) = self.rust_floor.start(keeps, folder.path())?;
+        Ok(Running { process, address, _folder: Some(folder) })
     }
 
     /// Starts the server of a side: the daemon on a usual folder that was used before, or the WebSocket floor.

@@ -1,10 +1,11 @@
-//! The synthetic floors: plain Node servers under `benches/`.
+//! The synthetic floors: plain Node servers under `benches/`, and the Rust server in `benches/floor`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::failure::{During, Failure, Result};
+use super::ostler;
 use super::process::{Output, Process};
 
 /// Node, with what the floors need installed.
@@ -54,8 +55,50 @@ impl Node {
     /// What it said instead.
     pub fn start(&self, script: &str, arguments: &[&str]) -> Result<(Process, SocketAddr)> {
         let mut process = self.spawn(script, arguments, Output::Out)?;
-        let address =
-            process.wait_for(|line| line.strip_prefix("floor on ")?.split_once("://")?.1.parse().ok())?;
+        let address = process.wait_for(listens_on)?;
         Ok((process, address))
     }
+}
+
+/// The Rust server.
+pub struct RustFloor {
+    program: PathBuf,
+}
+
+/// Where it keeps what it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// In a map.
+    InMemory,
+    /// In SQLite, committed before it answers.
+    Durably,
+}
+
+impl RustFloor {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// Where it does not build.
+    pub fn build(root: &Path) -> Result<Self> {
+        Ok(Self { program: ostler::build(root, "ostler-floor")? })
+    }
+
+    /// Starts it and waits until it says where it listens; what it keeps goes into `folder`.
+    ///
+    /// # Errors
+    /// What it said instead.
+    pub fn start(&self, keeps: Keeps, folder: &Path) -> Result<(Process, SocketAddr)> {
+        let mut command = Command::new(&self.program);
+        match keeps {
+            Keeps::InMemory => command.arg("memory"),
+            Keeps::Durably => command.arg("durable").arg(folder),
+        };
+        let mut process = Process::spawn(&mut command, Output::Out)?;
+        let address = process.wait_for(listens_on)?;
+        Ok((process, address))
+    }
+}
+
+fn listens_on(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("floor on ")?.split_once("://")?.1.parse().ok()
 }

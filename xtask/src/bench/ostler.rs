@@ -31,17 +31,7 @@ impl Ostler {
     /// # Errors
     /// Where it does not build.
     pub fn build(root: &Path) -> Result<Self> {
-        let built = crate::cargo::cargo()
-            .args(["build", "--release", "--locked", "--package", "ostler"])
-            .current_dir(root)
-            .status()
-            .during("cargo build")?;
-        if !built.success() {
-            return Err(Failure::new("the release does not build"));
-        }
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let program = target.join("release").join(format!("ostler{}", std::env::consts::EXE_SUFFIX));
-        Ok(Self { program })
+        Ok(Self { program: build(root, "ostler")? })
     }
 
     /// Starts it on a folder, with this output kept.
@@ -50,7 +40,11 @@ impl Ostler {
     /// What the system says.
     pub fn spawn(&self, folder: &Folder, output: Output) -> Result<Process> {
         let mut command = Command::new(&self.program);
-        command.arg("--config-file").arg(folder.path().join("config.json")).current_dir(folder.path());
+        command
+            .arg("--config-file")
+            .arg(folder.path().join("config.json"))
+            .env("XDG_STATE_HOME", folder.path().join(".state"))
+            .current_dir(folder.path());
         Process::spawn(&mut command, output)
     }
 
@@ -64,6 +58,23 @@ impl Ostler {
             .wait_for(|line| line.split(' ').find_map(|word| word.strip_prefix("ws://")?.parse().ok()))?;
         Ok((process, address))
     }
+}
+
+/// Builds a package's program in release and answers where it is.
+///
+/// # Errors
+/// Where it does not build.
+pub fn build(root: &Path, package: &str) -> Result<PathBuf> {
+    let built = crate::cargo::cargo()
+        .args(["build", "--release", "--locked", "--package", package])
+        .current_dir(root)
+        .status()
+        .during("cargo build")?;
+    if !built.success() {
+        return Err(Failure::new(format!("the release of {package} does not build")));
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release").join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// A call of an endpoint with this token and body.

@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::resource_provider::refuse_reserved;
+use super::resource_provider::{ResourceContent, refuse_reserved};
 use super::{Contribution, SessionComputer, SessionTerminal, SessionTerminals, Slot, ToolEffects};
 use crate::call::{Call, Func};
 use crate::cross::{Frozen, Mismatch, Text};
@@ -275,11 +275,24 @@ pub struct Start {
     pub instructions: Option<Vec<String>>,
     /// How long a client's tool may take, in milliseconds; 0 = forever.
     pub client_tool_timeout_ms: u64,
-    /// Says what happened. Throws on an action the protocol does not have, and a `QuotaExceededError` where 50,000
-    /// emitted ones wait already: a backend that is so far ahead pauses and emits again.
+    /// Reports what happened in the running turn, in this order: a part opens (`chat/responsePart`) before its text
+    /// (`chat/delta`, `chat/reasoning`); a tool call goes `chat/toolCallStart`, `chat/toolCallReady`,
+    /// `chat/toolCallComplete`; `chat/usage` comes before the end; and one of `chat/turnComplete`, `chat/turnCancelled`
+    /// and `chat/error` ends the turn. An action out of that order, or about another turn, changes nothing and is sent
+    /// to no client. The host itself emits `chat/turnStarted` and `chat/toolCallConfirmed`. Throws on an action the
+    /// protocol does not have, and a `QuotaExceededError` where 50,000 emitted ones wait already: a backend that is so
+    /// far ahead pauses and emits again.
     pub emit: Func<fn(channel: Emit, action: StateAction)>,
     /// Opens a read-only chat for a worker, once per call id.
     pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
+    /// Reads a resource as the session's owner: a message's attachment, what a client publishes, what a provider serves.
+    /// A client is asked, and has 30 seconds and 16 MiB for its answer.
+    pub read: Option<Call<fn(uri: String) -> ResourceContent>>,
+    /// The settings of the editors that are active in the session, as they are now: `telemetryLevel` (`off`, `crash`,
+    /// `error`, `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command:
+    /// `true`, `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. One that no editor sent is absent; where
+    /// editors differ the most careful value counts.
+    pub client_settings: Option<Call<fn() -> JsonObject>>,
     /// Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers.
     pub tools_server: Option<Call<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
     /// Opens terminals the host lists; absent on a host without a terminal store.
@@ -311,11 +324,14 @@ pub struct Start {
 pub struct BoundTool {
     /// Name, description, schema.
     pub definition: ToolDefinition,
-    /// Runs it; absent where a client runs it.
+    /// Runs it; absent where a client runs it. Resolves to what the tool's own `run` returned, any JSON value and mostly
+    /// a text, not to the protocol's `ToolCallResult`: the backend makes that of it, and of the error a failed tool
+    /// rejects with, for `chat/toolCallComplete`.
     pub run: Option<Call<fn(input: Value, call: Option<ToolCallPlace>) -> Value>>,
     /// The tool's own claim of what it does.
     pub effects: Option<ToolEffects>,
-    /// The client that runs it.
+    /// The client that runs it: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result comes to
+    /// `completeToolCall`. The definition's name is then `<owner>__<name>`; the client knows the tool as `<name>`.
     pub owner: Option<String>,
     /// Whether the model need not be told of it at once.
     pub defer_loading: Option<bool>,
@@ -402,7 +418,9 @@ pub struct ToolsServer {
 /// What `create` answers: the running half of one chat. `begin`, `cancel` and `close` are required.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct AgentSession {
-    /// Runs a turn. It may answer before the turn has ended.
+    /// Runs a turn. It may resolve before the turn has ended: only an emitted action ends it. Where it throws or rejects
+    /// while the turn runs, the host ends the turn with a `chat/error` of the type `backend` and the error's message;
+    /// after the end it is a line in the log. The conversation goes on with the next turn either way.
     pub begin: Call<
         fn(
             turn_id: String,
@@ -447,7 +465,8 @@ pub struct AgentSession {
         Option<Call<fn(request_id: String, question_id: String, answer: Option<ChatInputAnswer>) -> bool>>,
     /// Takes the tools bound to this session anew.
     pub set_tools: Option<Call<fn(tools: Vec<BoundTool>) -> bool>>,
-    /// Takes the result of a tool a client ran; `false` refuses.
+    /// Takes the result of a tool a client ran, a `ToolCallResult`: the client's own, or a failed one where the client
+    /// left or took longer than `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` refuses.
     pub complete_tool_call: Option<Call<fn(tool_call_id: String, client_id: String, result: Value) -> bool>>,
     /// A client left; its running tool calls are failed.
     pub client_gone: Option<Call<fn(client_id: String)>>,

@@ -13,6 +13,7 @@ use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
 use ostler_protocol::wire::state::{ChangesSummary, SessionState};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
@@ -58,6 +59,8 @@ pub(super) struct Actor {
     pub changes: Option<ChangesSummary>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
+    /// Writes that nobody waits for.
+    pub unwaited: Vec<JoinHandle<bool>>,
     channel: Arc<str>,
     out: Vec<(Arc<str>, Outgoing)>,
 }
@@ -99,6 +102,7 @@ impl Actor {
             busy_at: Instant::now(),
             changes: None,
             facts: Vec::new(),
+            unwaited: Vec::new(),
             out: Vec::new(),
         }
     }
@@ -185,9 +189,10 @@ impl Actor {
                     self.chats[at].backend_id = Some(id.clone());
                     if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
                         self.entry.row.lock().kept.backend_id = Some(id);
-                        self.keep_session().await;
+                        futures::join!(self.keep_session(), self.keep_chats());
+                    } else {
+                        self.keep_chats().await;
                     }
-                    self.keep_chats().await;
                 }
             }
             ToSession::Turn { request, taken } => {
@@ -432,6 +437,8 @@ impl Actor {
 
     /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
     async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
+        // Whoever wakes it reads the store.
+        self.settle_writes().await;
         {
             let mut resting = self.entry.mailbox.lock();
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(_)) {
@@ -540,6 +547,7 @@ impl Actor {
             }
         }
         self.settle();
+        self.settle_writes().await;
         self.entry.end();
         let removing = reason == "disposed";
         let closing: Vec<_> = self

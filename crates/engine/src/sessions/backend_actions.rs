@@ -87,16 +87,13 @@ impl Actor {
     fn emit_streamed(&mut self, at: usize, action: StateAction) {
         self.chats[at].unkept = true;
         let window = self.chats[at].audience.latency(self.host.options.delta_window_ms);
-        if let Streamed::Now(action) = self.chats[at].stream(action, window) {
+        let mut next = self.chats[at].stream(action, window);
+        if let Streamed::Flush(action) = next {
             self.flush_gathered(at);
-            match window {
-                0 => {
-                    self.apply_chat(at, action, None);
-                }
-                _ => {
-                    let _ = self.chats[at].stream(action, window);
-                }
-            }
+            next = self.chats[at].stream(action, window);
+        }
+        if let Streamed::Now(action) = next {
+            self.apply_chat(at, action, None);
         }
     }
 

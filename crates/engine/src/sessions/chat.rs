@@ -46,6 +46,8 @@ pub(super) struct Chat {
     pub audience: Arc<Audience>,
     /// Streamed text not yet published.
     pub gathered: Option<Gathered>,
+    /// The part that text was streamed to last, and when.
+    streamed: Option<LastStreamed>,
     /// For a worker's chat, which is not kept, the number of the chat whose backend runs it.
     pub lead: Option<u64>,
     /// Whether its backend is to take up from what is left of the turns.
@@ -86,6 +88,40 @@ impl Gathered {
     }
 }
 
+/// The part of a turn that streamed text belongs to.
+#[derive(Debug)]
+struct Part {
+    turn: String,
+    id: String,
+    reasoning: bool,
+}
+
+impl Part {
+    fn of(action: &StateAction) -> Option<Self> {
+        let (turn, id, reasoning) = fields(action)?;
+        Some(Self { turn: turn.to_owned(), id: id.to_owned(), reasoning })
+    }
+
+    fn has(&self, action: &StateAction) -> bool {
+        fields(action) == Some((&self.turn, &self.id, self.reasoning))
+    }
+}
+
+fn fields(action: &StateAction) -> Option<(&str, &str, bool)> {
+    match action {
+        StateAction::ChatDelta(delta) => Some((&delta.turn_id, &delta.part_id, false)),
+        StateAction::ChatReasoning(delta) => Some((&delta.turn_id, &delta.part_id, true)),
+        _ => None,
+    }
+}
+
+/// The streamed text that went out last.
+#[derive(Debug)]
+pub(super) struct LastStreamed {
+    part: Part,
+    at: Instant,
+}
+
 fn same<T: PartialEq>(held: &Option<T>, next: &Option<T>) -> bool {
     held == next
 }
@@ -96,6 +132,8 @@ pub(super) enum Streamed {
     Waits,
     /// It goes out now.
     Now(StateAction),
+    /// Text of another part is gathered: that goes out first, and this is streamed after it.
+    Flush(StateAction),
 }
 
 impl Chat {
@@ -138,6 +176,7 @@ impl Chat {
             unkept: false,
             audience,
             gathered: None,
+            streamed: None,
             lead: None,
             rewind: false,
             context: None,
@@ -196,27 +235,38 @@ impl Chat {
         matches!(self.state.interactivity, None | Some(ChatInteractivity::Full))
     }
 
-    /// Gathers streamed text. `window` is how long it may wait, in ms; 0 gathers nothing.
+    /// Streams text. The first delta of a part goes out immediately; those that follow within `window` ms of the
+    /// last that went out are coalesced. 0 coalesces nothing.
     pub fn stream(&mut self, action: StateAction, window: u64) -> Streamed {
-        if window == 0 && self.gathered.is_none() {
-            return Streamed::Now(action);
-        }
-        if let Some(gathered) = &mut self.gathered
-            && gathered.add(&action)
-        {
-            return Streamed::Waits;
-        }
-        if self.gathered.is_some() {
+        if let Some(gathered) = &mut self.gathered {
+            if gathered.add(&action) {
+                return Streamed::Waits;
+            }
             // Another part: the caller flushes and asks again.
+            return Streamed::Flush(action);
+        }
+        if window == 0 {
             return Streamed::Now(action);
         }
-        self.gathered = Some(Gathered { action, due: Instant::now() + Duration::from_millis(window) });
-        Streamed::Waits
+        let (now, wait) = (Instant::now(), Duration::from_millis(window));
+        match self.streamed.take().filter(|last| last.part.has(&action)) {
+            Some(last) if now < last.at + wait => {
+                self.gathered = Some(Gathered { action, due: last.at + wait });
+                self.streamed = Some(last);
+                Streamed::Waits
+            }
+            _ => {
+                self.streamed = Part::of(&action).map(|part| LastStreamed { part, at: now });
+                Streamed::Now(action)
+            }
+        }
     }
 
     /// Takes what was gathered.
     pub fn take_gathered(&mut self) -> Option<StateAction> {
-        self.gathered.take().map(|gathered| gathered.action)
+        let action = self.gathered.take()?.action;
+        self.streamed = Part::of(&action).map(|part| LastStreamed { part, at: Instant::now() });
+        Some(action)
     }
 
     /// What a listing shows of the chat.

@@ -87,10 +87,13 @@ impl Actor {
                 }
                 Ok(())
             }
-            StateAction::ChatDraftChanged(changed) => {
+            StateAction::ChatDraftChanged(mut changed) => {
+                if let Some(draft) = &mut changed.draft {
+                    self.store_attachments(draft).await?;
+                }
                 if self.chats[at].state.draft != changed.draft {
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
-                    self.keep_chats().await;
+                    self.keep_later(self.keep_chats());
                 }
                 Ok(())
             }
@@ -112,7 +115,14 @@ impl Actor {
                 Ok(())
             }
             StateAction::ChatTruncated(truncated) => self.truncate(at, truncated, origin).await,
-            StateAction::ChatIsReadChanged(_) | StateAction::ChatIsArchivedChanged(_) => {
+            StateAction::ChatIsReadChanged(_) => {
+                if self.chats[at].would_mark(&action) {
+                    self.apply_chat(at, action, origin);
+                    self.keep_later(self.keep_chats());
+                }
+                Ok(())
+            }
+            StateAction::ChatIsArchivedChanged(_) => {
                 if self.chats[at].would_mark(&action) {
                     self.apply_chat(at, action, origin);
                     self.keep_chats().await;
@@ -157,6 +167,7 @@ impl Actor {
             return refuse(format!("there was a turn {} in this chat already", started.turn_id));
         }
         self.may_spend(&started.message, dispatch.sender.as_deref()).await?;
+        self.store_attachments(&mut started.message).await?;
         self.sign(&mut started.message, dispatch.sender.as_deref());
         self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
@@ -201,6 +212,7 @@ impl Actor {
         dispatch: &Dispatch,
     ) -> Refused {
         self.may_talk(at, &set.message)?;
+        self.store_attachments(&mut set.message).await?;
         self.sign(&mut set.message, dispatch.sender.as_deref());
         if set.kind == PendingMessageKind::Steering {
             let running = self.chats[at].running().is_some();

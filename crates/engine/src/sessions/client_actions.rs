@@ -73,7 +73,7 @@ impl Actor {
                 if self.entry.row.lock().flags.is_read != changed.is_read {
                     self.entry.row.lock().flags.is_read = changed.is_read;
                     self.apply_session(StateAction::SessionIsReadChanged(changed), origin);
-                    self.keep_flags().await;
+                    self.keep_later(self.keep_flags());
                 }
                 Ok(())
             }

@@ -277,7 +277,10 @@ impl Claimed {
         chats.iter_mut().for_each(|chat| chat.published = chat.summary());
         state.chats = chats.iter().map(Chat::summary).collect();
         let mut actor = Actor::new(host.clone(), entry.clone(), Some(agent), state, chats, mailbox);
-        if !(actor.keep_turns(0).await && keep_new(host, &actor).await.is_ok()) {
+        if !(actor.adopt_attachments(&actor.chats).await
+            && actor.keep_turns(0).await
+            && keep_new(host, &actor).await.is_ok())
+        {
             entry.end();
             host.sessions.remove(&entry);
             let refused = RpcError::internal(NOT_MOVED);

@@ -25,47 +25,83 @@ pub(super) async fn kept(log: &Log, what: &str, write: Pending<()>) -> bool {
     outcome.is_ok()
 }
 
+/// Writes to the store. Each function calls the store before it returns, which fixes the write's place among
+/// others; the future it returns waits for the outcome. Writes that are started together and then awaited
+/// together share a commit, so one acknowledged operation costs one.
 impl Actor {
     pub(super) fn store(&self) -> Option<&SessionStore> {
         self.host.session_store()
     }
 
+    fn keeping(&self, what: &str, write: Option<Pending<()>>) -> impl Future<Output = bool> + Send + use<> {
+        let (host, what) = (self.host.clone(), what.to_owned());
+        async move {
+            match write {
+                Some(write) => kept(&host.log, &what, write).await,
+                None => true,
+            }
+        }
+    }
+
+    /// Lets a write finish that nobody waits for: a mark or a draft, which a crash may lose. The session does not
+    /// end or sleep before it.
+    pub(super) fn keep_later(&mut self, write: impl Future<Output = bool> + Send + 'static) {
+        self.unwaited.retain(|task| !task.is_finished());
+        self.unwaited.push(tokio::spawn(write));
+    }
+
+    /// Waits for the writes nobody waited for.
+    pub(super) async fn settle_writes(&mut self) {
+        futures::future::join_all(self.unwaited.drain(..)).await;
+    }
+
     /// Keeps who the session is and how it is set up.
-    pub(super) async fn keep_session(&self) {
-        let Some(store) = self.store() else { return };
-        let row = self.entry.row.lock().clone();
-        kept(&self.host.log, &self.entry.uri, store.set_config.call((self.entry.id.clone(), row.kept))).await;
+    pub(super) fn keep_session(&self) -> impl Future<Output = bool> + Send + use<> {
+        let write = self.store().map(|store| {
+            let kept = self.entry.row.lock().kept.clone();
+            store.set_config.call((self.entry.id.clone(), kept))
+        });
+        self.keeping(&self.entry.uri, write)
     }
 
     /// Keeps the session's marks.
-    pub(super) async fn keep_flags(&self) {
-        let Some(store) = self.store() else { return };
-        let flags = self.entry.row.lock().flags;
-        kept(&self.host.log, &self.entry.uri, store.set_flags.call((self.entry.id.clone(), flags))).await;
+    pub(super) fn keep_flags(&self) -> impl Future<Output = bool> + Send + use<> {
+        let write = self.store().map(|store| {
+            let flags = self.entry.row.lock().flags;
+            store.set_flags.call((self.entry.id.clone(), flags))
+        });
+        self.keeping(&self.entry.uri, write)
     }
 
     /// Keeps which chats there are; answers whether they are.
-    pub(super) async fn keep_chats(&self) -> bool {
-        let Some(store) = self.store() else { return true };
-        let default = self.state.default_chat.as_deref();
-        let chats = self
-            .chats
-            .iter()
-            .filter(|chat| !chat.is_worker())
-            .map(|chat| chat.kept(Some(&*chat.uri) == default))
-            .collect();
-        kept(&self.host.log, &self.entry.uri, store.set_chats.call((self.entry.id.clone(), chats))).await
+    pub(super) fn keep_chats(&self) -> impl Future<Output = bool> + Send + use<> {
+        let write = self.store().map(|store| {
+            let default = self.state.default_chat.as_deref();
+            let own = self.chats.iter().filter(|chat| !chat.is_worker());
+            let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
+            store.set_chats.call((self.entry.id.clone(), chats))
+        });
+        self.keeping(&self.entry.uri, write)
+    }
+
+    /// Keeps the title of a chat.
+    pub(super) fn keep_title(&self, at: usize, title: String) -> impl Future<Output = bool> + Send + use<> {
+        let uri = &self.chats[at].uri;
+        let write = self
+            .store()
+            .map(|store| store.set_chat_title.call((self.entry.id.clone(), uri.clone(), Some(title))));
+        self.keeping(uri, write)
     }
 
     /// Keeps the turn at `place` of a chat.
-    async fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) {
-        let Some(set_turn) = self.host.turn_store().and_then(|store| store.set_turn.as_ref()) else { return };
-        if chat.is_worker() {
-            return;
-        }
-        let turn = KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
-        let write = set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
-        kept(&self.host.log, &chat.uri, write).await;
+    fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) -> impl Future<Output = bool> + Send + use<> {
+        let set_turn = self.host.turn_store().and_then(|store| store.set_turn.as_ref());
+        let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
+            let turn =
+                KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
+            set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
+        });
+        self.keeping(&chat.uri, write)
     }
 
     /// Keeps every turn a chat has; answers whether they are.
@@ -84,41 +120,50 @@ impl Actor {
     }
 
     /// Keeps the latest finished turn of a chat.
-    pub(super) async fn keep_last_turn(&self, chat: usize) {
+    pub(super) fn keep_last_turn(&self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
         let chat = &self.chats[chat];
-        if let Some(turn) = chat.state.turns.last().cloned() {
-            self.keep_turn(chat, chat.state.turns.len() - 1, turn).await;
+        let last = chat.state.turns.last().cloned();
+        let kept = last.map(|turn| self.keep_turn(chat, chat.state.turns.len() - 1, turn));
+        async move {
+            match kept {
+                Some(kept) => kept.await,
+                None => true,
+            }
         }
     }
 
     /// Keeps the running turn as far as it has come. A crash leaves it as a turn that failed.
-    pub(super) async fn keep_running_turn(&mut self, chat: usize) {
-        if let Some(active) = &self.chats[chat].state.active_turn {
-            let turn = as_if_failed(active);
+    pub(super) fn keep_running_turn(&mut self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
+        let running = self.chats[chat].state.active_turn.as_ref().map(as_if_failed);
+        let kept = running.map(|turn| {
             let place = self.chats[chat].state.turns.len();
-            self.keep_turn(&self.chats[chat], place, turn).await;
             self.chats[chat].kept_at = tokio::time::Instant::now();
             self.chats[chat].unkept = false;
+            self.keep_turn(&self.chats[chat], place, turn)
+        });
+        async move {
+            match kept {
+                Some(kept) => kept.await,
+                None => true,
+            }
         }
     }
 
     /// Forgets every turn of a chat.
-    pub(super) async fn forget_turns(&self, uri: &str) {
-        self.drop_turns_of(uri, 0).await;
+    pub(super) fn forget_turns(&self, uri: &str) -> impl Future<Output = bool> + Send + use<> {
+        self.drop_turns_of(uri, 0)
     }
 
     /// Forgets the turns of a chat from `place` on.
-    pub(super) async fn drop_turns(&self, chat: usize, place: usize) {
-        self.drop_turns_of(&self.chats[chat].uri, place).await;
+    pub(super) fn drop_turns(&self, chat: usize, place: usize) -> impl Future<Output = bool> + Send + use<> {
+        self.drop_turns_of(&self.chats[chat].uri, place)
     }
 
-    async fn drop_turns_of(&self, uri: &str, place: usize) {
-        let Some(drop_turns) = self.host.turn_store().and_then(|store| store.drop_turns.as_ref()) else {
-            return;
-        };
-        let uri = uri.to_owned();
-        let write = drop_turns.call((self.entry.id.clone(), uri.clone(), place as u64));
-        kept(&self.host.log, &uri, write).await;
+    fn drop_turns_of(&self, uri: &str, place: usize) -> impl Future<Output = bool> + Send + use<> {
+        let drop_turns = self.host.turn_store().and_then(|store| store.drop_turns.as_ref());
+        let write = drop_turns
+            .map(|drop_turns| drop_turns.call((self.entry.id.clone(), uri.to_owned(), place as u64)));
+        self.keeping(uri, write)
     }
 }
 

@@ -4,6 +4,7 @@ mod actor;
 mod ahead;
 mod around;
 mod asked;
+mod attachments;
 mod backend;
 mod backend_actions;
 mod beside;
@@ -38,6 +39,7 @@ use tokio::sync::watch;
 
 pub(crate) use actor::snapshot;
 pub use around::Around;
+pub(crate) use attachments::content_of;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;

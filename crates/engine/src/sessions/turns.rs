@@ -1,5 +1,6 @@
 //! Turns: how one begins, ends, waits and is shown again.
 
+use futures::future::OptionFuture;
 use ostler_contract::events::{Event, EventName, TurnStatus};
 use ostler_contract::points::{SessionTerminalRequest, TurnFrom};
 use ostler_contract::{Call, Thrown};
@@ -64,11 +65,12 @@ impl Actor {
         };
         self.tell_backend(at, tell);
         if self.chats[at].context.take().is_some() {
-            self.keep_chats().await;
+            self.keep_later(self.keep_chats());
         }
     }
 
-    /// Begins a turn that nothing runs yet: it is kept before anybody is told of it.
+    /// Begins a turn that nothing runs yet: the turn and all that its start changes is kept, in one commit, before
+    /// anybody is told of it.
     async fn open_turn(
         &mut self,
         at: usize,
@@ -77,6 +79,7 @@ impl Actor {
         sender: Option<String>,
     ) {
         self.flush_gathered(at);
+        self.flush_out();
         let (turn, text) = (action.turn_id.clone(), action.message.text.clone());
         self.chats[at].sender.clone_from(&sender);
         self.chats[at].transcript_id = None;
@@ -84,21 +87,31 @@ impl Actor {
         // Reduced first, so that what is kept is what watchers will see; published once it is kept.
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
-        self.keep_running_turn(at).await;
+        let turn_kept = self.keep_running_turn(at);
         let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
             != marks & SessionStatus::IsRead.bits();
-        if self.chats[at].state.queued_messages.is_some() || self.was_queued(&action) || unread {
-            self.keep_chats().await;
-        }
+        let queue = self.chats[at].state.queued_messages.is_some() || self.was_queued(&action);
         self.republish(at, &action, origin);
-        self.happened(at, Happened::Began);
-        self.name_after(at, &text).await;
-        if self.entry.row.lock().flags.is_read {
-            self.entry.row.lock().flags.is_read = false;
+        let title = self.name_after(at, &text);
+        let chats_kept = (queue || unread && title.is_none()).then(|| self.keep_chats());
+        let title_kept = title.map(|title| {
+            self.show_title(at, &title, None);
+            self.keep_titles(at, title)
+        });
+        let was_read = std::mem::take(&mut self.entry.row.lock().flags.is_read);
+        let flags_kept = was_read.then(|| self.keep_flags());
+        futures::join!(
+            turn_kept,
+            OptionFuture::from(chats_kept),
+            OptionFuture::from(title_kept),
+            OptionFuture::from(flags_kept)
+        );
+        if was_read {
             let unread = SessionIsReadChangedAction { is_read: false };
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
-            self.keep_flags().await;
         }
+        self.happened(at, Happened::Began);
+        self.refresh_summaries();
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.host.events.raise(Event::TurnStart {
             session: session.clone(),
@@ -172,6 +185,7 @@ impl Actor {
             message.model = request.model;
         }
         self.may_spend(&message, request.sender.as_deref()).await?;
+        self.store_attachments(&mut message).await?;
         self.sign(&mut message, request.sender.as_deref());
         if self.chats[at].running().is_some() {
             if !request.queue {
@@ -227,7 +241,7 @@ impl Actor {
         self.happened(at, Happened::Ended(status));
         self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.host.look_around(&self.entry, true);
-        self.keep_session().await;
+        self.keep_later(self.keep_session());
         if !self.begin_queued(at).await {
             let busy = self.chats.iter().any(|chat| chat.running().is_some());
             if !busy {
@@ -341,36 +355,38 @@ impl Actor {
         }
     }
 
-    /// Names a session and its first chat after what was said first.
-    async fn name_after(&mut self, at: usize, text: &str) {
-        if self.chats[at].titled || !self.chats[at].state.title.is_empty() {
-            return;
-        }
-        if let Some(title) = tidy_title(text) {
-            self.set_title(at, title, None).await;
-        }
+    /// The name of a session and its first chat after what was said first, where they have none.
+    fn name_after(&self, at: usize, text: &str) -> Option<String> {
+        let named = self.chats[at].titled || !self.chats[at].state.title.is_empty();
+        (!named).then(|| tidy_title(text)).flatten()
     }
 
     /// Gives a chat a title; the default chat's is the session's.
     pub(super) async fn set_title(&mut self, at: usize, title: String, origin: Option<Origin>) {
-        self.chats[at].state.title.clone_from(&title);
+        self.flush_out();
+        self.show_title(at, &title, origin);
+        self.keep_titles(at, title).await;
+        self.refresh_summaries();
+    }
+
+    /// Puts a title into the state and queues the action for watchers.
+    fn show_title(&mut self, at: usize, title: &str, origin: Option<Origin>) {
+        title.clone_into(&mut self.chats[at].state.title);
         self.dirty = true;
         if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
-            let changed = SessionTitleChangedAction { title: title.clone() };
+            let changed = SessionTitleChangedAction { title: title.to_owned() };
             self.apply_session(StateAction::SessionTitleChanged(changed), origin);
+            title.clone_into(&mut self.entry.row.lock().kept.title);
         }
-        if let Some(store) = self.store() {
-            let (id, uri) = (self.entry.id.clone(), self.chats[at].uri.clone());
-            super::keep::kept(
-                &self.host.log,
-                &uri,
-                store.set_chat_title.call((id, uri.clone(), Some(title))),
-            )
-            .await;
+    }
+
+    /// Keeps a chat's title wherever it is kept, in one commit.
+    fn keep_titles(&self, at: usize, title: String) -> impl Future<Output = ()> + Send + use<> {
+        let writes =
+            futures::future::join3(self.keep_title(at, title), self.keep_session(), self.keep_chats());
+        async move {
+            writes.await;
         }
-        self.refresh_summaries();
-        self.keep_session().await;
-        self.keep_chats().await;
     }
 
     /// Renames the session by its default chat.

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::live::{Live, Pending};
 use rquickjs::{AsyncContext, AsyncRuntime, Ctx, qjs};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
+use tokio::time::Instant;
 
 use super::memory::Counted;
 use super::{Condition, Memory, Reply, Shared, State, Table, Watch, turn};
@@ -60,6 +62,9 @@ const THREAD_STACK: usize = 8 << 20;
 /// The collector looks for cycles once this much was allocated since it last did.
 const COLLECT_AFTER: usize = 2 << 20;
 
+/// How often a plugin is looked at that is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+
 impl Engine {
     /// Starts an engine. `host` is the runtime its calls on the host run on.
     pub(crate) fn start(label: &str, options: Arc<JsOptions>, host: Handle) -> Result<Arc<Self>, Thrown> {
@@ -96,6 +101,21 @@ impl Engine {
             ctx.run_gc();
             reply.send(Ok(state.functions.len()));
         })
+    }
+
+    /// Waits, no longer than `limit`, until the plugin rests: no timer of it is due within that time, and it waits for
+    /// nothing of the host's.
+    pub async fn rest(&self, limit: Duration) {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            let works = self.ask(move |_, state, reply| {
+                reply.send(Ok(state.promises.len() > 0 || state.timers.is_due_before(end)));
+            });
+            match works.await {
+                Ok(true) => tokio::time::sleep(LOOK).await,
+                Ok(false) | Err(_) => return,
+            }
+        }
     }
 
     pub(crate) fn send(&self, message: Message) {

@@ -61,6 +61,7 @@ pub(super) fn addon(ctx: &Ctx<'_>, name: &str) -> rquickjs::Error {
 }
 
 pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
+    (State::of(ctx)?.shared.options.read)(path);
     let bytes = std::fs::read(path)
         .map_err(|error| plain_error(ctx, format_args!("{} could not be read: {error}", path.display())))?;
     let mut source = String::from_utf8_lossy(&bytes).into_owned();

@@ -20,6 +20,9 @@ impl rquickjs::loader::Resolver for Resolve {
         drop(ctx.catch());
         let state = State::of(ctx)?;
         specify(&state.modules.resolvers, base, specifier, How::Import).map_err(|why| {
+            if specifier.starts_with('.') {
+                (state.shared.options.read)(&folder(base).join(specifier));
+            }
             let thrown = ostler_contract::Thrown::new(why.sentence);
             match crate::errors::error(ctx, &state, &thrown) {
                 Ok(error) => {

@@ -1,12 +1,13 @@
-//! What the host itself writes, in one SQLite database: `state.db` in the configuration folder.
+//! What the host itself writes, in one SQLite database: `state.db` in the state folder.
 //!
 //! One thread writes. Writes that wait for it become durable together, in one commit, and each is answered
 //! after that commit. Other threads read, from what was committed last, and never wait for the writer.
 
+mod relocate;
 mod schema;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::atomic;
 use crate::worker::stopped;
+pub use relocate::Relocated;
 use writer::{Asked, Job, write_all};
 
 /// How many threads read.
@@ -54,13 +56,18 @@ impl From<Thrown> for Failure {
 }
 
 impl StateDb {
-    /// Opens the database of a configuration folder, and brings an older one up to date. A damaged file, one
+    /// The database's file in a state folder.
+    pub fn file(dir: &Path) -> PathBuf {
+        dir.join("state.db")
+    }
+
+    /// Opens the database of a state folder, and brings an older one up to date. A damaged file, one
     /// of a newer host and one of another program are refused and left as they are. Blocks.
-    pub fn open(config_dir: &Path) -> Result<Arc<Self>, Thrown> {
-        let path = config_dir.join("state.db");
+    pub fn open(dir: &Path) -> Result<Arc<Self>, Thrown> {
+        let path = Self::file(dir);
         let place: Arc<str> = path.display().to_string().into();
         let unwritten = |error| Thrown::new(format_args!("{place} could not be made: {error}"));
-        atomic::make_folder(config_dir).map_err(unwritten)?;
+        atomic::make_private_folder(dir).map_err(unwritten)?;
         atomic::make_private(&path).map_err(unwritten)?;
         let failed = |error| Thrown::new(sentence(&place, &error));
 

@@ -58,21 +58,24 @@ where
 /// Serves writes until nobody can ask for any.
 pub(super) fn write_all(connection: &Connection, place: &str, asked: &Receiver<Asked>) {
     while let Ok(first) = asked.recv() {
-        let (mut batch, mut checkpoints) = (Vec::new(), Vec::new());
-        for next in std::iter::once(first).chain(asked.try_iter().take(BATCH - 1)) {
-            match next {
-                Asked::Write(write) => batch.push(write),
+        let (mut batch, mut checkpoints) = (Batch::default(), Vec::new());
+        let mut next = Some(first);
+        // What is asked for while the batch is being written joins it: it costs no commit of its own.
+        while let Some(asked_for) = next {
+            match asked_for {
+                Asked::Write(write) => batch.run(connection, write),
                 Asked::Checkpoint(answer) => checkpoints.push(answer),
             }
+            next = if batch.writes.len() < BATCH { asked.try_recv().ok() } else { None };
         }
         let failed = |error| Thrown::new(sentence(place, &error));
-        if !batch.is_empty() {
-            let committed = commit(connection, &mut batch).map_err(|error| {
+        if !batch.writes.is_empty() {
+            let committed = batch.commit(connection).map_err(|error| {
                 // Whatever was begun is taken back; where nothing was, there is nothing to take back.
                 let _ = connection.execute_batch("ROLLBACK");
                 failed(error)
             });
-            for write in batch {
+            for write in batch.writes {
                 write.answer(committed.clone());
             }
         }
@@ -83,16 +86,40 @@ pub(super) fn write_all(connection: &Connection, place: &str, asked: &Receiver<A
     }
 }
 
-fn commit(connection: &Connection, batch: &mut [Box<dyn Write>]) -> rusqlite::Result<()> {
-    let execute = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
-    execute("BEGIN IMMEDIATE")?;
-    for write in batch {
-        // So that one that fails takes none of the others with it.
-        execute("SAVEPOINT one")?;
-        if !write.run(connection) {
-            execute("ROLLBACK TO one")?;
+/// Writes that share a commit.
+#[derive(Default)]
+struct Batch {
+    writes: Vec<Box<dyn Write>>,
+    /// What failed for all of them.
+    failed: Option<rusqlite::Error>,
+}
+
+impl Batch {
+    fn run(&mut self, connection: &Connection, mut write: Box<dyn Write>) {
+        if self.failed.is_none() {
+            let begun = if self.writes.is_empty() { execute(connection, "BEGIN IMMEDIATE") } else { Ok(()) };
+            self.failed = begun.and_then(|()| one(connection, &mut *write)).err();
         }
-        execute("RELEASE one")?;
+        self.writes.push(write);
     }
-    execute("COMMIT")
+
+    fn commit(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => execute(connection, "COMMIT"),
+        }
+    }
+}
+
+/// Runs one write, so that one that fails takes none of the others with it.
+fn one(connection: &Connection, write: &mut dyn Write) -> rusqlite::Result<()> {
+    execute(connection, "SAVEPOINT one")?;
+    if !write.run(connection) {
+        execute(connection, "ROLLBACK TO one")?;
+    }
+    execute(connection, "RELEASE one")
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }

@@ -5,6 +5,7 @@ mod busy;
 mod connections;
 mod create_session;
 mod debian;
+mod latency;
 mod modules;
 mod plugins;
 mod start;
@@ -37,6 +38,11 @@ pub const GROUPS: &[Group] = &[
         name: "create-session",
         what: "sessions made and kept, one after the other",
         measure: create_session::measure,
+    },
+    Group {
+        name: "latency",
+        what: "one client's sessions, actions and first words, beside a Rust server that commits a row",
+        measure: latency::measure,
     },
     Group {
         name: "turn",

@@ -1,0 +1,76 @@
+// What tests use of `node:test`. With `@types/node` installed and `"types": ["node"]` in tsconfig.json, TypeScript takes
+// the declarations of that package instead.
+
+export interface TestContext {
+    name: string;
+    diagnostic(message: string): void;
+    skip(message?: string): void;
+    todo(message?: string): void;
+}
+
+export interface TestOptions {
+    skip?: boolean | string;
+    todo?: boolean | string;
+    only?: boolean;
+    timeout?: number;
+}
+
+type TestFunction = (context: TestContext) => void | Promise<void>;
+type Hook = (run: () => void | Promise<void>) => void;
+
+interface Declare<F> {
+    (name: string, run?: F): Promise<void>;
+    (name: string, options: TestOptions, run?: F): Promise<void>;
+    (run: F): Promise<void>;
+}
+
+interface Test extends Declare<TestFunction> {
+    skip: Declare<TestFunction>;
+    todo: Declare<TestFunction>;
+    only: Declare<TestFunction>;
+}
+
+interface Suite extends Declare<() => void> {
+    skip: Declare<() => void>;
+    todo: Declare<() => void>;
+    only: Declare<() => void>;
+}
+
+type Callable = (...values: any[]) => any;
+
+export interface Call<F extends Callable> {
+    arguments: Parameters<F>;
+    result: ReturnType<F> | undefined;
+    error: unknown;
+    this: unknown;
+}
+
+export type Mock<F extends Callable> = F & {
+    mock: {
+        calls: Call<F>[];
+        callCount(): number;
+        resetCalls(): void;
+        mockImplementation(implementation: F): void;
+        restore(): void;
+    };
+};
+
+export declare const test: Test;
+export declare const it: Test;
+export declare const suite: Suite;
+export declare const describe: Suite;
+export declare const before: Hook;
+export declare const after: Hook;
+export declare const beforeEach: Hook;
+export declare const afterEach: Hook;
+export declare const mock: {
+    fn<F extends Callable = (...values: any[]) => undefined>(original?: F, implementation?: F): Mock<F>;
+    method<T extends object, K extends keyof T>(
+        object: T,
+        name: K,
+        implementation?: T[K],
+    ): T[K] extends Callable ? Mock<T[K]> : never;
+    restoreAll(): void;
+    reset(): void;
+};
+export default test;

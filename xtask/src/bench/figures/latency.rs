@@ -1,0 +1,143 @@
+//! What one client waits for: its own actions, and the first words of a turn. The floor is the Rust server of
+//! `benches/floor`: for what has to be durable it commits one row before it answers, for what need not it keeps a map.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::super::context::{Context, Running};
+use super::super::failure::{Failure, Result};
+use super::super::figure::{Figure, Target};
+use super::super::floor::Keeps;
+use super::super::net::frames;
+use super::super::net::ws::Ws;
+use super::super::rounds::{Bounds, Column, Side, alternate};
+use super::super::stats::percentile;
+
+/// Operations before the clock runs.
+const FIRST: usize = 50;
+/// Operations timed.
+const TIMED: usize = 500;
+
+const CREATED: &[Column] = &[
+    ("createSession, durable: p50", "ms", Some(Target::AtMost(1.5))),
+    ("createSession, durable: p99", "ms", None),
+];
+const TITLED: &[Column] = &[("a title to its own echo, durable: p50", "ms", Some(Target::AtMost(1.5)))];
+const MARKED: &[Column] = &[("a read mark to its own echo: p50", "ms", Some(Target::AtMost(1.5)))];
+const SPOKEN: &[Column] = &[("the first delta of a turn, durable: p50", "ms", Some(Target::AtMost(1.5)))];
+
+pub fn measure(context: &Context) -> Result<Vec<Figure>> {
+    let bounds = Bounds { floor: true, ..context.bounds(5, Duration::from_secs(30)) };
+    let mut figures = alternate(bounds, CREATED, |side| {
+        let server = start(context, side, Keeps::Durably)?;
+        let mut client = Ws::introduced(server.address, "bench")?;
+        let took = timed(|at| {
+            let params = json!({ "channel": format!("echo:/{at:032x}"), "provider": "echo" });
+            let (id, request) = client.request("createSession", params);
+            let begun = Instant::now();
+            client.exchange(id, &request)?;
+            Ok(begun.elapsed())
+        })?;
+        Ok(vec![share(&took, 0.5)?, share(&took, 0.99)?])
+    })?;
+    figures.extend(alternate(bounds, TITLED, |side| {
+        let mut at_work = AtWork::begin(start(context, side, Keeps::Durably)?)?;
+        let took = timed(|at| {
+            let title = format!("title {at}");
+            let action = json!({ "type": "session/titleChanged", "title": title });
+            at_work.echo(Channel::Session, &action, &format!("\"{title}\""))
+        })?;
+        Ok(vec![share(&took, 0.5)?])
+    })?);
+    figures.extend(alternate(bounds, MARKED, |side| {
+        let mut at_work = AtWork::begin(start(context, side, Keeps::InMemory)?)?;
+        let took = timed(|at| {
+            let is_read = at % 2 == 0;
+            let action = json!({ "type": "session/isReadChanged", "isRead": is_read });
+            at_work.echo(Channel::Session, &action, &format!("\"isRead\":{is_read}"))
+        })?;
+        Ok(vec![share(&took, 0.5)?])
+    })?);
+    figures.extend(alternate(bounds, SPOKEN, |side| {
+        let mut at_work = AtWork::begin(start(context, side, Keeps::Durably)?)?;
+        let took = timed(|at| {
+            let action = json!({ "type": "chat/turnStarted", "turnId": format!("turn-{at}"),
+                "message": { "text": "/words 1", "origin": { "kind": "user" } } });
+            let took = at_work.echo(Channel::Chat, &action, "\"chat/delta\"")?;
+            at_work.client.until(b"\"chat/turnComplete\"")?;
+            Ok(took)
+        })?;
+        Ok(vec![share(&took, 0.5)?])
+    })?);
+    Ok(figures)
+}
+
+fn start(context: &Context, side: Side, keeps: Keeps) -> Result<Running> {
+    match side {
+        Side::Ostler => context.start(side),
+        Side::Floor => context.start_rust_floor(keeps),
+    }
+}
+
+fn timed(mut operation: impl FnMut(usize) -> Result<Duration>) -> Result<Vec<f64>> {
+    let mut took = Vec::with_capacity(TIMED);
+    for at in 0..FIRST + TIMED {
+        let one = operation(at)?;
+        if at >= FIRST {
+            took.push(one.as_secs_f64() * 1000.0);
+        }
+    }
+    Ok(took)
+}
+
+fn share(took: &[f64], share: f64) -> Result<f64> {
+    percentile(took, share).ok_or_else(|| Failure::new("nothing was timed"))
+}
+
+#[derive(Clone, Copy)]
+enum Channel {
+    Session,
+    Chat,
+}
+
+/// One client of one session, subscribed to it and its chat.
+struct AtWork {
+    client: Ws,
+    session: String,
+    chat: String,
+    seq: u64,
+    _server: Running,
+}
+
+impl AtWork {
+    fn begin(server: Running) -> Result<Self> {
+        let session = format!("echo:/{:032x}", 1);
+        let mut client = Ws::introduced(server.address, "bench")?;
+        client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
+        let subscribed = client.ask("subscribe", json!({ "channel": session }))?;
+        let chat = subscribed
+            .pointer("/snapshot/state/defaultChat")
+            .and_then(Value::as_str)
+            .ok_or_else(|| Failure::new(format!("the session has no chat: {subscribed}")))?
+            .to_owned();
+        client.ask("subscribe", json!({ "channel": chat }))?;
+        Ok(Self { client, session, chat, seq: 0, _server: server })
+    }
+
+    /// How long an action takes until a frame that holds this comes back.
+    fn echo(&mut self, channel: Channel, action: &Value, wanted: &str) -> Result<Duration> {
+        self.seq += 1;
+        let channel = match channel {
+            Channel::Session => &self.session,
+            Channel::Chat => &self.chat,
+        };
+        let params = json!({ "channel": channel, "clientSeq": self.seq, "action": action });
+        let dispatch = json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": params });
+        let frame = frames::text(&dispatch.to_string());
+        let begun = Instant::now();
+        self.client.write(&frame)?;
+        self.client.until(wanted.as_bytes())?;
+        Ok(begun.elapsed())
+    }
+}
