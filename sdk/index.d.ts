@@ -1738,6 +1738,16 @@ export interface KeptChat {
     flags?: SessionFlags;
     /** Hidden context its first turn still has to be given. */
     context?: string;
+    /** The queued message that a turn is being started with. It waits again where the turn is not in the store. */
+    starting?: StartingTurn;
+}
+
+/** A turn that takes a queued message. */
+export interface StartingTurn {
+    /** The turn's id. */
+    turn: string;
+    /** The message as it waited. */
+    queued: unknown;
 }
 
 /** A session with its marks. */

@@ -258,6 +258,7 @@ pub struct Host {
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
     pub(crate) here: OnceLock<Arc<dyn Here>>,
+    pub(crate) lost_storage: RwLock<Option<String>>,
     /// Sessions whose tree is followed.
     pub(crate) followed_trees: Mutex<HashSet<String>>,
     pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
@@ -305,6 +306,7 @@ impl Host {
             terminals: Terminals::default(),
             relays: Relays::default(),
             here: OnceLock::new(),
+            lost_storage: RwLock::default(),
             followed_trees: Mutex::default(),
             own_providers: OnceLock::new(),
             files: OnceLock::new(),

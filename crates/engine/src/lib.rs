@@ -31,6 +31,7 @@ mod host_calls;
 mod in_time;
 pub mod log;
 mod machines;
+mod mcp_servers;
 mod mentions;
 pub mod outbox;
 mod peer;

@@ -1,8 +1,8 @@
 //! Refusals that more than one place gives.
 
-use ostler_protocol::RpcError;
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
+use ostler_protocol::{RpcError, Value};
 
 use crate::host::Host;
 
@@ -71,9 +71,9 @@ pub(crate) fn no_question(request: &str) -> String {
     format!("nothing called {request} waits for an answer")
 }
 
-/// An action, or what it carries, that does not read.
-pub(crate) fn lacks_field(what: &str) -> String {
-    format!("{what} lacks a field the protocol gives it, or has one of another type")
+/// An action that does not read.
+pub(crate) fn lacks_field(what: &str, action: &Value) -> String {
+    ostler_protocol::unread::unread(what, action)
 }
 
 /// An action of another kind of channel.

@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it, and one is never kept without
+/// those of the same session asked for before.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
@@ -181,6 +182,19 @@ pub struct KeptChat {
     /// Hidden context its first turn still has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// The queued message that a turn is being started with. It waits again where the turn is not in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting: Option<StartingTurn>,
+}
+
+/// A turn that takes a queued message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct StartingTurn {
+    /// The turn's id.
+    pub turn: String,
+    /// The message as it waited.
+    pub queued: Value,
 }
 
 /// What a message brought along and now refers to.

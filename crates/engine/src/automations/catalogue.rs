@@ -270,6 +270,7 @@ impl Host {
         by: &Principal,
     ) -> Result<(), String> {
         let store = self.automations_kept().map_err(|why| why.message)?;
+        let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
         match actions::read(action.clone()) {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
@@ -318,11 +319,8 @@ impl Host {
             Ok(StateAction::AutomationRunCancelRequested(_)) => {
                 Err("a run is cancelled by disposing its session".to_owned())
             }
-            Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field("the definition")),
-            Ok(_) => {
-                let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
-                Err(does_not_belong(name, "an automation"))
-            }
+            Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field(name, action)),
+            Ok(_) => Err(does_not_belong(name, "an automation")),
         }
     }
 

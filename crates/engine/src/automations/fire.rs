@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
-use super::run::{COUNT, DROPPED, LATEST, RunPlace, STEERED, opening};
+use super::run::{COUNT, DROPPED, EVENT, LATEST, RunPlace, STEERED, opening};
 use super::settings::Settings;
 use super::triggers::Waiting;
 use crate::host::{Host, message};
@@ -29,6 +29,8 @@ pub(super) struct WakeEvent<'a> {
     pub trigger: &'a str,
     /// The event's id.
     pub event: &'a str,
+    /// Whether its facts have a field `event` that is not that id.
+    pub own_field: bool,
     /// Who said that it happened, where that is not the host itself.
     pub by: Option<&'a str>,
     /// The owner of the session it happened in, where it did in one.
@@ -118,8 +120,11 @@ impl Host {
         data: &JsonObject,
     ) -> Option<Kept> {
         let mut facts = data.clone();
-        facts.insert("event".to_owned(), event.into());
-        let happened = WakeEvent { trigger: &waiting.trigger, event, by: Some(by), of_session: None };
+        // A field of that name is the data's.
+        let own_field = facts.contains_key("event");
+        facts.entry("event").or_insert_with(|| event.into());
+        let happened =
+            WakeEvent { trigger: &waiting.trigger, event, own_field, by: Some(by), of_session: None };
         self.wake_by_event(&waiting.automation, &happened, facts, 1)
     }
 
@@ -146,7 +151,10 @@ impl Host {
             catch_up: None,
             event: Some(facts),
         });
-        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
+        let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
+        if happened.own_field {
+            run.meta.get_or_insert_default().insert(names::meta_key(EVENT), happened.event.into());
+        }
         self.wake(&entry, run, Cause::Event).1
     }
 
@@ -224,6 +232,7 @@ impl Host {
     fn note(self: &Arc<Self>, held: String, kept: Keep, wake: &AutomationRunState, what: &str) {
         let (host, what) = (self.clone(), what.to_owned());
         let (count, event) = (count_of(wake), event_of(wake).cloned());
+        let id = event_id_of(wake).cloned();
         tokio::spawn(async move {
             host.automations.annotate(&host.fanout, &held, |meta| {
                 let key = names::meta_key(&what);
@@ -233,6 +242,10 @@ impl Host {
                 meta.insert(key, counted.saturating_add(count).into());
                 if let (COUNT, Some(event)) = (what.as_str(), event) {
                     meta.insert(names::meta_key(LATEST), Value::Object(event));
+                    match id {
+                        Some(id) => drop(meta.insert(names::meta_key(EVENT), id)),
+                        None => drop(meta.shift_remove(&names::meta_key(EVENT))),
+                    }
                 }
             });
             if host.keep_run(&held).await {
@@ -310,6 +323,11 @@ impl Host {
 pub(super) fn count_of(run: &AutomationRunState) -> u64 {
     let counted = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(COUNT))?.as_u64());
     counted.unwrap_or(1)
+}
+
+/// The id of a run's newest event, where its data has a field `event` of its own.
+pub(super) fn event_id_of(run: &AutomationRunState) -> Option<&Value> {
+    run.meta.as_ref()?.get(&names::meta_key(EVENT))
 }
 
 /// What the newest event of a run carried.

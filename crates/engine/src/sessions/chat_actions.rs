@@ -47,9 +47,11 @@ impl Actor {
             }
             StateAction::ChatToolCallConfirmed(confirmed) => self.confirm(at, confirmed, origin),
             StateAction::ChatToolCallComplete(complete) => self.client_tool_done(at, complete, dispatch),
-            StateAction::ChatToolCallContentChanged(changed) => {
+            StateAction::ChatToolCallContentChanged(mut changed) => {
                 self.owned_call(at, &changed.tool_call_id, &dispatch.origin.client_id)?;
                 self.flush_gathered(at);
+                changed.content =
+                    self.linked(at, &changed.tool_call_id, Some(changed.content)).unwrap_or_default();
                 self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), origin);
                 Ok(())
             }
@@ -191,6 +193,9 @@ impl Actor {
         }
         if self.host.is_stopping() {
             return refuse(STOPPING);
+        }
+        if let Some(lost) = self.host.lost_storage() {
+            return refuse(lost);
         }
         if self.agent.is_none() {
             return refuse(self.without_backend());

@@ -142,7 +142,9 @@ impl Actor {
         let (host, mailbox, provider) =
             (self.host.clone(), self.mailbox.clone(), self.entry.provider.clone());
         let (message, sender, beside) = (new.message, new.sender, source.context);
+        let entry = self.entry.clone();
         tokio::spawn(async move {
+            start.mcp_servers = host.mcp_servers_for(&entry).await;
             if let Some(about) = about {
                 let said = [host.chat_preamble(&about).await, beside].into_iter().flatten();
                 let said = said.collect::<Vec<_>>().join("\n\n");

@@ -16,6 +16,7 @@ mod chats;
 mod client_actions;
 mod create;
 mod keep;
+mod links;
 mod mailbox;
 mod moving;
 mod older;

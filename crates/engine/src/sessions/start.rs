@@ -34,7 +34,9 @@ impl Actor {
             false => start.seed = Some(turns),
         }
         let number = self.chats[at].number;
-        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
+        let (host, entry) = (self.host.clone(), self.entry.clone());
+        let servers = async move { host.mcp_servers_for(&entry).await };
+        self.chats[at].backend = Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone()));
     }
 
     /// What a chat's backend is handed.
@@ -62,7 +64,8 @@ impl Actor {
             working_directory: paths.first().cloned(),
             additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
             tools: (!tools.is_empty()).then_some(tools),
-            mcp_servers: self.host.mcp_servers(),
+            // Their secrets are read where a plugin's vault keeps nobody waiting.
+            mcp_servers: None,
             instructions: (!instructions.is_empty()).then_some(instructions),
             client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
@@ -181,7 +184,7 @@ fn known(action: &StateAction) -> Result<(), Thrown> {
     let StateAction::Unknown(value) = action else { return Ok(()) };
     let sentence = match value.get("type").and_then(Value::as_str) {
         None => NO_ACTION_TYPE.to_owned(),
-        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name),
+        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name, value),
         Some(name) => format!("{name} is not an action of the protocol"),
     };
     Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })
