@@ -23,6 +23,21 @@ pub(crate) const NOT_MOVED: &str = "the chat could not be kept, so it was not mo
 /// An action without a name.
 pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
 
+/// The memory for answers is in use.
+pub(crate) fn no_memory() -> RpcError {
+    RpcError::internal(
+        "the memory for answers is in use (limits.connectionMemoryMb, limits.memoryMb); read the answers that wait, \
+         then ask again",
+    )
+}
+
+/// A connection that asks and does not wait.
+pub(crate) fn too_many_requests() -> RpcError {
+    RpcError::internal(
+        "too many requests of this connection wait for their answers; wait for some, then ask again",
+    )
+}
+
 /// No such session.
 pub(crate) fn no_session(uri: &str) -> RpcError {
     RpcError::session_not_found(format!("No agent for session {uri}"))
