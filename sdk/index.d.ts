@@ -395,6 +395,18 @@ export interface Start {
     emit(channel: Emit, action: StateAction): void;
     /** Opens a read-only chat for a worker, once per call id. */
     subagent?(toolCallId: string, request: WorkerRequest): Promise<Worker>;
+    /**
+     * Reads a resource as the session's owner: a message's attachment, what a client publishes, what a provider serves.
+     * A client is asked, and has 30 seconds and 16 MiB for its answer.
+     */
+    read?(uri: string): Promise<ResourceContent>;
+    /**
+     * The settings of the editors that are active in the session, as they are now: `telemetryLevel` (`off`, `crash`,
+     * `error`, `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command:
+     * `true`, `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. One that no editor sent is absent; where
+     * editors differ the most careful value counts.
+     */
+    clientSettings?(): Promise<JsonObject>;
     /** Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers. */
     toolsServer?(options?: ToolsServerOptions): Promise<ToolsServer | undefined>;
     /** Opens terminals the host lists; absent on a host without a terminal store. */
@@ -495,6 +507,19 @@ export interface Worker {
 
 /** How a turn ended. */
 export type TurnStatus = 'complete' | 'cancelled' | 'error';
+
+/** What a URI held. */
+export interface ResourceContent {
+    /** The text, or base64 of the bytes. */
+    data: string;
+    /** `utf-8` (where left out) or `base64`. */
+    encoding?: Encoding;
+    /** Its media type. */
+    contentType?: string;
+}
+
+/** How bytes are written in JSON. */
+export type Encoding = 'utf-8' | 'base64';
 
 /** How a backend wants its tools endpoint. */
 export interface ToolsServerOptions {
@@ -897,19 +922,6 @@ export interface Reader {
     /** What the principal holds, as `<subject>:<operation>`. */
     grants: string[];
 }
-
-/** What a URI held. */
-export interface ResourceContent {
-    /** The text, or base64 of the bytes. */
-    data: string;
-    /** `utf-8` (where left out) or `base64`. */
-    encoding?: Encoding;
-    /** Its media type. */
-    contentType?: string;
-}
-
-/** How bytes are written in JSON. */
-export type Encoding = 'utf-8' | 'base64';
 
 /** How a URI is resolved. */
 export interface ResourceResolving {
@@ -1653,6 +1665,13 @@ export interface SessionStore {
     setTurn?(id: string, chat: string, place: number, turn: KeptTurn): void;
     /** Forgets the turns of a chat from a place on. */
     dropTurns?(id: string, chat: string, from: number): void;
+    /**
+     * Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
+     * host keeps attachments itself.
+     */
+    setAttachment?(id: string, attachment: string, content: KeptAttachment): void;
+    /** An attachment by its id, whichever session it is kept beside, or nothing. */
+    attachment?(attachment: string): Awaitable<KeptAttachment | null | undefined>;
     /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
     close?(): void;
 }
@@ -1719,6 +1738,16 @@ export interface KeptChat {
     flags?: SessionFlags;
     /** Hidden context its first turn still has to be given. */
     context?: string;
+    /** The queued message that a turn is being started with. It waits again where the turn is not in the store. */
+    starting?: StartingTurn;
+}
+
+/** A turn that takes a queued message. */
+export interface StartingTurn {
+    /** The turn's id. */
+    turn: string;
+    /** The message as it waited. */
+    queued: unknown;
 }
 
 /** A session with its marks. */
@@ -1741,6 +1770,14 @@ export interface KeptTurn {
     sender?: string;
     /** The backend's own name for it. */
     transcriptId?: string;
+}
+
+/** What a message brought along and now refers to. */
+export interface KeptAttachment {
+    /** Its media type. */
+    contentType: string;
+    /** Its bytes, as base64. */
+    data: string;
 }
 
 /**

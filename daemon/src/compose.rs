@@ -114,7 +114,7 @@ async fn compose_with(
     let door = HostDoor::new(&host);
     let http = network();
     let told = diagnostics::own(lines, http.clone());
-    let (own, automations) = own(agents, told, settings, log, &facts, door.clone(), hidden).await?;
+    let (own, automations) = own(agents, told, settings, log, &facts, (&host, door.clone()), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.set_own_sessions(port.value.clone());
     }
@@ -278,7 +278,7 @@ async fn own(
     settings: &Settings,
     log: &Log,
     facts: &Arc<HostFacts>,
-    calls: Arc<HostDoor>,
+    (running, calls): (&Arc<Host>, Arc<HostDoor>),
     hidden: &Hidden,
 ) -> Result<(Recorder, String), Exit> {
     let lines = log.clone();
@@ -290,6 +290,15 @@ async fn own(
         (Keep::Memory, Keep::Memory) => None,
         _ => Some(state_db(settings, log).map_err(failed)?),
     };
+    if let Some(db) = &file {
+        let (host, log) = (Arc::downgrade(running), log.clone());
+        db.watch_file(move |lost| {
+            log.line(lost.unwrap_or("state.db is there again; everything is stored as before"));
+            if let Some(host) = host.upgrade() {
+                host.set_lost_storage(lost.map(str::to_owned));
+            }
+        });
+    }
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
     let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {

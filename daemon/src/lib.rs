@@ -17,6 +17,7 @@ pub mod exit;
 pub mod here;
 mod idle;
 pub mod log;
+mod mcp_servers;
 pub mod people;
 pub mod place;
 pub mod plugin_check;

@@ -14,6 +14,7 @@ use ostler_protocol::names;
 use crate::config::{self, ConfigFiles};
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::mcp_servers::wrong_with;
 use crate::plugins::{self, Change, Row};
 use crate::shown::{self, MARKS};
 use crate::wire::WireFile;
@@ -149,8 +150,11 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
         ("wire", Value::Null) => Live::Wire(None),
         _ => Live::Nothing,
     };
+    let sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
+    if known.name == "mcpServers" {
+        check_mcp_servers(&files, &sent)?;
+    }
     let written = config::edit(&files, key, |fields| {
-        let sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
         let held = fields.get(key).cloned();
         let mut after = patched(fields, &sent, Known::Schema(Some(&MARKS)))
             .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
@@ -173,6 +177,22 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
     }
     if written.is_some() && !known.live {
         control.needs_restart(key);
+    }
+    Ok(())
+}
+
+/// Refuses servers that are of neither shape, as they would be once `sent` is taken.
+fn check_mcp_servers(files: &ConfigFiles, sent: &JsonObject) -> Result<(), Exit> {
+    let key = "mcpServers";
+    let Some(Value::Object(changed)) = sent.get(key) else { return Ok(()) };
+    let after = patched(&files.said, sent, Known::Schema(Some(&MARKS)))
+        .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+    for name in changed.iter().filter(|(_, server)| !server.is_null()).map(|(name, _)| name) {
+        let server = after.get(key).and_then(|servers| servers.get(name)).unwrap_or(&Value::Null);
+        if let Some(wrong) = wrong_with(server).first() {
+            let hint = if wrong.unknown { "; send null to remove it" } else { "" };
+            return Err(Exit::usage(format!("{key}.{name}{} {}{hint}", wrong.path, wrong.what)));
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
-use ostler_contract::{JsonObject, Secret, Value};
+use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
@@ -13,6 +13,7 @@ use ostler_server::names_a_host;
 use crate::cli::{KeptPorts, RunFlags};
 use crate::config::{self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
 use crate::exit::Exit;
+use crate::mcp_servers::wrong_with;
 use crate::token::TokenSource;
 use ostler_engine::people::Issuer;
 
@@ -367,22 +368,27 @@ fn usage(files: &ConfigFiles, warnings: &mut Vec<String>) -> UsageOptions {
     UsageOptions { per, timezone }
 }
 
-/// Leaves out servers that cannot be started, each with a line.
+/// Leaves out servers that cannot be started, and fields none has, each with a line.
 fn mcp_servers(files: &ConfigFiles, warnings: &mut Vec<String>) -> JsonObject {
-    let servers = files.config.mcp_servers.clone().unwrap_or_default();
+    let mut servers = files.config.mcp_servers.clone().unwrap_or_default();
+    servers.retain(|name, server| {
+        let wrong = wrong_with(server);
+        let at = files.at(&format!("mcpServers.{name}"));
+        match wrong.iter().find(|wrong| !wrong.unknown) {
+            Some(wrong) => {
+                warnings.push(format!("{at}{} {}; ignored", wrong.path, wrong.what));
+                false
+            }
+            None => {
+                for wrong in wrong {
+                    warnings.push(format!("{at}{} {}; ignored", wrong.path, wrong.what));
+                    if let Some(fields) = server.as_object_mut() {
+                        fields.shift_remove(wrong.path.trim_start_matches('.'));
+                    }
+                }
+                true
+            }
+        }
+    });
     servers
-        .into_iter()
-        .filter(|(name, server)| {
-            let has =
-                |field: &str| server.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-            let wrong = match server.get("type").and_then(Value::as_str) {
-                Some("stdio") if !has("command") => "is a stdio server with no command",
-                Some("http") if !has("url") => "is an http server with no url",
-                Some("stdio" | "http") => return true,
-                _ => "has to have the type stdio or http",
-            };
-            warnings.push(format!("{} {wrong}; ignored", files.at(&format!("mcpServers.{name}"))));
-            false
-        })
-        .collect()
 }

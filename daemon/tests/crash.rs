@@ -286,6 +286,33 @@ async fn all_runs(client: &mut Client) -> usize {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_state_file_that_is_removed_is_noticed_and_nothing_more_is_taken() {
+    let folder = Folder::with_webhook("hello");
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let chat = begun(&mut client, "echo:/before").await.unwrap();
+    let (path, away) = (folder.path().join("state.db"), folder.path().join("away.db"));
+    std::fs::rename(&path, &away).unwrap();
+    folder.wait_for_log("state.db was removed while the host runs, so nothing more is stored");
+    let lost = |why: &Value| why.as_str().is_some_and(|why| why.contains("was removed while the host runs"));
+    let refused = client.request("createSession", json!({ "channel": "echo:/after" })).await.unwrap_err();
+    assert!(lost(&refused["message"]), "{refused}");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "hello" } });
+    client.dispatch(&chat, 1, turn.clone()).await;
+    let refused = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    assert!(lost(&refused["rejectionReason"]), "{refused}");
+    assert_eq!(daemon.post("/plugins/webhook/in", Some("hello"), "{}").await.0, 401);
+    let (status, _) = daemon.post("/plugins/webhook/in", Some("right"), "{}").await;
+    assert_eq!(status, 500, "a call whose run cannot be stored is not accepted");
+    std::fs::rename(&away, &path).unwrap();
+    folder.wait_for_log("state.db is there again");
+    client.dispatch(&chat, 2, turn).await;
+    until(&mut client, "chat/turnComplete").await.unwrap();
+    assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), "{}").await.0, 202);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_answered_is_lost_when_the_process_is_killed() {
     let seed = RandomState::new().build_hasher().finish() | 1;

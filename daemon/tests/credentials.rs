@@ -301,6 +301,42 @@ async fn other_settings_are_edited_on_the_root_channel() {
     let refused = send(10, json!({ "plugins.nobody": { "options": { "key": "SECRET-p" } } })).await;
     assert!(refused["rejectionReason"].is_string(), "{refused}");
     send(9, json!({ "wire": null })).await;
+    let before = folder.read("config.json");
+    for (seq, servers, why) in [
+        (11, json!("x"), "mcpServers must be an object"),
+        (12, json!({ "n": "x" }), "mcpServers.n must be an object"),
+        (13, json!({ "n": { "command": "x" } }), "mcpServers.n.type must be stdio or http"),
+        (14, json!({ "n": { "type": "stdio" } }), "mcpServers.n is a stdio server with no command"),
+        (
+            15,
+            json!({ "n": { "type": "stdio", "command": "x", "args": "SECRET" } }),
+            "mcpServers.n.args must be a list of strings",
+        ),
+        (
+            16,
+            json!({ "n": { "type": "http", "url": "https://h/", "headers": { "a": { "$secret": "SECRET" } } } }),
+            "mcpServers.n.headers.a must be { $secret: <name> } with host:<name>, team:<team>/<name> or user:<id>/<name>",
+        ),
+        (
+            17,
+            json!({ "y": { "url": "https://h/" } }),
+            "mcpServers.y.url is not a field of a stdio server, which has type, command, args, env, cwd; send null to \
+             remove it",
+        ),
+        (18, json!({ "y": { "command": null } }), "mcpServers.y is a stdio server with no command"),
+    ] {
+        let refused = send(seq, json!({ "mcpServers": servers })).await;
+        assert_eq!(refused["rejectionReason"], why, "{servers}");
+        assert_eq!(folder.read("config.json"), before, "nothing is written");
+    }
+    let reference = json!({ "type": "stdio", "command": "n", "env": { "K": { "$secret": "host:k" } } });
+    let taken = send(19, json!({ "mcpServers": { "n": reference, "y": null } })).await;
+    let servers = &taken["action"]["config"]["mcpServers"];
+    assert_eq!(
+        (&servers["n"], servers.get("y")),
+        (&reference, None),
+        "a reference is shown as written: {taken}"
+    );
     let eighth = |recorded: &String| recorded.matches(r#""clientSeq":8"#).count() >= 2;
     let recorded = support::wait_for(|| Some(folder.read("frames")).filter(eighth));
     let recorded =

@@ -55,11 +55,21 @@ fn expand_struct(input: &DeriveInput, fields: Vec<&Field>) -> Result<TokenStream
     let mut idents = Vec::new();
     let mut keys = Vec::new();
     let mut shapes = Vec::new();
+    let mut named = Vec::new();
     for field in fields {
         let Some(ident) = &field.ident else { continue };
         let serde = names::serde(&field.attrs)?;
         let key = serde.rename.clone().unwrap_or_else(|| names::camel(&ident.to_string()));
         shapes.push(field_shape(field, &key, &serde)?);
+        let params = params(&field.ty);
+        named.push(match params.is_empty() {
+            true => quote! {},
+            false => quote! {
+                let value = ::ostler_contract::cross::Cross::named(value, ::ostler_contract::call::Named {
+                    plugin: None, method: #key, params: &[#(#params),*],
+                });
+            },
+        });
         idents.push(ident);
         keys.push(key);
     }
@@ -82,7 +92,9 @@ fn expand_struct(input: &DeriveInput, fields: Vec<&Field>) -> Result<TokenStream
             fn into_live(self) -> ::ostler_contract::live::Live {
                 let mut fields = ::std::vec::Vec::new();
                 #(
-                    let value = ::ostler_contract::cross::Cross::into_live(self.#idents);
+                    let value = self.#idents;
+                    #named
+                    let value = ::ostler_contract::cross::Cross::into_live(value);
                     if !value.is_undefined() {
                         fields.push((::std::borrow::Cow::Borrowed(#keys), value));
                     }

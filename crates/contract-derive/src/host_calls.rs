@@ -67,9 +67,13 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
                 shape: || <crate::call::#wrapper<fn(#(#types),*) -> #answer> as crate::cross::Cross>::shape(),
                 live: |host| {
                     let host = host.clone();
-                    crate::cross::Cross::into_live(crate::call::#wrapper::<fn(#(#types),*) -> #answer>::new(
+                    let named = crate::call::Named {
+                        plugin: Some(host.id().clone()), method: #key, params: &[#(#params),*],
+                    };
+                    let call = crate::call::#wrapper::<fn(#(#types),*) -> #answer>::new(
                         move |(#(#idents,)*)| host.#ident(#(#idents),*),
-                    ))
+                    );
+                    crate::cross::Cross::into_live(crate::cross::Cross::named(call, named))
                 },
             }
         });

@@ -13,6 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::cross::{Cross, Mismatch};
+use crate::id::PluginId;
 use crate::live::{Callable, Function, Live, Pending, ready};
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
@@ -70,6 +71,33 @@ signatures! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
 }
 
+/// What a native function is called on the other side, for the sentence when an argument does not fit.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The plugin that was handed it, where it was handed to one alone.
+    pub plugin: Option<PluginId>,
+    /// Its name.
+    pub method: &'static str,
+    /// The parameters' names.
+    pub params: &'static [&'static str],
+}
+
+impl Named {
+    /// What is thrown where the argument at `at` does not fit. A function with one object speaks of its members, one
+    /// with several parameters of those.
+    pub(crate) fn refuse(&self, at: usize, wrong: Mismatch) -> Thrown {
+        let wrong = match self.params.get(at) {
+            Some(param) if self.params.len() > 1 || wrong.path.is_empty() => wrong.within(param),
+            _ => wrong,
+        };
+        let thrown = match &self.plugin {
+            Some(plugin) => crate::problem::needs(plugin, self.method, wrong),
+            None => Thrown::new(format_args!("{} needs {wrong}", self.method)),
+        };
+        Thrown { name: "TypeError".to_owned(), ..thrown }
+    }
+}
+
 /// One shape per signature, made once: generic functions cannot hold their own statics.
 fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
     static SHAPES: OnceLock<Mutex<HashMap<(TypeId, bool), &'static FunctionShape>>> = OnceLock::new();
@@ -105,6 +133,7 @@ pub struct Call<S: Signature> {
     native: Option<Arc<Later<S>>>,
     /// Where it came from the other side: kept, so that a batch crosses once.
     foreign: Option<Function>,
+    named: Option<Named>,
 }
 
 impl<S: Signature> Call<S> {
@@ -114,7 +143,7 @@ impl<S: Signature> Call<S> {
         F: Fn(S::Arguments) -> O + Send + Sync + 'static,
         O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
     {
-        Self { native: Some(Arc::new(move |arguments| caught(|| function(arguments)))), foreign: None }
+        Self::native(move |arguments| caught(|| function(arguments)))
     }
 
     /// A native function that answers at once all the same.
@@ -122,15 +151,16 @@ impl<S: Signature> Call<S> {
     where
         F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
     {
-        Self {
-            native: Some(Arc::new(move |arguments| ready(caught_now(|| function(arguments))))),
-            foreign: None,
-        }
+        Self::native(move |arguments| ready(caught_now(|| function(arguments))))
+    }
+
+    fn native(native: impl Fn(S::Arguments) -> Pending<S::Answer> + Send + Sync + 'static) -> Self {
+        Self { native: Some(Arc::new(native)), ..Self::missing() }
     }
 
     /// Stands for a required function nobody gave; the check refuses it.
     pub fn missing() -> Self {
-        Self { native: None, foreign: None }
+        Self { native: None, foreign: None, named: None }
     }
 
     /// Calls it. The call takes its place in order now; the answer comes later.
@@ -164,7 +194,7 @@ fn read_answer<R: Cross>(answer: Result<Live, Thrown>) -> Result<R, Thrown> {
 
 impl<S: Signature> Clone for Call<S> {
     fn clone(&self) -> Self {
-        Self { native: self.native.clone(), foreign: self.foreign.clone() }
+        Self { native: self.native.clone(), foreign: self.foreign.clone(), named: self.named.clone() }
     }
 }
 
@@ -188,7 +218,7 @@ impl<S: Signature> Cross for Call<S> {
     fn into_live(self) -> Live {
         match (self.native, self.foreign) {
             (Some(native), _) => {
-                Live::Function(Function::new(Native::<S, Arc<Later<S>>>(native, PhantomData)))
+                Live::Function(Function::new(Native::<S, Arc<Later<S>>>(native, self.named, PhantomData)))
             }
             (None, Some(foreign)) => Live::Function(foreign),
             (None, None) => Live::Undefined,
@@ -197,9 +227,14 @@ impl<S: Signature> Cross for Call<S> {
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
         match live {
-            Live::Function(function) => Ok(Self { native: None, foreign: Some(function) }),
+            Live::Function(function) => Ok(Self { foreign: Some(function), ..Self::missing() }),
             _ => Err(Mismatch::of::<Self>()),
         }
+    }
+
+    fn named(mut self, named: Named) -> Self {
+        self.named.get_or_insert(named);
+        self
     }
 
     fn check(&self) -> Result<(), Mismatch> {
@@ -215,7 +250,7 @@ type AtOnce<S> =
 
 /// A native function that answers at once, handed to a plugin. Nothing a plugin hands over is one: it may
 /// live on another thread.
-pub struct Func<S: Signature>(Arc<AtOnce<S>>);
+pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Named>);
 
 impl<S: Signature> Func<S> {
     /// Wraps a native function. Its arguments come as a tuple.
@@ -223,7 +258,7 @@ impl<S: Signature> Func<S> {
     where
         F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
     {
-        Self(Arc::new(function))
+        Self(Arc::new(function), None)
     }
 
     /// Calls it.
@@ -237,7 +272,7 @@ impl<S: Signature> Func<S> {
 
 impl<S: Signature> Clone for Func<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
@@ -253,14 +288,19 @@ impl<S: Signature> Cross for Func<S> {
     }
 
     fn into_live(self) -> Live {
-        Live::Function(Function::new(Native::<S, Arc<AtOnce<S>>>(self.0, PhantomData)))
+        Live::Function(Function::new(Native::<S, Arc<AtOnce<S>>>(self.0, self.1, PhantomData)))
+    }
+
+    fn named(mut self, named: Named) -> Self {
+        self.1.get_or_insert(named);
+        self
     }
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
         // A host's own function on its way back, as in a context handed on.
         match live {
             Live::Function(function) if function.shape().now => {
-                Ok(Self(Arc::new(move |arguments| read_answer(function.call_now(arguments.into_live())))))
+                Ok(Self::new(move |arguments| read_answer(function.call_now(arguments.into_live()))))
             }
             _ => Err(Mismatch::of::<Self>()),
         }
@@ -268,12 +308,15 @@ impl<S: Signature> Cross for Func<S> {
 }
 
 /// A native function as the other side sees it.
-struct Native<S, F>(F, PhantomData<fn() -> S>);
+struct Native<S, F>(F, Option<Named>, PhantomData<fn() -> S>);
 
-fn read_arguments<A: Arguments>(arguments: Vec<Live>) -> Result<A, Thrown> {
-    A::from_live(arguments).map_err(|(at, wrong)| Thrown {
-        name: "TypeError".to_owned(),
-        ..Thrown::new(format_args!("argument {} needs {wrong}", at + 1))
+fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&Named>) -> Result<A, Thrown> {
+    A::from_live(arguments).map_err(|(at, wrong)| match named {
+        Some(named) => named.refuse(at, wrong),
+        None => Thrown {
+            name: "TypeError".to_owned(),
+            ..Thrown::new(format_args!("argument {} needs {wrong}", at + 1))
+        },
     })
 }
 
@@ -283,7 +326,7 @@ impl<S: Signature> Callable for Native<S, Arc<Later<S>>> {
     }
 
     fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
-        match read_arguments(arguments) {
+        match read_arguments(arguments, self.1.as_ref()) {
             Ok(arguments) => {
                 let answer = (self.0)(arguments);
                 Box::pin(async move { answer.await.map(Cross::into_live) })
@@ -307,7 +350,7 @@ impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
     }
 
     fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
-        let arguments = read_arguments(arguments)?;
+        let arguments = read_arguments(arguments, self.1.as_ref())?;
         caught_now(|| (self.0)(arguments)).map(Cross::into_live)
     }
 }

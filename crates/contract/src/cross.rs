@@ -25,6 +25,13 @@ pub trait Cross: Sized + Send + 'static {
     /// From the other side.
     fn from_live(live: Live) -> Result<Self, Mismatch>;
 
+    /// Gives a function its name, unless it has one, for the sentence when an argument does not fit. Anything else
+    /// stays as it is.
+    #[must_use]
+    fn named(self, _named: crate::call::Named) -> Self {
+        self
+    }
+
     /// Whether a value made natively holds to the shape too: a required function given, a text not empty.
     fn check(&self) -> Result<(), Mismatch> {
         Ok(())
@@ -312,6 +319,10 @@ impl<T: Cross> Cross for Option<T> {
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
         if live.is_nothing() { Ok(None) } else { T::from_live(live).map(Some) }
+    }
+
+    fn named(self, named: crate::call::Named) -> Self {
+        self.map(|value| value.named(named))
     }
 
     fn check(&self) -> Result<(), Mismatch> {

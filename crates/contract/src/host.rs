@@ -9,7 +9,7 @@ use ostler_protocol::grants::Grant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{Call, Func};
+use crate::call::{Call, Func, Named};
 use crate::cross::Cross;
 use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
@@ -303,6 +303,7 @@ impl PluginHost {
     pub fn context(&self) -> PluginContext {
         let facts = self.facts();
         let on_host = |host: &Self| host.clone();
+        let named = |method, params| Named { plugin: Some(self.id().clone()), method, params };
         let (log, say, parse, stringify) = (on_host(self), on_host(self), on_host(self), on_host(self));
         PluginContext {
             path: facts.paths.first().cloned().unwrap_or_default(),
@@ -310,10 +311,11 @@ impl PluginHost {
             version: facts.version.clone(),
             host_name: facts.host_name.clone(),
             config_dir: facts.config_dir.clone(),
-            log: Func::new(move |(line,)| log.log(line)),
-            say: Func::new(move |(line,)| say.say(line)),
-            parse_yaml: Func::new(move |(text,)| parse.parse_yaml(text)),
-            stringify_yaml: Func::new(move |(value,)| stringify.stringify_yaml(value)),
+            log: Func::new(move |(line,)| log.log(line)).named(named("log", &["line"])),
+            say: Func::new(move |(line,)| say.say(line)).named(named("say", &["line"])),
+            parse_yaml: Func::new(move |(text,)| parse.parse_yaml(text)).named(named("parseYaml", &["text"])),
+            stringify_yaml: Func::new(move |(value,)| stringify.stringify_yaml(value))
+                .named(named("stringifyYaml", &["value"])),
         }
     }
 

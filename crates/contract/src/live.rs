@@ -121,6 +121,11 @@ pub trait Callable: Send + Sync + 'static {
     /// Calls a function that answers at once; only one whose shape says `now` can.
     fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown>;
 
+    /// Why it cannot be called at all, whatever it is handed: asked before its arguments are looked at.
+    fn refuses(&self) -> Option<Thrown> {
+        None
+    }
+
     /// Calls it once per row. One that crosses to another thread does so once for all.
     fn call_each(&self, rows: Vec<Vec<Live>>) -> BoxFuture<'static, Vec<Result<Live, Thrown>>> {
         let calls: Vec<_> = rows.into_iter().map(|row| self.call(row)).collect();
@@ -142,6 +147,11 @@ impl Function {
     /// Calls it; the answer comes later.
     pub fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
         self.0.call(arguments)
+    }
+
+    /// Why it cannot be called at all, whatever it is handed.
+    pub fn refuses(&self) -> Option<Thrown> {
+        self.0.refuses()
     }
 
     /// Calls it; the answer is there.

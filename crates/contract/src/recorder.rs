@@ -130,10 +130,13 @@ impl Recorder {
         self.entries.iter().map(|entry| (entry.point.method, entry.key.as_ref().map(|key| key.name.as_str())))
     }
 
+    /// Refuses whatever is registered after `apply` returned.
+    pub(crate) fn check_open(&self) -> Result<(), Thrown> {
+        if self.sealed { Err(Thrown::new(problem::sealed(&self.plugin))) } else { Ok(()) }
+    }
+
     pub(crate) fn record<P: Point>(&mut self, value: P) -> Result<Arc<P>, Thrown> {
-        if self.sealed {
-            return Err(Thrown::new(problem::sealed(&self.plugin)));
-        }
+        self.check_open()?;
         let needs = |wrong: crate::cross::Mismatch| problem::needs(&self.plugin, P::METHOD, wrong);
         value.check_values().map_err(needs)?;
         value.refuse().map_err(needs)?;

@@ -360,6 +360,8 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
             Ok(())
         }),
         subagent: None,
+        read: None,
+        client_settings: None,
         tools_server: None,
         terminals: None,
         computer: None,

@@ -42,6 +42,16 @@ impl Host {
         self.stage() >= Stage::Stopping
     }
 
+    /// Refuses new sessions and turns while nothing can be stored; `None` takes them again.
+    pub fn set_lost_storage(&self, why: Option<String>) {
+        *self.lost_storage.write() = why;
+    }
+
+    /// Why nothing can be stored, where that is so.
+    pub fn lost_storage(&self) -> Option<String> {
+        self.lost_storage.read().clone()
+    }
+
     /// Refuses new sessions and turns from now on, tells the plugins, and closes their connections.
     pub async fn stop(&self) {
         if !self.reach(Stage::Stopping) {

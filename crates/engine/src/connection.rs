@@ -5,25 +5,35 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::Charge;
+use ostler_contract::budget::SMALL;
 use ostler_contract::events::Event;
 use ostler_protocol::commands::{Command, Needs, Notification};
-use ostler_protocol::message::{BadFrame, encode};
+use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::uri::Channel;
 use ostler_protocol::{Id, Message, RpcError, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::Semaphore;
 
 use crate::fanout::{ConnectionId, Subscriber};
 use crate::host::Host;
 use crate::log::Log;
-use crate::outbox::{Closed, Outbox};
+use crate::outbox::{Closed, Frame, Item, Outbox};
 use crate::principal::Principal;
-use crate::refusals::before_initialize;
+use crate::refusals::{before_initialize, no_memory, too_many_requests};
+use crate::reverse::Requests;
 use crate::sessions::{Place, ToSession};
 use crate::wire::{Sender, Tap};
 
 /// How long a client may be gone before the sessions it was active in are told.
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
+/// How many requests of one connection may wait for their answers.
+const MOST_REQUESTS: usize = 1024;
+/// What one JSON value of a message takes in memory, in bytes.
+const VALUE: usize = 128;
+/// How many resources are read for one connection at the same time.
+const READS: usize = 4;
 
 /// One peer.
 #[derive(Debug)]
@@ -32,6 +42,10 @@ pub struct Connection {
     host: Arc<Host>,
     /// What waits to be written to it.
     pub outbox: Arc<Outbox>,
+    /// Resources being read for it.
+    pub(crate) reads: Semaphore,
+    /// What the host asked the client and waits for.
+    pub(crate) requests: Requests,
     state: Mutex<State>,
 }
 
@@ -75,16 +89,16 @@ pub struct Responder {
 }
 
 impl Responder {
-    fn new(id: Id, outbox: Arc<Outbox>, log: Log) -> Self {
-        outbox.owe();
-        Self { id, outbox, log, answered: false }
+    fn new(id: Id, outbox: Arc<Outbox>, log: Log) -> (Self, usize) {
+        let owed = outbox.owe();
+        (Self { id, outbox, log, answered: false }, owed)
     }
 
     /// Answers a result.
     pub fn ok<T: Serialize>(mut self, result: &T) {
         self.answered = true;
         match encode::result(&self.id, result) {
-            Ok(frame) => self.outbox.send(frame),
+            Ok(frame) => self.outbox.answer(frame, || self.no_memory()),
             Err(error) => {
                 self.outbox.send(encode::error(Some(&self.id), &RpcError::internal(error.to_string())))
             }
@@ -94,7 +108,23 @@ impl Responder {
     /// Answers a result that is JSON text already.
     pub fn raw(mut self, result: &str) {
         self.answered = true;
-        self.outbox.send(encode::raw_result(&self.id, result));
+        self.outbox.answer(encode::raw_result(&self.id, result), || self.no_memory());
+    }
+
+    /// Answers a result whose memory was charged before it was made; the charge is corrected to the frame's size.
+    pub(crate) fn ok_charged<T: Serialize>(mut self, result: &T, mut charge: Charge) {
+        match encode::sized_result(&self.id, result) {
+            Ok(frame) => {
+                self.answered = true;
+                charge.set(frame.len());
+                self.outbox.push(Item::Frame(Frame::charged(frame.into(), charge)));
+            }
+            Err(error) => self.fail(RpcError::internal(error.to_string())),
+        }
+    }
+
+    fn no_memory(&self) -> String {
+        encode::error(Some(&self.id), &no_memory())
     }
 
     /// Answers `null`.
@@ -143,10 +173,13 @@ impl Connection {
         }
         let id = host.next_connection();
         let tap = Tap { wire: host.wire.clone(), connection: id };
+        let budget = host.budget.part(host.options.limits.connection_memory);
         let connection = Arc::new(Self {
             id,
-            outbox: Outbox::tapped(host.options.outbox, tap),
+            outbox: Outbox::within(host.options.outbox, budget, host.budget.clone(), tap),
+            reads: Semaphore::new(READS),
             host: host.clone(),
+            requests: Requests::default(),
             state: Mutex::new(State {
                 principal,
                 client: None,
@@ -204,9 +237,29 @@ impl Connection {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
         }
+        let _charge = match self.charge_values(text) {
+            Ok(charge) => charge,
+            Err(error) => return self.refuse(&BadFrame { id: None, error }),
+        };
         match Message::parse(text) {
             Ok(message) => self.receive(message).await,
             Err(bad) => self.refuse(&bad),
+        }
+    }
+
+    /// Charges what the values of a long message take beside its text.
+    fn charge_values(&self, text: &str) -> Result<Option<Charge>, RpcError> {
+        if text.len() <= SMALL {
+            return Ok(None);
+        }
+        let values = count_values(text.as_bytes());
+        let budget = self.outbox.budget();
+        match values.checked_mul(VALUE).filter(|bytes| *bytes <= budget.limit()) {
+            Some(bytes) => budget.try_take(bytes).map(Some).ok_or_else(no_memory),
+            None => Err(RpcError::invalid_request(format!(
+                "the message holds {values} JSON values; at most {} are taken",
+                budget.limit() / VALUE
+            ))),
         }
     }
 
@@ -226,7 +279,10 @@ impl Connection {
         }
         match message {
             Message::Request { id, method, params } => {
-                let responder = Responder::new(id, self.outbox.clone(), self.host.log.clone());
+                let (responder, owed) = Responder::new(id, self.outbox.clone(), self.host.log.clone());
+                if owed > MOST_REQUESTS && !matches!(self.state.lock().principal, Principal::Plugin { .. }) {
+                    return responder.fail(too_many_requests());
+                }
                 if method == "ping" {
                     return responder.done();
                 }
@@ -264,7 +320,7 @@ impl Connection {
                     None => {}
                 }
             }
-            Message::Response { .. } => {}
+            Message::Response { id, outcome } => self.requests.answer(&id, outcome),
         }
     }
 
@@ -408,6 +464,8 @@ impl Connection {
             std::mem::take(&mut state.subscriptions)
         };
         self.outbox.close(Closed::Done);
+        self.reads.close();
+        self.requests.close();
         for channel in subscriptions.values() {
             self.host.fanout.unsubscribe(channel, self.id);
             self.left_at_once(channel);

@@ -381,7 +381,7 @@ impl Fanout {
                     let shared = count == 1 && subscriber.alias.is_none() && overlaid == Overlaid::Same;
                     match frame_as(logged, subscriber, overlaid) {
                         Some(_) if shared => subscriber.push(Item::Batch(batch.clone())),
-                        Some(frame) => subscriber.push(Item::Frame(frame)),
+                        Some(frame) => subscriber.push(Item::Frame(frame.into())),
                         None => {}
                     }
                 }
@@ -603,7 +603,7 @@ mod tests {
         let mut items = Vec::new();
         while subscriber.outbox.drain(&mut items).await.is_none() {}
         let frames = items.iter().flat_map(|item| match item {
-            Item::Frame(frame) => vec![frame.clone()],
+            Item::Frame(frame) => vec![Bytes::clone(frame)],
             Item::Batch(batch) => batch.frames().to_vec(),
         });
         frames.map(|frame| serde_json::from_slice::<Value>(&frame).expect("JSON")["params"].clone()).collect()

@@ -12,7 +12,7 @@ use ostler_contract::points::{
     ToolsServerOptions, Vault,
 };
 use ostler_contract::registry::Owned;
-use ostler_contract::{JsonObject, Pending, Registry, Thrown, Value};
+use ostler_contract::{Budget, JsonObject, Pending, Registry, Thrown, Value};
 use ostler_protocol::Version;
 use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +26,7 @@ use crate::connection::Connection;
 use crate::containers::Relays;
 use crate::events::Events;
 use crate::fanout::{ConnectionId, DEFAULT_REPLAY, Fanout};
+use crate::limits::Limits;
 use crate::log::Log;
 use crate::machines::Here;
 use crate::outbox::DEFAULT_LIMIT;
@@ -67,6 +68,8 @@ pub struct HostOptions {
     pub replay: usize,
     /// How much may wait for one client, in bytes.
     pub outbox: usize,
+    /// How much is used on behalf of clients.
+    pub limits: Limits,
 }
 
 impl HostOptions {
@@ -91,6 +94,7 @@ impl Default for HostOptions {
             mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
+            limits: Limits::default(),
         }
     }
 }
@@ -214,6 +218,8 @@ pub enum Stage {
 pub struct Host {
     /// How it is set up.
     pub options: HostOptions,
+    /// Memory used on behalf of clients.
+    pub budget: Budget,
     /// What time it is.
     pub clock: Clock,
     /// Where lines go; listeners hear them.
@@ -258,6 +264,7 @@ pub struct Host {
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
     pub(crate) here: OnceLock<Arc<dyn Here>>,
+    pub(crate) lost_storage: RwLock<Option<String>>,
     /// Sessions whose tree is followed.
     pub(crate) followed_trees: Mutex<HashSet<String>>,
     pub(crate) own_providers: OnceLock<Vec<Owned<SchemeProvider>>>,
@@ -273,6 +280,7 @@ impl Host {
         Arc::new_cyclic(|me| Self {
             fanout: Fanout::new(options.replay, first_number(&clock)),
             advanced_tools: AtomicBool::new(options.advanced_tools),
+            budget: Budget::new(options.limits.memory),
             options,
             clock,
             log: heard(log.clone(), me.clone()),
@@ -305,6 +313,7 @@ impl Host {
             terminals: Terminals::default(),
             relays: Relays::default(),
             here: OnceLock::new(),
+            lost_storage: RwLock::default(),
             followed_trees: Mutex::default(),
             own_providers: OnceLock::new(),
             files: OnceLock::new(),
@@ -415,6 +424,11 @@ impl Host {
     pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
         let keeps = self.session_store().is_some_and(SessionStore::keeps_turns);
         self.own_sessions.get().filter(|_| !keeps)
+    }
+
+    /// The host's own store, for what the session store does not keep.
+    pub(crate) fn spare_sessions(&self) -> Option<&SessionStore> {
+        self.own_sessions.get()
     }
 
     /// The store turns are kept in.

@@ -137,7 +137,7 @@ impl HostCalls for HostDoor {
 
     fn record_usage(&self, caller: &Caller, entry: UsageEntry) -> Pending<()> {
         if let Err(wrong) = entry.refuse() {
-            let what = format!("recordUsage needs {}", wrong.within("entry"));
+            let what = format!("recordUsage needs {}", wrong);
             return ready(Err(Thrown { name: "TypeError".to_owned(), ..needs(caller, &what) }));
         }
         let host = self.host();

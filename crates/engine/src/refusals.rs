@@ -1,8 +1,8 @@
 //! Refusals that more than one place gives.
 
-use ostler_protocol::RpcError;
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
+use ostler_protocol::{RpcError, Value};
 
 use crate::host::Host;
 
@@ -22,6 +22,21 @@ pub(crate) const FOLDERS_IN_USE: &str = "TurnInProgress: folders cannot be chang
 pub(crate) const NOT_MOVED: &str = "the chat could not be kept, so it was not moved";
 /// An action without a name.
 pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
+
+/// The memory for answers is in use.
+pub(crate) fn no_memory() -> RpcError {
+    RpcError::internal(
+        "the memory for answers is in use (limits.connectionMemoryMb, limits.memoryMb); read the answers that wait, \
+         then ask again",
+    )
+}
+
+/// A connection that asks and does not wait.
+pub(crate) fn too_many_requests() -> RpcError {
+    RpcError::internal(
+        "too many requests of this connection wait for their answers; wait for some, then ask again",
+    )
+}
 
 /// No such session.
 pub(crate) fn no_session(uri: &str) -> RpcError {
@@ -71,9 +86,9 @@ pub(crate) fn no_question(request: &str) -> String {
     format!("nothing called {request} waits for an answer")
 }
 
-/// An action, or what it carries, that does not read.
-pub(crate) fn lacks_field(what: &str) -> String {
-    format!("{what} lacks a field the protocol gives it, or has one of another type")
+/// An action that does not read.
+pub(crate) fn lacks_field(what: &str, action: &Value) -> String {
+    ostler_protocol::unread::unread(what, action)
 }
 
 /// An action of another kind of channel.

@@ -8,18 +8,22 @@ use ostler_contract::points::{
     ResourceTransfer, ResourceWrite, ResourceWriter, SchemeProvider, WriteMode,
 };
 use ostler_contract::registry::{Owned, Owner};
-use ostler_contract::{Call, Pending, Thrown, Value, json};
+use ostler_contract::{Call, Charge, Pending, Thrown, Value, json};
 use ostler_protocol::commands::Command;
 use ostler_protocol::grants::Grant;
-use ostler_protocol::wire::commands::{ContentEncoding, ResourceWriteMode};
+use ostler_protocol::message::encode::text_length;
+use ostler_protocol::wire::commands::{
+    ContentEncoding, ResourceReadParams, ResourceReadResult, ResourceWriteMode,
+};
 use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, Version, uri};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Responder};
 use crate::fanout::Outgoing;
 use crate::host::Host;
 use crate::principal::Principal;
 use crate::refusals::nothing_serves;
+use crate::sessions::content_of;
 use crate::watched::Wanted;
 use crate::{people, policies, usage};
 
@@ -44,7 +48,65 @@ fn member<'a, T>(scheme: &str, operation: &str, member: &'a Option<T>) -> Result
     member.as_ref().ok_or_else(|| lacks(scheme, operation))
 }
 
+/// What a resource is taken for where its provider does not tell its size.
+const UNKNOWN_SIZE: usize = 1024 * 1024;
+/// No provider of files reads more at once.
+const LARGEST_READ: usize = 32 * 1024 * 1024;
+/// From this size on, text that is much longer as JSON is sent as base64.
+const LONG_TEXT: usize = 64 * 1024;
+
 impl Connection {
+    /// Serves `resourceRead`: its memory is charged before the read, and until the answer is written.
+    pub(crate) async fn handle_read(
+        self: &Arc<Self>,
+        params: ResourceReadParams,
+        principal: Principal,
+        responder: Responder,
+    ) {
+        // A connection that is gone needs no answer; the permits of one that is there last.
+        let Ok(_reading) = self.reads.acquire().await else { return };
+        let command = Command::ResourceRead(params);
+        if let Some(answered) = self.handle_attachment(&command, &principal).await {
+            return responder.settle(answered);
+        }
+        if let Some(answered) = self.handle_published(&command, &principal).await {
+            return responder.settle(answered);
+        }
+        let Command::ResourceRead(params) = command else { return };
+        match self.read(params, &principal).await {
+            Ok((result, charge)) => responder.ok_charged(&result, charge),
+            Err(error) => responder.fail(error),
+        }
+    }
+
+    async fn read(
+        &self,
+        params: ResourceReadParams,
+        principal: &Principal,
+    ) -> Result<(ResourceReadResult, Charge), RpcError> {
+        let host = self.host();
+        let provider = host.readable(&params.uri, "get", principal).await?;
+        let reader = host.reader_of(principal);
+        let size = host.size_of(&provider, &params.uri, reader.clone()).await.unwrap_or(UNKNOWN_SIZE);
+        // The content, and as base64 or as text that is longer as JSON; the larger of both ways.
+        let charge = self.outbox.budget().take(size.saturating_mul(8) / 3).await;
+        let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
+        let read = provider.provider.read.call((params.uri, reader));
+        let mut content = host.asked(&provider, "read", read).await?;
+        let wants_base64 = params.encoding == Some(ContentEncoding::Base64);
+        let long =
+            || content.data.len() >= LONG_TEXT && text_length(&content.data) > content.data.len() / 2 * 3;
+        if content.encoding == ContentEncoding::Utf8 && (wants_base64 || long()) {
+            let content_type = content.content_type.take();
+            content = ResourceContent { content_type, ..ResourceContent::base64(content.data.as_bytes()) };
+        }
+        if 2 * content.data.len() > charge.bytes() {
+            charge.set(2 * content.data.len());
+        }
+        let ResourceContent { data, encoding, content_type } = content;
+        Ok((ResourceReadResult { data, encoding, content_type }, charge))
+    }
+
     /// Serves a `resource…` command. A scheme nobody serves is said before who may use it.
     pub(crate) async fn handle_resource(
         self: &Arc<Self>,
@@ -57,26 +119,13 @@ impl Connection {
             client: self.client_id(),
             reader: principal.reader().filter(|_| host.gate.guarded),
         };
+        if let Some(answered) = self.handle_attachment(&command, &principal).await {
+            return answered;
+        }
+        if let Some(answered) = self.handle_published(&command, &principal).await {
+            return answered;
+        }
         match command {
-            Command::ResourceRead(params) => {
-                let provider = host.readable(&params.uri, "get", &principal).await?;
-                let reader = host.reader_of(&principal);
-                let mut content =
-                    host.asked(&provider, "read", provider.provider.read.call((params.uri, reader))).await?;
-                if params.encoding == Some(ContentEncoding::Base64)
-                    && content.encoding == ContentEncoding::Utf8
-                {
-                    let content_type = content.content_type.take();
-                    content =
-                        ResourceContent { content_type, ..ResourceContent::base64(content.data.as_bytes()) };
-                }
-                serde_json::to_value(ostler_protocol::wire::commands::ResourceReadResult {
-                    data: content.data,
-                    encoding: content.encoding,
-                    content_type: content.content_type,
-                })
-                .map_err(|error| RpcError::internal(error.to_string()))
-            }
             Command::ResourceList(params) => {
                 let provider = host.readable(&params.uri, "list", &principal).await?;
                 let list = member(&provider.scheme, "list", &provider.provider.list)?;
@@ -233,7 +282,7 @@ impl Host {
         files.as_ref()
     }
 
-    fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
+    pub(crate) fn provider(&self, uri: &str) -> Result<Owned<SchemeProvider>, RpcError> {
         let scheme = scheme_of(uri);
         let of_plugins = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
         let mut served = of_plugins.iter().chain(self.own_providers()).chain(self.files());
@@ -241,6 +290,20 @@ impl Host {
             .find(|held| held.scheme.eq_ignore_ascii_case(&scheme))
             .cloned()
             .ok_or_else(|| nothing_serves(&scheme))
+    }
+
+    /// How many bytes a file holds; nothing where a provider does not tell that.
+    async fn size_of(
+        &self,
+        held: &Owned<SchemeProvider>,
+        uri: &str,
+        reader: Option<Reader>,
+    ) -> Option<usize> {
+        let resolve = held.provider.resolve.as_ref().filter(|_| held.scheme.eq_ignore_ascii_case("file"))?;
+        let options = ResourceResolving { follow_symlinks: true };
+        // What is wrong with it the read says.
+        let facts = resolve.call((uri.to_owned(), reader, options)).await.ok()?;
+        usize::try_from(facts.size?).ok().map(|size| size.min(LARGEST_READ))
     }
 
     /// The provider of a URI that may be read: its own `authorize` is asked before the grant is.
@@ -305,9 +368,26 @@ impl Host {
 
     /// Reads what a URI names for a host tool: what the owner of its session may read.
     pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
+        Ok(self.content_for_session(session, uri).await?.data)
+    }
+
+    /// Reads what a URI names as the owner of a session: an attachment, what a client publishes, or what a provider
+    /// serves.
+    pub(crate) async fn content_for_session(
+        &self,
+        session: &str,
+        uri: &str,
+    ) -> Result<ResourceContent, Thrown> {
+        if uri::attachment_id(uri).is_some() {
+            return Ok(content_of(self.read_attachment(uri).await?));
+        }
+        let owned = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
+        let owner = owned.clone().unwrap_or_else(|| "nobody".to_owned());
+        if let Some(client) = self.publisher(uri, owned.as_deref())? {
+            self.require_of(&owner, &Grant::on("file", "get"))?;
+            return Ok(self.read_published(&client, uri, Some(ContentEncoding::Utf8)).await?);
+        }
         let provider = self.provider(uri)?;
-        let owner = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
-        let owner = owner.unwrap_or_else(|| "nobody".to_owned());
         let reader = self.reader_for(&owner);
         if let Err(refusal) = self.require_of(&owner, &Grant::on(&provider.scheme, "get")) {
             let admitted = match (&provider.provider.authorize, &reader) {
@@ -318,7 +398,7 @@ impl Host {
                 return Err(refusal.into());
             }
         }
-        Ok(provider.provider.read.call((uri.to_owned(), reader)).await?.data)
+        provider.provider.read.call((uri.to_owned(), reader)).await
     }
 
     async fn open_watch(

@@ -13,11 +13,9 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 use parking_lot::Mutex;
 
+use crate::editor_settings::{self, is_ignored, is_own, too_much, wrong_value};
 use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
 use crate::settings::no_setting;
-
-/// Settings kept on the connection that pushed them.
-const PER_CONNECTION: &[&str] = &["defaultShell", "workspaceTrust"];
 
 /// The root channel's state.
 #[derive(Debug)]
@@ -90,10 +88,11 @@ impl Root {
     pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (Value, u64) {
         let state = self.state.lock();
         let mut seen = serde_json::to_value(&*state).unwrap_or_default();
-        if let Some(own) = self.own.lock().get(&subscriber.connection)
+        let own = self.shown_own(subscriber.connection);
+        if !own.is_empty()
             && let Some(values) = seen.pointer_mut("/config/values").and_then(Value::as_object_mut)
         {
-            values.extend(own.clone());
+            values.extend(own);
         }
         if self.known.lock().contains(&subscriber.connection) {
             self.signed_in(&mut seen);
@@ -159,12 +158,24 @@ impl Root {
         self.own.lock().get(&connection)?.get(key).cloned()
     }
 
+    /// Every setting a connection keeps to itself.
+    pub fn own_values(&self, connection: ConnectionId) -> JsonObject {
+        self.own.lock().get(&connection).cloned().unwrap_or_default()
+    }
+
+    /// The same without those that mean nothing here.
+    fn shown_own(&self, connection: ConnectionId) -> JsonObject {
+        let mut own = self.own_values(connection);
+        own.retain(|key, _| !is_ignored(key));
+        own
+    }
+
     /// The values of these settings that are in force for a connection.
     pub fn values(&self, connection: ConnectionId, keys: &[String]) -> JsonObject {
         let state = self.state.lock();
         let shared = state.config.as_ref().map(|config| &config.values);
         let value = |key: &String| {
-            let own = PER_CONNECTION.contains(&key.as_str()).then(|| self.own_value(connection, key));
+            let own = is_own(key).then(|| self.own_value(connection, key));
             own.unwrap_or_else(|| shared.and_then(|shared| shared.get(key).cloned()))
         };
         keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect()
@@ -182,8 +193,9 @@ impl Root {
     ) -> Result<(), String> {
         let state = self.state.lock();
         let declared = state.config.as_ref().map(|config| &config.schema.properties);
-        if let Some(unknown) =
-            config.keys().find(|key| !declared.is_some_and(|known| known.contains_key(*key)))
+        if let Some(unknown) = config
+            .keys()
+            .find(|key| !is_ignored(key) && !declared.is_some_and(|known| known.contains_key(*key)))
         {
             return Err(no_setting(unknown));
         }
@@ -191,8 +203,7 @@ impl Root {
             return Err(wrong);
         }
         drop(state);
-        let (own, shared): (JsonObject, JsonObject) =
-            config.into_iter().partition(|(key, _)| PER_CONNECTION.contains(&key.as_str()));
+        let (own, shared): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| is_own(key));
         let unchanged = {
             let mut kept = self.own.lock();
             let mine = kept.entry(from).or_default();
@@ -201,10 +212,12 @@ impl Root {
             let same = !replace
                 && own.iter().all(|(key, value)| mine.get(key) == Some(value))
                 && shared.iter().all(|(key, value)| values.and_then(|values| values.get(key)) == Some(value));
-            if replace {
-                mine.clear();
+            let mut next = if replace { JsonObject::new() } else { mine.clone() };
+            next.extend(own.clone());
+            if let Some(why) = too_much(&next) {
+                return Err(why);
             }
-            mine.extend(own.clone());
+            *mine = next;
             same
         };
         if unchanged {
@@ -281,7 +294,7 @@ impl Default for Root {
 /// Settings every client may draw. `workspaceTrust` and `defaultShell` belong to the connection that set
 /// them.
 fn host_schema() -> ConfigSchema {
-    let schema = json!({
+    let mut schema = json!({
         "type": "object",
         "properties": {
             "defaultShell": { "type": "string", "title": "Default shell" },
@@ -297,6 +310,9 @@ fn host_schema() -> ConfigSchema {
             "globalAutoApproveEnabled": { "type": "boolean", "title": "Tool calls are approved everywhere", "default": false }
         }
     });
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.extend(editor_settings::schema());
+    }
     serde_json::from_value(schema).unwrap_or(ConfigSchema {
         r#type: "object".to_owned(),
         properties: HashMap::new(),
@@ -305,10 +321,8 @@ fn host_schema() -> ConfigSchema {
 }
 
 fn wrong_type(key: &str, value: &Value) -> Option<String> {
-    let (fits, expected) = match key {
-        "defaultShell" => (value.is_string() || value.is_null(), "text"),
-        "workspaceTrust" => (value.is_object() || value.is_null(), "an object"),
-        _ => (value.is_boolean() || value.is_null(), "true or false"),
-    };
-    (!fits).then(|| format!("{key} must be {expected}"))
+    if is_own(key) {
+        return wrong_value(key, value);
+    }
+    (!value.is_boolean() && !value.is_null()).then(|| format!("{key} must be true or false"))
 }

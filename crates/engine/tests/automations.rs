@@ -144,6 +144,39 @@ async fn a_fired_event_runs_the_automations_it_matches_and_each_settles() {
 }
 
 #[tokio::test]
+async fn a_field_called_event_is_the_events_own() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "main", "{}", "{{event}}: {{event.event.text}}, {{event.event}}, {{{event.kind}}}.");
+    let host = builder(dir.path()).await.start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for (data, said, kept) in [
+        (
+            json!({ "kind": "k", "event": { "text": "hello" } }),
+            "done: hello, {\"text\":\"hello\"}, {k}.",
+            json!({ "kind": "k", "event": { "text": "hello" } }),
+        ),
+        (json!({ "event": "push" }), "done: , push, {}.", json!({ "event": "push" })),
+        (json!({ "kind": "k" }), "done: , , {k}.", json!({ "kind": "k", "event": "done" })),
+    ] {
+        let fired = host.plugin("builds").fire_trigger("build".into(), "done".into(), object(data)).unwrap();
+        let run = fired.kept.call(()).await.unwrap().remove(0);
+        let state = until(async || {
+            let run = client.request("subscribe", json!({ "channel": run })).await.unwrap();
+            let state = run["snapshot"]["state"].clone();
+            (state["lifecycle"]["status"] == "completed").then_some(state)
+        })
+        .await;
+        assert_eq!(state["origin"]["event"], kept);
+        let chat = ostler_protocol::uri::default_chat(state["primarySession"].as_str().unwrap());
+        let chat = client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let text = chat["snapshot"]["state"]["turns"][0]["message"]["text"].clone();
+        let text = text.as_str().unwrap();
+        assert!(text.starts_with(&format!("{said}\n\nWhat woke this run: done\n")), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn an_event_nobody_registered_is_thrown_at_the_plugin() {
     let dir = tempfile::tempdir().unwrap();
     let host = builder(dir.path()).await.start().await;

@@ -78,6 +78,31 @@ async fn what_was_missed_is_caught_up_with_once_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_missed_by_a_moment_is_skipped_too() {
+    let kept = Kept::default();
+    kept.put("once", at("59 23 * * *", "UTC"));
+    let mut skips = at("59 23 * * *", "UTC");
+    skips["triggers"][0]["misfirePolicy"] = "skip".into();
+    kept.put("skips", skips);
+    let mut by_the_minute = at("* * * * *", "UTC");
+    by_the_minute["triggers"][0]["misfirePolicy"] = "skip".into();
+    kept.put("minutes", by_the_minute);
+    for (id, expression) in [("once", "59 23 * * *"), ("skips", "59 23 * * *"), ("minutes", "* * * * *")] {
+        // A minute before the host is there again, and at that very moment.
+        let next = if id == "minutes" { "2026-01-01T00:00:00.000Z" } else { "2025-12-31T23:59:00.000Z" };
+        kept.progress.lock().unwrap().insert(id.into(), progress(expression, next));
+    }
+    let mut yard = Yard::new(&kept).await;
+    pass(1).await;
+    assert_eq!(kept.runs_of("once").len(), 1);
+    assert!(kept.runs_of("skips").is_empty() && kept.runs_of("minutes").is_empty());
+    assert_eq!(yard.entry("skips").await["nextRunAt"], "2026-01-01T23:59:00.000Z");
+    // While the host is there it fires.
+    pass(60).await;
+    assert_eq!(kept.runs_of("minutes").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_occurrence_whose_run_was_kept_is_not_run_again_after_a_crash() {
     let kept = Kept::default();
     kept.put("once", at("0 9 * * *", "UTC"));

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ostler_contract::points::{Emit, Tool, ToolSpec, ToolsServer, Worker, WorkerRequest};
+use ostler_contract::host::SessionRequest;
+use ostler_contract::points::{Emit, Tool, ToolSpec, ToolsServer, Vault, Worker, WorkerRequest};
 use ostler_contract::{Call, Func, JsonObject, Plugin, Value, json};
 use ostler_engine::McpServers;
 use ostler_engine::host::OpenToolsServer;
@@ -110,6 +111,65 @@ async fn a_worker_has_a_chat_of_its_own_whose_answers_reach_its_leads_backend() 
     opened.end.call((ostler_contract::events::TurnStatus::Complete, None)).unwrap();
     client.actions_until("chat/turnComplete").await;
     assert_eq!(state(&mut client, &opened.uri).await["turns"][0]["state"], "complete");
+}
+
+#[tokio::test]
+async fn a_call_keeps_the_link_to_its_worker_whatever_its_backend_says_of_its_content() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    let content = async |client: &mut RawClient, place: &str, part: usize| {
+        let state = state(client, &chat()).await;
+        state.pointer(&format!("{place}/responseParts/{part}/toolCall/content")).cloned().unwrap_or_default()
+    };
+    let link =
+        |worker: &Worker, title: &str| json!({ "type": "subagent", "resource": worker.uri, "title": title });
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    call(&stage, "w1");
+    let first = worker(&stage, "w1", json!({ "title": "First" })).await;
+    let of_first = link(&first, "First");
+    assert_eq!(content(&mut client, "/activeTurn", 0).await, json!([of_first]));
+    let changed = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": "w1", "content": [text("half")] });
+    stage.emit(0, Emit::Chat, changed);
+    client.actions_until("chat/toolCallContentChanged").await;
+    client.actions_until("chat/toolCallContentChanged").await;
+    assert_eq!(content(&mut client, "/activeTurn", 0).await, json!([text("half"), of_first]));
+    // One that is opened before its call runs is linked once it does.
+    let [start, ready] = running_call("t", "w2");
+    stage.emit(0, Emit::Chat, start);
+    let second = worker(&stage, "w2", json!({ "title": "Second" })).await;
+    let of_second = link(&second, "Second");
+    stage.emit(0, Emit::Chat, ready);
+    client.actions_until("chat/toolCallContentChanged").await;
+    assert_eq!(content(&mut client, "/activeTurn", 1).await, json!([of_second]));
+
+    let done = |id: &str, content: Value| {
+        let mut result = json!({ "success": true, "pastTenseMessage": "Done" });
+        if !content.is_null() {
+            result["content"] = content;
+        }
+        json!({ "type": "chat/toolCallComplete", "turnId": "t", "toolCallId": id, "result": result })
+    };
+    stage.emit(0, Emit::Chat, done("w1", json!([text("all")])));
+    let told = client.actions_until("chat/toolCallComplete").await.pop().unwrap();
+    assert_eq!(
+        told["action"]["result"]["content"],
+        json!([text("all"), of_first]),
+        "watchers are told so too"
+    );
+    // A backend may say the link itself.
+    stage.emit(0, Emit::Chat, done("w2", json!([of_second])));
+    client.actions_until("chat/toolCallComplete").await;
+    call(&stage, "w3");
+    let third = worker(&stage, "w3", json!({ "title": "Third" })).await;
+    stage.emit(0, Emit::Chat, done("w3", Value::Null));
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    client.actions_until("chat/turnComplete").await;
+    for (part, expected) in
+        [(0, json!([text("all"), of_first])), (1, json!([of_second])), (2, json!([link(&third, "Third")]))]
+    {
+        assert_eq!(content(&mut client, "/turns/0", part).await, expected);
+    }
 }
 
 #[tokio::test]
@@ -266,6 +326,63 @@ async fn mcp_servers_are_read_at_each_sessions_start() {
     client.initialize("c").await;
     client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     assert_eq!(without.start(0).mcp_servers, None);
+}
+
+#[tokio::test]
+async fn secrets_of_mcp_servers_are_read_for_the_session_they_belong_to() {
+    let secret = |name: &str| json!({ "$secret": name });
+    let configured = json!({
+        "any": { "type": "stdio", "command": "c", "env": { "KEY": secret("host:k"), "OPEN": "as it is" } },
+        "ada": { "type": "http", "url": "https://a.example/", "headers": { "x-key": secret("user:ada/k") } },
+        "inn": { "type": "http", "url": "https://a.example/", "headers": { "x-key": secret("team:inn/k") } },
+        "none": { "type": "stdio", "command": "c", "env": { "KEY": secret("host:none") } },
+        "odd": { "type": "stdio", "command": "c", "env": { "KEY": secret("SECRET-typed-here") } },
+    });
+    let configured = configured.as_object().unwrap().clone();
+    let servers = McpServers::new(move || configured.clone());
+    let vault = Vault {
+        get: Call::now(
+            |(name,): (String,)| Ok((name != "host:none").then(|| format!("the value of {name}"))),
+        ),
+        set: Call::now(|_| Ok(())),
+        delete: Call::now(|_| Ok(false)),
+        list: Call::now(|()| Ok(vec![])),
+        close: None,
+    };
+    let stage = Stage::default();
+    let starter = Plugin::new("@test/starter", |_, _| Box::pin(std::future::ready(Ok(()))));
+    let host = builder(&stage)
+        .plugin(starter, json!({}))
+        .options(|options| options.mcp_servers = servers)
+        .vault(vault)
+        .start()
+        .await;
+    let mut number = 0;
+    let mut given = async |owner: &str| {
+        let request =
+            SessionRequest { owner: owner.into(), provider: Some("stage".into()), ..Default::default() };
+        host.plugin("starter").start_session(request).await.unwrap();
+        number += 1;
+        let servers = stage.start(number - 1).mcp_servers.unwrap();
+        assert_eq!(servers["any"]["env"], json!({ "KEY": "the value of host:k", "OPEN": "as it is" }));
+        let header = |name: &str| servers.get(name).map(|server| server["headers"]["x-key"].clone());
+        (servers.len(), header("ada"), header("inn"))
+    };
+    let (ada, inn) = (Some(json!("the value of user:ada/k")), Some(json!("the value of team:inn/k")));
+    assert_eq!(given("user:ada").await, (2, ada, None));
+    assert_eq!(given("team:inn").await, (2, None, inn.clone()));
+    assert_eq!(given("project:inn:stable").await, (2, None, inn));
+    assert_eq!(given("user:bea").await, (1, None, None));
+    for line in [
+        "mcpServers.ada is left out: headers.x-key names user:ada/k: it is for sessions of user ada",
+        "mcpServers.inn is left out: headers.x-key names team:inn/k: it is for sessions of team inn",
+        "mcpServers.none is left out: env.KEY names host:none: the vault holds no host:none",
+        "mcpServers.odd is left out: env.KEY names no secret: a secret is named host:<name>, team:<team>/<name> or \
+         user:<id>/<name>",
+    ] {
+        assert!(host.log.has(line), "{line}: {:#?}", host.log.all());
+    }
+    assert!(!host.log.has("SECRET-typed-here") && !host.log.has("the value of"), "{:#?}", host.log.all());
 }
 
 #[tokio::test]

@@ -270,3 +270,304 @@ async fn echo_shows_the_input_of_a_call_it_asks_approval_for() {
     let request = &actions.last().unwrap()["action"]["request"];
     assert_eq!(request["kind"], "toolClientExecution", "an approved call is the client's to run");
 }
+
+/// Answers the next request the host sends a client.
+async fn answer(client: &mut RawClient, reply: Value) -> (String, Value) {
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        if let (Some(id), Some(method)) = (frame.get("id"), frame["method"].as_str()) {
+            let mut answer = json!({ "jsonrpc": "2.0", "id": id });
+            answer.as_object_mut().unwrap().extend(reply.as_object().unwrap().clone());
+            client.send(&answer.to_string()).await;
+            return (method.to_owned(), frame["params"].clone());
+        }
+    }
+}
+
+/// What comes of a request while another client answers what the host asks it.
+async fn served(
+    reader: &mut RawClient,
+    publisher: &mut RawClient,
+    method: &str,
+    params: Value,
+    reply: Value,
+) -> (Result<Value, Value>, (String, Value)) {
+    futures::join!(reader.request(method, params), answer(publisher, reply))
+}
+
+const WRAPPED: &str = "vscode-agent-client://editor/file/-/home/ada/a.txt";
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_publishes_is_read_there() {
+    let host = host().await;
+    let (mut editor, mut reader) = (host.raw(), host.raw());
+    editor.initialize("editor").await;
+    reader.initialize("reader").await;
+    let text = json!({ "result": { "data": "aGF5", "encoding": "base64", "contentType": "text/plain" } });
+    let read = json!({ "uri": WRAPPED });
+    let (answered, asked) = served(&mut reader, &mut editor, "resourceRead", read, text.clone()).await;
+    assert_eq!(answered, Ok(text["result"].clone()));
+    let params = json!({ "channel": "ahp-root://", "uri": "file:///home/ada/a.txt" });
+    assert_eq!(asked, ("resourceRead".to_owned(), params), "the client is asked for its own URI");
+    let read = json!({ "uri": WRAPPED, "encoding": "utf-8" });
+    let (answered, _) = served(&mut reader, &mut editor, "resourceRead", read, text.clone()).await;
+    assert_eq!(answered.unwrap(), json!({ "data": "hay", "encoding": "utf-8", "contentType": "text/plain" }));
+
+    // Any other scheme with the client's id is passed on as it is, and so is a refusal.
+    let error = json!({ "code": -32008, "message": "No hay", "data": { "left": 0 } });
+    let read = json!({ "uri": "memory://editor/barn/hay" });
+    let (answered, asked) =
+        served(&mut reader, &mut editor, "resourceRead", read, json!({ "error": error })).await;
+    assert_eq!((answered, &asked.1["uri"]), (Err(error), &json!("memory://editor/barn/hay")));
+
+    let entries = json!({ "entries": [{ "name": "a", "type": "file" }] });
+    let reply = json!({ "result": entries });
+    for (method, params, own) in [
+        ("resourceList", json!({ "uri": WRAPPED }), json!({ "uri": "file:///home/ada/a.txt" })),
+        (
+            "resourceWrite",
+            json!({ "uri": WRAPPED, "data": "x", "encoding": "utf-8" }),
+            json!({ "data": "x" }),
+        ),
+        (
+            "resourceMove",
+            json!({ "source": WRAPPED, "destination": format!("{WRAPPED}.old") }),
+            json!({ "destination": "file:///home/ada/a.txt.old" }),
+        ),
+    ] {
+        let (answered, asked) = served(&mut reader, &mut editor, method, params, reply.clone()).await;
+        assert_eq!((answered, asked.0.as_str()), (Ok(entries.clone()), method));
+        for (key, value) in own.as_object().unwrap() {
+            assert_eq!(&asked.1[key], value);
+        }
+    }
+    let across = json!({ "source": WRAPPED, "destination": "vscode-agent-client://reader/file/-/b" });
+    assert_eq!(reader.request("resourceCopy", across).await.unwrap_err()["code"], -32602);
+    let watched = reader.request("createResourceWatch", json!({ "uri": WRAPPED })).await.unwrap_err();
+    assert_eq!(watched["code"], -32601);
+    let gone = json!({ "uri": "vscode-agent-client://nobody/file/-/a" });
+    assert_eq!(reader.request("resourceRead", gone).await.unwrap_err()["code"], -32008);
+    let nothing = reader.request("resourceRead", json!({ "uri": "memory://nobody/a" })).await.unwrap_err();
+    assert_eq!(
+        (&nothing["code"], &nothing["message"]),
+        (&json!(-32601), &json!("nothing here serves memory:"))
+    );
+
+    // A client that does not answer, one that answers too much, and one that leaves.
+    let begun = tokio::time::Instant::now();
+    let silent = reader.request("resourceRead", json!({ "uri": WRAPPED })).await.unwrap_err();
+    assert_eq!(silent["message"], "client editor did not answer resourceRead within 30 seconds");
+    assert_eq!(begun.elapsed().as_secs(), 30);
+    editor.next_frame().await.unwrap();
+    let much = json!({ "result": { "data": "x".repeat((16 << 20) + 1), "encoding": "utf-8" } });
+    let (answered, _) =
+        served(&mut reader, &mut editor, "resourceRead", json!({ "uri": WRAPPED }), much).await;
+    let refused = answered.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("at most 16777216 are taken"), "{refused}");
+    let leaving = async {
+        let asked = editor.next_frame().await.unwrap();
+        assert_eq!(asked["method"], "resourceRead");
+        editor.connection.close();
+    };
+    let read = json!({ "uri": WRAPPED });
+    let (answered, ()) = futures::join!(reader.request("resourceRead", read), leaving);
+    assert_eq!(answered.unwrap_err()["message"], "client editor disconnected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_reads_what_a_client_publishes() {
+    let host = host().await;
+    let mut client = with_tool(&host, "editor").await;
+    client.dispatch(&chat(), 2, turn("t1", &format!("/read {WRAPPED}"))).await;
+    let reply = json!({ "result": { "data": "aGF5", "encoding": "base64" } });
+    let (method, params) = answer(&mut client, reply).await;
+    assert_eq!((method.as_str(), &params["uri"]), ("resourceRead", &json!("file:///home/ada/a.txt")));
+    assert_eq!(said(&client.actions_until("chat/turnComplete").await), "hay");
+    client.dispatch(&chat(), 3, turn("t2", &format!("/read {WRAPPED}"))).await;
+    let failed = client.actions_until("chat/error").await.pop().unwrap();
+    assert_eq!(
+        failed["action"]["part"]["error"]["message"],
+        "client editor did not answer resourceRead within 30 seconds"
+    );
+}
+
+fn message_with(text: &str, attachments: Value) -> Value {
+    json!({ "text": text, "origin": { "kind": "user" }, "attachments": attachments })
+}
+
+fn picture(bytes: &[u8]) -> Value {
+    use ostler_contract::points::ResourceContent;
+    json!({ "type": "embeddedResource", "label": "barn.png", "displayKind": "image", "contentType": "image/png",
+        "data": ResourceContent::base64(bytes).data })
+}
+
+async fn kept_host(store: &ostler_contract::points::SessionStore) -> MemoryHost {
+    MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .options(|options| options.delta_window_ms = 0)
+        .sessions(store.clone())
+        .start()
+        .await
+}
+
+fn store() -> ostler_contract::points::SessionStore {
+    use ostler_ports::{SqliteSessions, StateDb};
+    let db = StateDb::memory().unwrap();
+    Arc::new(SqliteSessions::new(db, Arc::new(|_: String| {}))).into_point()
+}
+
+#[tokio::test]
+async fn a_large_attachment_is_stored_beside_its_session() {
+    let store = store();
+    let host = kept_host(&store).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    let (small, large) = (picture(&[1; 4096]), picture(&[2; 1_500_000]));
+    let note = json!({ "type": "simple", "label": "note", "modelRepresentation": "hay" });
+    let started = json!({ "type": "chat/turnStarted", "turnId": "t1",
+        "message": message_with("look", json!([small, large, note])) });
+    client.dispatch(&chat(), 1, started).await;
+    let echoed = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    assert_eq!(echoed["origin"]["clientSeq"], 1);
+    let attachments = echoed["action"]["message"]["attachments"].clone();
+    assert_eq!((&attachments[0], &attachments[2]), (&small, &note));
+    let uri = attachments[1]["uri"].as_str().unwrap().to_owned();
+    assert_eq!(
+        attachments[1],
+        json!({ "type": "resource", "label": "barn.png", "displayKind": "image", "contentType": "image/png",
+            "uri": uri, "sizeHint": 1_500_000 })
+    );
+    client.actions_until("chat/turnComplete").await;
+    let seen = client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    assert!(seen.to_string().len() < 20_000, "{} bytes", seen.to_string().len());
+
+    // Clients and backends read it.
+    let read = client.request("resourceRead", json!({ "uri": uri })).await.unwrap();
+    assert_eq!(read, json!({ "data": large["data"], "encoding": "base64", "contentType": "image/png" }));
+    let facts = client.request("resourceResolve", json!({ "uri": uri })).await.unwrap();
+    assert_eq!(facts, json!({ "uri": uri, "type": "file", "size": 1_500_000, "contentType": "image/png" }));
+    client.dispatch(&chat(), 2, turn("t2", &format!("/read {uri}"))).await;
+    let said = said(&client.actions_until("chat/turnComplete").await);
+    assert_eq!(said, format!("image/png {}", large["data"].as_str().unwrap()));
+
+    // The same content is kept once, whichever message brings it.
+    let queued = json!({ "type": "chat/draftChanged", "draft": message_with("later", json!([large])) });
+    client.dispatch(&chat(), 3, queued).await;
+    let draft = client.actions_until("chat/draftChanged").await.pop().unwrap();
+    assert_eq!(draft["action"]["draft"]["attachments"][0]["uri"], uri.as_str());
+    let broken = json!({ "type": "embeddedResource", "label": "bad.png", "contentType": "image/png",
+        "data": "?".repeat(9000) });
+    let started =
+        json!({ "type": "chat/turnStarted", "turnId": "t3", "message": message_with("x", json!([broken])) });
+    client.dispatch(&chat(), 4, started).await;
+    let refused = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    let why = refused["rejectionReason"].as_str().unwrap();
+    assert!(why.starts_with("the attachment bad.png is not base64"), "{why}");
+
+    // It is there after a restart, and goes with its session.
+    host.host.close().await;
+    let host = kept_host(&store).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let seen = client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    let turns = &seen["snapshot"]["state"]["turns"];
+    assert_eq!(turns[0]["message"]["attachments"][1]["uri"], uri.as_str());
+    assert_eq!(client.request("resourceRead", json!({ "uri": uri })).await.unwrap()["data"], large["data"]);
+    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    let gone = client.request("resourceRead", json!({ "uri": uri })).await.unwrap_err();
+    assert_eq!(
+        (&gone["code"], &gone["message"]),
+        (&json!(-32008), &json!(format!("No attachment at {uri}")))
+    );
+}
+
+#[tokio::test]
+async fn a_moved_chat_keeps_its_attachments() {
+    let store = store();
+    let host = kept_host(&store).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let second = "ahp-chat:/second";
+    let first = message_with("look", json!([picture(&[3; 10_000])]));
+    let create = json!({ "channel": SESSION, "chat": second, "initialMessage": first });
+    client.request("createChat", create).await.unwrap();
+    let seen = client.request("subscribe", json!({ "channel": second })).await.unwrap();
+    let chat = &seen["snapshot"]["state"];
+    let message = chat["turns"].get(0).unwrap_or(&chat["activeTurn"])["message"].clone();
+    let uri = message["attachments"][0]["uri"].as_str().unwrap().to_owned();
+    if !chat["activeTurn"].is_null() {
+        client.actions_until("chat/turnComplete").await;
+    }
+    let to = json!({ "channel": second, "destination": { "kind": "newSession" } });
+    client.request("moveChat", to).await.unwrap();
+    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    let read = client.request("resourceRead", json!({ "uri": uri })).await.unwrap();
+    assert_eq!(read["contentType"], "image/png");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_an_editor_are_its_own_and_reach_its_backends() {
+    let host = host().await;
+    let mut other = host.raw();
+    other.initialize("other").await;
+    other.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let mut client = with_tool(&host, "editor").await;
+    let seen = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let properties = &seen["snapshot"]["state"]["config"]["schema"]["properties"];
+    assert_eq!(properties["telemetryLevel"]["enum"], json!(["off", "crash", "error", "all"]));
+    let push = |config: Value| json!({ "type": "root/configChanged", "config": config });
+    let rules = json!({ "ls": true, "/^git/": { "approve": true, "matchCommandLine": true }, "rm": false });
+    for (seq, config) in [
+        (10, json!({ "telemetryLevel": "error" })),
+        (11, json!({ "systemProxyEnabled": false })),
+        (12, json!({ "terminalAutoApproveEnabled": true })),
+        (13, json!({ "terminalAutoApproveRules": rules })),
+        (14, json!({ "sessionSyncEnabled": true })),
+        (15, json!({ "autoReplyEnabled": false, "preferLongContextEnabled": true })),
+    ] {
+        client.dispatch("ahp-root://", seq, push(config.clone())).await;
+        let echo = client.actions_until("root/configChanged").await.pop().unwrap();
+        assert_eq!(echo.get("rejectionReason"), None, "{echo}");
+        assert_eq!((&echo["action"]["config"], &echo["origin"]["clientSeq"]), (&config, &json!(seq)));
+        let told = other.actions_until("root/configChanged").await.pop().unwrap();
+        assert_eq!(told["action"]["config"], json!({}), "another client learns nothing of it");
+    }
+    for (config, why) in [
+        (json!({ "telemetryLevel": "much" }), "telemetryLevel must be one of off, crash, error, all"),
+        (json!({ "terminalAutoApproveEnabled": "yes" }), "terminalAutoApproveEnabled must be true or false"),
+        (json!({ "terminalAutoApproveRules": [] }), "terminalAutoApproveRules must be an object"),
+        (json!({ "colour": "red" }), "colour is not a setting of this host"),
+        (
+            json!({ "customizations": "x".repeat(300_000) }),
+            "the settings of one connection may take 262144 bytes, not 300343",
+        ),
+    ] {
+        client.dispatch("ahp-root://", 20, push(config)).await;
+        let refused = client.actions_until("root/configChanged").await.pop().unwrap();
+        let said = refused["rejectionReason"].as_str().unwrap();
+        assert_eq!(said.split(", not").next(), why.split(", not").next());
+    }
+    let seen = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let values = json!({ "telemetryLevel": "error", "systemProxyEnabled": false, "autoReplyEnabled": false,
+        "terminalAutoApproveEnabled": true, "terminalAutoApproveRules": rules });
+    assert_eq!(seen["snapshot"]["state"]["config"]["values"], values, "what means nothing here is not shown");
+
+    client.dispatch(&chat(), 30, turn("t1", "/settings")).await;
+    let told: Value = serde_json::from_str(&said(&client.actions_until("chat/turnComplete").await)).unwrap();
+    assert_eq!(told, values);
+    // Those of an editor that is not active in the session do not count, and those of one that is do.
+    other.dispatch("ahp-root://", 1, push(json!({ "terminalAutoApproveEnabled": false }))).await;
+    other.actions_until("root/configChanged").await;
+    client.dispatch(&chat(), 31, turn("t2", "/settings")).await;
+    let told: Value = serde_json::from_str(&said(&client.actions_until("chat/turnComplete").await)).unwrap();
+    assert_eq!(told, values);
+    let active = json!({ "clientId": "other", "tools": [] });
+    other.dispatch(SESSION, 2, json!({ "type": "session/activeClientSet", "activeClient": active })).await;
+    client.actions_until("session/activeClientSet").await;
+    client.dispatch(&chat(), 32, turn("t3", "/settings")).await;
+    let told: Value = serde_json::from_str(&said(&client.actions_until("chat/turnComplete").await)).unwrap();
+    assert_eq!(told["terminalAutoApproveEnabled"], false);
+}

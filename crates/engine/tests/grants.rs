@@ -263,6 +263,61 @@ async fn every_command_is_let_through_by_its_grant_and_by_no_other() {
 }
 
 #[tokio::test]
+async fn what_clients_publish_and_attach_asks_for_a_grant_too() {
+    let host = host().await;
+    let published = "vscode-agent-client://editor/file/-/a";
+    let transfer = json!({ "source": published, "destination": format!("{published}b") });
+    let own = json!({ "uri": published });
+    let mut publisher = host.raw_as(Principal::Root);
+    publisher.initialize("editor").await;
+    tokio::spawn(async move {
+        while let Some(asked) = publisher.next_frame().await {
+            let error = json!({ "code": code::NOT_FOUND, "message": "nothing there" });
+            let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error });
+            publisher.send(&answer.to_string()).await;
+        }
+    });
+    for (method, grant, params) in [
+        ("resourceRead", "file:get", own.clone()),
+        ("resourceList", "file:list", own.clone()),
+        ("resourceResolve", "file:resolve", own.clone()),
+        ("resourceWrite", "file:put", json!({ "uri": published, "data": "x", "encoding": "utf-8" })),
+        ("resourceDelete", "file:delete", own.clone()),
+        ("resourceMkdir", "file:mkdir", own.clone()),
+        ("resourceMove", "file:move", transfer.clone()),
+        ("resourceCopy", "file:copy", transfer),
+        ("resourceRequest", "file:request", own.clone()),
+        ("createResourceWatch", "file:watch", own.clone()),
+        ("resourceRead", "chat:turns", json!({ "uri": "ostler-attachment:/a" })),
+        ("resourceResolve", "chat:turns", json!({ "uri": "ostler-attachment:/a" })),
+    ] {
+        let mut without = ada(&host, &all_but(&Grant::parse(grant).unwrap())).await;
+        let refused = without.request(method, params.clone()).await.unwrap_err();
+        let why = format!("ada may not {grant} here");
+        assert_eq!((&refused["code"], &refused["message"]), (&json!(code::PERMISSION_DENIED), &json!(why)));
+        let mut with = ada(&host, &[grant.to_owned()]).await;
+        let answered = with.request(method, params).await.unwrap_err();
+        assert_ne!(answered["code"], code::PERMISSION_DENIED, "{method}: {answered}");
+    }
+    // A client id in the hands of two users: each is answered by the own client, and nobody by another's.
+    let mut ada = ada(&host, &["*:*".to_owned()]).await;
+    let mut twin = host.raw_as(ada.connection.principal());
+    twin.initialize("editor").await;
+    let answering = async {
+        let asked = twin.next_frame().await.unwrap();
+        let result = json!({ "data": "hers", "encoding": "utf-8" });
+        twin.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string()).await;
+    };
+    let (answered, ()) = futures::join!(ada.request("resourceRead", own.clone()), answering);
+    assert_eq!(answered.unwrap()["data"], "hers");
+    let grants = vec![Grant::parse("*:*").unwrap()].into();
+    let mut stranger = host.raw_as(Principal::Plugin { id: "p".to_owned(), grants });
+    stranger.initialize("p").await;
+    let refused = stranger.request("resourceRead", own).await.unwrap_err();
+    assert_eq!(refused["message"], "editor is the id of clients of different users");
+}
+
+#[tokio::test]
 async fn a_fork_asks_for_a_fork() {
     let host = host().await;
     let fork = json!({ "channel": "stage:/1", "chat": "ahp-chat:/2",

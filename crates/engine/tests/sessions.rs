@@ -118,11 +118,7 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
         ),
         (chat(), json!({ "type": "chat/nonsense" }), "chat/nonsense is not an action this host serves"),
         (chat(), json!({}), "an action needs a type"),
-        (
-            chat(),
-            json!({ "type": "chat/turnStarted" }),
-            "chat/turnStarted lacks a field the protocol gives it, or has one of another type",
-        ),
+        (chat(), json!({ "type": "chat/turnStarted" }), "chat/turnStarted: missing field `turnId`"),
         (
             chat(),
             json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "x", "origin": { "kind": "agent" } } }),

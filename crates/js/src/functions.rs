@@ -45,6 +45,9 @@ impl<'js> JsClass<'js> for HostFunction {
         let function = this.borrow().0.clone();
         let ctx = params.ctx().clone();
         let state = State::of(&ctx)?;
+        if let Some(refused) = function.refuses() {
+            return Err(raise(&ctx, &state, &refused));
+        }
         let shape = function.shape();
         let arguments = shape.params.iter().enumerate().map(|(at, shape)| match params.arg(at) {
             Some(value) => js_to_value(&ctx, &state, &value, shape),

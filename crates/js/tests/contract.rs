@@ -36,6 +36,8 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
             Ok(())
         }),
         subagent: None,
+        read: None,
+        client_settings: None,
         tools_server: None,
         terminals: None,
         computer: None,
@@ -160,6 +162,56 @@ async fn nothing_is_registered_after_apply() {
         .unwrap();
     let thrown = plugin.run("late", Value::Null).await.unwrap_err();
     assert_eq!(thrown.message, "text: nothing may be registered after apply returned");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_it_is_too_late_comes_before_what_is_wrong_with_it() {
+    let loader = Loader::default();
+    let plugin = loader
+        .text(
+            "const deep = {}; deep.down = deep;\n\
+             export function apply(host) {\n\
+               const late = (method, ...given) => { try { return host[method](...given); } catch (error) { return error.message; } };\n\
+               host.registerTool({ definition: { name: 'late' }, run: () => [\n\
+                 late('registerAgent'), late('registerTool', { definition: { name: 5 } }), late('registerVault', {}, 'never'),\n\
+                 late('registerSessionConfig', 'k', deep), late('on', 'nonsense'), late('problem', 5),\n\
+               ] });\n\
+             }",
+        )
+        .await
+        .unwrap();
+    let said = plugin.run("late", Value::Null).await.unwrap();
+    assert_eq!(said, json!(vec!["text: nothing may be registered after apply returned"; 6]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejection_names_the_plugin_the_method_and_the_field() {
+    let loader = Loader::default();
+    let plugin = loader
+        .text(
+            "export function apply(host) {\n\
+               const said = async (call) => { try { return await call(); } catch (error) { return `${error.name}: ${error.message}`; } };\n\
+               host.registerTool({ definition: { name: 'ask' }, run: async () => [\n\
+                 await said(() => host.startSession({})), await said(() => host.startSession()),\n\
+                 await said(() => host.secret('host:k', { team: 5 })), await said(() => host.fireTrigger('a', 5)),\n\
+                 await said(() => host.recordUsage({ kind: 'toll' })), await said(() => host.records('notes', { body: 5 })),\n\
+                 await said(() => host.log(5)), await said(() => host.parseYaml()),\n\
+               ] });\n\
+             }",
+        )
+        .await
+        .unwrap();
+    let said: Vec<String> = serde_json::from_value(plugin.run("ask", Value::Null).await.unwrap()).unwrap();
+    insta::assert_snapshot!(said.join("\n"), @r"
+    TypeError: plugin text: startSession needs owner to be a string
+    TypeError: plugin text: startSession needs request to be an object
+    TypeError: plugin text: secret needs scope.team to be a string
+    TypeError: plugin text: fireTrigger needs event to be a string
+    TypeError: plugin text: recordUsage needs kind to be one of model, computer
+    TypeError: plugin text: records needs options.body to be a string
+    TypeError: plugin text: log needs line to be a string
+    TypeError: plugin text: parseYaml needs text to be a string
+    ");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +353,7 @@ async fn calls_on_the_host_answer_and_throw() {
             "no YAML",
             { "a": 1 },
             ["automations:/a/runs/1"],
-            ["TypeError", "argument 1 needs to be a string"],
+            ["TypeError", "plugin text: secret needs name to be a string"],
             "TypeError", "TypeError",
         ])
     );

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ostler_contract::live::{Pending, ready};
-use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession};
+use ostler_contract::points::{
+    KeptAttachment, KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession,
+};
 use ostler_contract::protocol::wire::state::Turn;
 use ostler_contract::{JsonObject, Thrown, Value};
 use rusqlite::{OptionalExtension as _, params};
@@ -20,7 +24,7 @@ pub struct SqliteSessions {
 }
 
 /// Everything that is kept under a session's id.
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 8] = [
     ("sessions", "id"),
     ("session_flags", "session"),
     ("session_artifacts", "session"),
@@ -28,6 +32,7 @@ const TABLES: [(&str, &str); 7] = [
     ("session_chats", "session"),
     ("chat_titles", "session"),
     ("turns", "session"),
+    ("attachments", "session"),
 ];
 
 impl SqliteSessions {
@@ -90,6 +95,8 @@ impl SqliteSessions {
             turns: Some(member!(self, Self::turns)),
             set_turn: Some(member!(self, Self::set_turn)),
             drop_turns: Some(member!(self, Self::drop_turns)),
+            set_attachment: Some(member!(self, Self::set_attachment)),
+            attachment: Some(member!(self, Self::attachment)),
             close: Some(member!(self, |store: &Self, ()| store.db.checkpoint())),
         }
     }
@@ -243,6 +250,36 @@ impl SqliteSessions {
             )?
             .execute(params![id, chat, number(place), text])?;
             Ok(())
+        })
+    }
+
+    fn set_attachment(&self, (id, attachment, kept): (String, String, KeptAttachment)) -> Pending<()> {
+        let bytes = match STANDARD.decode(&kept.data) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                return ready(Err(Thrown::new(format_args!(
+                    "attachment {attachment} is not base64: {error}"
+                ))));
+            }
+        };
+        self.db.write(move |db| {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO attachments (session, id, content_type, content) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![id, attachment, kept.content_type, bytes])?;
+            Ok(())
+        })
+    }
+
+    fn attachment(&self, (attachment,): (String,)) -> Pending<Option<KeptAttachment>> {
+        self.db.read(move |db| {
+            let mut asked =
+                db.prepare_cached("SELECT content_type, content FROM attachments WHERE id = ?1 LIMIT 1")?;
+            let kept = |row: &rusqlite::Row<'_>| {
+                let content: Vec<u8> = row.get("content")?;
+                Ok(KeptAttachment { content_type: row.get("content_type")?, data: STANDARD.encode(content) })
+            };
+            Ok(asked.query_row([attachment], kept).optional()?)
         })
     }
 

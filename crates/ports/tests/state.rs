@@ -108,6 +108,83 @@ async fn files_that_are_refused() {
     insta::assert_snapshot!(refusal(folder.path()), @"/state.db could not be made: Is a directory (os error 21)");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_removed_or_cut_while_it_is_open_takes_no_more_writes() {
+    for (what, happens) in [
+        ("was removed", (|path: &Path| fs::remove_file(path).unwrap()) as fn(&Path)),
+        ("was cut short", |path| fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap()),
+        ("was cut short", |path| fs::File::options().write(true).open(path).unwrap().set_len(5000).unwrap()),
+        ("was replaced by another file", |path| {
+            fs::copy(path, path.with_extension("copy")).unwrap();
+            fs::rename(path.with_extension("copy"), path).unwrap();
+        }),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let db = StateDb::open(folder.path()).unwrap();
+        let (hears, heard) = std::sync::mpsc::channel();
+        db.watch_file(move |lost| hears.send(lost.map(str::to_owned)).unwrap());
+        let store = Arc::new(SqliteSessions::new(db, Lines::default().report())).into_point();
+        let set = |id: &str| store.set_config.call((id.into(), KeptSession::default()));
+        set("before").await.unwrap();
+        store.close.clone().unwrap().call(()).await.unwrap();
+        happens(&path);
+        let sentence = format!(
+            "{} {what} while the host runs, so nothing more is stored; stop the host, put the file or a copy of it \
+             back, and start it again",
+            path.display()
+        );
+        assert_eq!(set("after").await.unwrap_err().message, sentence);
+        assert_eq!(heard.try_recv(), Ok(Some(sentence.clone())), "it is told");
+        assert_eq!(store.close.clone().unwrap().call(()).await.unwrap_err().message, sentence);
+        assert!(heard.try_recv().is_err(), "once");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_moved_away_is_missed_though_nothing_is_written_and_taken_up_when_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, away) = (folder.path().join("state.db"), folder.path().join("away.db"));
+    let db = StateDb::open(folder.path()).unwrap();
+    let (hears, heard) = std::sync::mpsc::channel();
+    db.watch_file(move |lost| hears.send(lost.is_some()).unwrap());
+    let store = Arc::new(SqliteSessions::new(db, Lines::default().report())).into_point();
+    fs::rename(&path, &away).unwrap();
+    let soon = std::time::Duration::from_secs(60);
+    assert_eq!(heard.recv_timeout(soon), Ok(true));
+    fs::rename(&away, &path).unwrap();
+    assert_eq!(heard.recv_timeout(soon), Ok(false));
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    // Another program may make the file smaller, and it stays whole.
+    for place in 0..50 {
+        let set = store.set_turn.as_ref().unwrap();
+        set.call(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
+    }
+    store.drop_turns.clone().unwrap().call(("s".into(), "c".into(), 0)).await.unwrap();
+    store.close.clone().unwrap().call(()).await.unwrap();
+    let long = fs::metadata(&path).unwrap().len();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < long);
+    store.set_config.call(("t".into(), KeptSession::default())).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_empty_file_beside_a_log_is_not_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    let crashed = tempfile::tempdir().unwrap();
+    fs::copy(folder.path().join("state.db-wal"), crashed.path().join("state.db-wal")).unwrap();
+    fs::write(crashed.path().join("state.db"), "").unwrap();
+    insta::assert_snapshot!(
+        refusal(crashed.path()),
+        @"/state.db is empty, but its log /state.db-wal is not: it was cut short. Put a copy of it back, or move both away to begin anew"
+    );
+}
+
 #[tokio::test]
 async fn damage_is_said_where_it_is_met() {
     let folder = tempfile::tempdir().unwrap();

@@ -20,6 +20,7 @@ pub mod nearest;
 pub mod own;
 mod resource;
 pub mod surrogates;
+pub mod unread;
 pub mod uri;
 pub mod version;
 

@@ -121,6 +121,30 @@ pub fn tidy(error: &serde_json::Error) -> String {
     }
 }
 
+/// How many values a JSON text holds at most, without reading them: what separates or opens them is counted.
+pub fn count_values(text: &[u8]) -> usize {
+    let mut count = 1;
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b',' | b'[' | b'{' | b':' => count += 1,
+            b'"' => {
+                while let Some(byte) = text.get(at) {
+                    at += 1;
+                    match byte {
+                        b'"' => break,
+                        b'\\' => at += 1,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Envelope {
@@ -236,6 +260,45 @@ pub mod encode {
         Ok(raw_result(id, &serde_json::to_string(result)?))
     }
 
+    /// The same as [`result`], in exactly the memory its text takes.
+    ///
+    /// # Errors
+    /// A result that is no JSON.
+    pub fn sized_result<T: Serialize>(id: &Id, result: &T) -> Result<String, serde_json::Error> {
+        let mut count = Count(0);
+        serde_json::to_writer(&mut count, result)?;
+        let id = to_json(id);
+        let mut frame = Vec::with_capacity(32 + id.len() + count.0);
+        frame.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        frame.extend_from_slice(id.as_bytes());
+        frame.extend_from_slice(br#","result":"#);
+        serde_json::to_writer(&mut frame, result)?;
+        frame.push(b'}');
+        String::from_utf8(frame).map_err(serde::ser::Error::custom)
+    }
+
+    /// Counts what is written and keeps nothing.
+    struct Count(usize);
+
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// How long a text is as a JSON string.
+    pub fn text_length(text: &str) -> usize {
+        let mut count = Count(0);
+        // A counter takes everything.
+        let _ = serde_json::to_writer(&mut count, text);
+        count.0
+    }
+
     /// The answer to a request that failed; `id` is `null` where the frame had none.
     pub fn error(id: Option<&Id>, error: &RpcError) -> String {
         let id = id.map_or_else(|| "null".to_owned(), to_json);
@@ -309,6 +372,24 @@ mod tests {
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#)
             );
         }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (text, count) in
+            [("1", 1), (r#"{"a,":[1,2]}"#, 5), (r#"["\",[{:",{}]"#, 4), (r#""unended,"#, 1), (r#""\"#, 1)]
+        {
+            assert_eq!(count_values(text.as_bytes()), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sized_result_is_the_same_text() {
+        let result = serde_json::json!({ "data": "a\u{1}\"é", "n": [1, null] });
+        let (id, text) = (Id::Text("x".to_owned()), "a\u{1}\"é");
+        let sized = encode::sized_result(&id, &result).expect("JSON");
+        assert_eq!(sized, encode::result(&id, &result).expect("JSON"));
+        assert_eq!(encode::text_length(text), serde_json::to_string(text).expect("JSON").len());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use crate::names::HOST;
+
 /// The root channel.
 pub const ROOT: &str = "ahp-root://";
 /// The automation catalogue.
@@ -19,6 +21,9 @@ const AUTOMATION: &str = "ahp-automation:/";
 const AUTOMATION_RUN: &str = "ahp-automation-run:/";
 const TERMINAL: &str = "ahp-terminal";
 const RESOURCE_WATCH: &str = "ahp-resource-watch:/";
+
+/// What follows the host's name in the URI of an attachment.
+const ATTACHMENT: &str = "-attachment:/";
 
 /// What a channel URI names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -170,6 +175,16 @@ pub fn session(provider: &str, id: &str) -> String {
 /// The first chat of a session: a role that follows the default chat.
 pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// An attachment stored beside a session.
+pub fn attachment(id: &str) -> String {
+    format!("{HOST}{ATTACHMENT}{id}")
+}
+
+/// The id in an [`attachment`] URI.
+pub fn attachment_id(uri: &str) -> Option<&str> {
+    uri.strip_prefix(HOST)?.strip_prefix(ATTACHMENT).filter(|id| !id.is_empty() && !id.contains('/'))
 }
 
 /// A chat of the host's own making.

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_engine::outbox::{Closed, Outbox};
+use ostler_engine::outbox::{Closed, Item, Outbox};
 use ostler_engine::{Connection, Host};
 use ostler_protocol::RpcError;
 use ostler_protocol::message::{BadFrame, MAX_FRAME};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
+/// Less than this is gathered into one write.
+const WRITE_BUFFER: usize = 16 * 1024;
 /// How long a peer that has said everything is still answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
@@ -31,7 +33,8 @@ pub async fn serve_stdio(
             biased;
             // The host has ended the connection, or nobody reads what it says.
             _ = &mut writing => return connection.close(),
-            read = limited.read_until(b'\n', &mut line) => read,
+            // A peer that does not read its answers is not asked for more.
+            read = async { outbox.writable().await; limited.read_until(b'\n', &mut line).await } => read,
         };
         match read {
             Ok(0) | Err(_) => break,
@@ -63,16 +66,32 @@ async fn write(outbox: Arc<Outbox>, mut output: impl AsyncWrite + Unpin) {
     let mut items = Vec::new();
     let mut bytes = Vec::new();
     while outbox.drain(&mut items).await.is_none() {
-        for item in items.drain(..) {
-            for frame in item.frames() {
-                bytes.extend_from_slice(frame);
-                bytes.push(b'\n');
-            }
-        }
-        if output.write_all(&bytes).await.is_err() || output.flush().await.is_err() {
+        if put(&mut items, &mut bytes, &mut output).await.is_err() {
             outbox.close(Closed::Done);
             return;
         }
-        bytes.clear();
     }
+}
+
+/// Writes everything; each is freed as soon as it is written.
+async fn put(
+    items: &mut Vec<Item>,
+    gathered: &mut Vec<u8>,
+    output: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
+    for item in items.drain(..) {
+        for frame in item.frames() {
+            if gathered.len() + frame.len() > WRITE_BUFFER {
+                output.write_all(gathered).await?;
+                gathered.clear();
+                output.write_all(frame).await?;
+            } else {
+                gathered.extend_from_slice(frame);
+            }
+            gathered.push(b'\n');
+        }
+    }
+    output.write_all(gathered).await?;
+    gathered.clear();
+    output.flush().await
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -13,6 +13,7 @@ use futures::StreamExt;
 use http::{HeaderValue, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use ostler_contract::budget::{Budget, Charge, SMALL};
 use ostler_contract::http::{Body, Response};
 use ostler_engine::outbox::{Batch, Closed, Item, Outbox};
 use ostler_engine::{Connection, Host, Principal};
@@ -22,10 +23,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
@@ -42,9 +44,23 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long a peer may say nothing at all.
 const SILENCE_LIMIT: Duration = Duration::from_secs(90);
 
+/// How long a peer may take nothing of what is written to it.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+/// Up to this size a message is read without a charge.
+const FREE: usize = 16 * 1024;
+/// How much more of the budget is taken for a message that goes on.
+const CHARGE_STEP: usize = 1024 * 1024;
+/// What a message takes for each byte read: its text, and what is decoded from it.
+const COPIES: usize = 2;
+/// How long a message waits for memory before its connection is closed.
+const MEMORY_WAIT: Duration = Duration::from_secs(5);
+/// How often it asks.
+const MEMORY_ASK: Duration = Duration::from_millis(20);
+
 const OPCODE_TEXT: u8 = 0x81;
 const OPCODE_CLOSE: u8 = 0x88;
 const OPCODE_PING: u8 = 0x89;
+const OPCODE_PONG: u8 = 0x8a;
 
 /// Whether a request asks to become a WebSocket.
 pub(crate) fn is_handshake<B>(request: &hyper::Request<B>) -> bool {
@@ -110,7 +126,7 @@ async fn serve(
     config.write_buffer_size = 0;
     config.max_message_size = Some(MAX_FRAME);
     config.max_frame_size = Some(MAX_FRAME);
-    let io = ReadIo { reader, control };
+    let io = ReadIo::new(reader, control, outbox.budget().clone());
     // What came with the handshake is a part of its whole buffer, which this lets go.
     let begun = read.to_vec();
     drop(read);
@@ -121,9 +137,18 @@ async fn serve(
             // The peer does not read, is gone, or was told to go.
             _ = &mut writing => break None,
             _ = stop.wait_for(|stop| *stop) => break Some(Closed::Done),
-            frame = frames.next() => frame,
+            // A peer that does not read its answers is not asked for more.
+            frame = async { outbox.writable().await; frames.next().await } => frame,
         };
         seen.now();
+        // Charged until the message is taken. A control frame may stand between the parts of one.
+        let _charge = match &frame {
+            Some(Ok(Frame::Ping(payload) | Frame::Pong(payload))) => {
+                frames.get_mut().skip(payload.len());
+                None
+            }
+            _ => frames.get_mut().taken(),
+        };
         match frame {
             // On the heap while it lasts: what the largest command needs would otherwise be part of every
             // connection that waits.
@@ -132,8 +157,16 @@ async fn serve(
                 Ok(text) => Box::pin(connection.receive_frame(text)).await,
                 Err(_) => break Some(Closed::Protocol),
             },
+            // The library puts this code in place of one that no peer may send.
+            Some(Ok(Frame::Close(Some(close)))) if close.code == CloseCode::Protocol => {
+                break Some(Closed::Protocol);
+            }
             Some(Ok(Frame::Close(_))) | None => break Some(Closed::Done),
             Some(Ok(_)) => {}
+            Some(Err(Error::Utf8(_))) => break Some(Closed::NotText),
+            Some(Err(Error::Io(error))) if error.kind() == io::ErrorKind::OutOfMemory => {
+                break Some(Closed::NoMemory);
+            }
             Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => break Some(Closed::TooLarge),
             Some(Err(_)) => break Some(Closed::Protocol),
         }
@@ -172,17 +205,88 @@ impl Seen {
     }
 }
 
-/// Frames the library wants written: answers to pings and closes.
+/// The answer to the latest ping: a peer that does not read has one waiting, however many pings it sends.
 #[derive(Default)]
 struct Control {
-    bytes: Mutex<Vec<u8>>,
+    pong: Mutex<Option<Vec<u8>>>,
     wake: Notify,
+}
+
+impl Control {
+    /// Takes frames the library wants written. Closes are written elsewhere.
+    fn take(&self, mut frames: &[u8]) {
+        // A control frame is a byte of kind, one of length, and at most 125 more.
+        while let [kind, length, rest @ ..] = frames {
+            let payload = rest.get(..usize::from(*length)).unwrap_or(rest);
+            if *kind == OPCODE_PONG {
+                let mut pong = self.pong.lock();
+                let pong = pong.get_or_insert_default();
+                pong.clear();
+                pong.extend_from_slice(&[*kind, *length]);
+                pong.extend_from_slice(payload);
+                self.wake.notify_one();
+            }
+            frames = &rest[payload.len()..];
+        }
+    }
 }
 
 /// What the library reads from, and writes its control frames to.
 struct ReadIo {
     reader: OwnedReadHalf,
     control: Arc<Control>,
+    budget: Budget,
+    /// Bytes read of the message under way.
+    read: usize,
+    charge: Option<Charge>,
+    /// While there is no memory for it: since when, and when to ask again.
+    waits: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+impl ReadIo {
+    fn new(reader: OwnedReadHalf, control: Arc<Control>, budget: Budget) -> Self {
+        Self { reader, control, budget, read: 0, charge: None, waits: None }
+    }
+
+    /// Forgets a control frame, which is no part of a message.
+    fn skip(&mut self, payload: usize) {
+        // A byte of kind, one of length, and the mask.
+        self.read = self.read.saturating_sub(payload + 6);
+    }
+
+    /// The charge of the message that was read.
+    fn taken(&mut self) -> Option<Charge> {
+        self.read = 0;
+        self.charge.take()
+    }
+
+    /// Charges what was read and is about to be.
+    fn poll_charge(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let charged = self.charge.as_ref().map_or(FREE, Charge::bytes);
+        if self.read * COPIES < charged {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            let grown = match &mut self.charge {
+                Some(charge) => charge.try_grow(CHARGE_STEP),
+                None => {
+                    self.charge = self.budget.try_take(SMALL);
+                    self.charge.is_some()
+                }
+            };
+            if grown {
+                self.waits = None;
+                return Poll::Ready(Ok(()));
+            }
+            let (since, again) =
+                self.waits.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(MEMORY_ASK))));
+            if since.elapsed() > MEMORY_WAIT {
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
+            ready!(again.as_mut().poll(context));
+            again.as_mut().reset(Instant::now() + MEMORY_ASK);
+        }
+    }
 }
 
 impl AsyncRead for ReadIo {
@@ -191,14 +295,17 @@ impl AsyncRead for ReadIo {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.reader).poll_read(context, buffer)
+        ready!(self.poll_charge(context))?;
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
+        self.read += buffer.filled().len() - before;
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for ReadIo {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.control.bytes.lock().extend_from_slice(bytes);
-        self.control.wake.notify_one();
+        self.control.take(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -229,9 +336,10 @@ async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Con
                 None
             }
         };
+        let to = Writer { socket: &writer, seen: &seen };
         let sent = tokio::select! {
             biased;
-            sent = send(&mut writer, &mut items, &mut gathered, &control) => sent,
+            sent = send(&to, &mut items, &mut gathered, &control) => sent,
             () = outbox.overrun() => Ok(()),
         };
         if sent.is_err() {
@@ -248,43 +356,74 @@ async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Con
     }
 }
 
-/// Small frames are gathered; frames shared with others are written where they lie.
+/// Writes to a peer for as long as it takes something.
+struct Writer<'a> {
+    socket: &'a OwnedWriteHalf,
+    seen: &'a Seen,
+}
+
+impl Writer<'_> {
+    async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.socket.try_write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::timeout(STALL_LIMIT, self.socket.writable()).await??;
+                    // There is room again only because the peer has read.
+                    self.seen.now();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Small frames are gathered; large ones, and those shared with others, are written where they are. Each is freed as
+/// soon as it is written.
 async fn send(
-    writer: &mut OwnedWriteHalf,
+    writer: &Writer<'_>,
     items: &mut Vec<Item>,
     gathered: &mut Vec<u8>,
     control: &Control,
 ) -> io::Result<()> {
-    gathered.append(&mut control.bytes.lock());
+    gathered.extend(control.pong.lock().take().into_iter().flatten());
     for item in items.drain(..) {
         match item {
-            Item::Frame(frame) => push_frame(gathered, &frame),
+            Item::Frame(frame) if frame.len() < WRITE_BUFFER => push_frame(gathered, &frame),
+            Item::Frame(frame) => {
+                push_head(gathered, frame.len());
+                flush(writer, gathered).await?;
+                writer.write(&frame).await?;
+            }
             Item::Batch(batch) => {
                 let encoded = batch.encoded.get_or_init(|| encode(&batch));
                 if encoded.len() < WRITE_BUFFER {
                     gathered.extend_from_slice(encoded);
                 } else {
-                    writer.write_all(gathered).await?;
-                    gathered.clear();
-                    writer.write_all(encoded).await?;
+                    flush(writer, gathered).await?;
+                    writer.write(encoded).await?;
                 }
             }
         }
         if gathered.len() >= WRITE_BUFFER {
-            writer.write_all(gathered).await?;
-            gathered.clear();
+            flush(writer, gathered).await?;
         }
     }
-    if !gathered.is_empty() {
-        writer.write_all(gathered).await?;
-        gathered.clear();
-    }
+    flush(writer, gathered).await?;
     if gathered.capacity() > KEPT_BUFFER {
         *gathered = Vec::new();
     }
     if items.capacity() * size_of::<Item>() > KEPT_BUFFER {
         *items = Vec::new();
     }
+    Ok(())
+}
+
+async fn flush(writer: &Writer<'_>, gathered: &mut Vec<u8>) -> io::Result<()> {
+    writer.write(gathered).await?;
+    gathered.clear();
     Ok(())
 }
 
@@ -299,8 +438,13 @@ fn encode(batch: &Batch) -> Bytes {
 
 /// A text frame of the host: never masked, never split.
 fn push_frame(into: &mut impl BufMut, payload: &[u8]) {
+    push_head(into, payload.len());
+    into.put_slice(payload);
+}
+
+fn push_head(into: &mut impl BufMut, length: usize) {
     into.put_u8(OPCODE_TEXT);
-    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+    match (u8::try_from(length), u16::try_from(length)) {
         (Ok(small @ 0..126), _) => into.put_u8(small),
         (_, Ok(middle)) => {
             into.put_u8(126);
@@ -308,10 +452,9 @@ fn push_frame(into: &mut impl BufMut, payload: &[u8]) {
         }
         _ => {
             into.put_u8(127);
-            into.put_u64(payload.len() as u64);
+            into.put_u64(length as u64);
         }
     }
-    into.put_slice(payload);
 }
 
 fn close_frame(why: Closed) -> Vec<u8> {
@@ -320,6 +463,8 @@ fn close_frame(why: Closed) -> Vec<u8> {
         Closed::Behind => (1013, "too far behind; reconnect"),
         Closed::Protocol => (1002, "not the Agent Host Protocol"),
         Closed::TooLarge => (1009, "the frame is too large"),
+        Closed::NotText => (1007, "the text is not UTF-8"),
+        Closed::NoMemory => (1013, "no memory for this message; try again later"),
     };
     let length = u8::try_from(2 + reason.len()).unwrap_or(2);
     let mut frame = vec![OPCODE_CLOSE, length];

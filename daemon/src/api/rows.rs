@@ -161,7 +161,15 @@ impl Row {
         body: JsonObject,
     ) -> Result<Value, Refused> {
         match self.what {
-            What::Status => Ok(status_json(control.record()?)),
+            What::Status => {
+                let mut status = status_json(control.record()?);
+                let lost = control.host.lost_storage();
+                status["ready"] = lost.is_none().into();
+                if let Some(lost) = lost {
+                    status["problem"] = lost.into();
+                }
+                Ok(status)
+            }
             What::Config => {
                 let (files, _) = control.configured()?;
                 let files: Vec<_> = files.files.iter().map(|file| file.display().to_string()).collect();

@@ -50,7 +50,8 @@ pub struct Config {
     /// each. It is put aside at 75 MiB, and five are kept.
     pub wire: Option<String>,
     /// MCP servers by a name of your choice: `{ type: 'stdio', command, args?, env?, cwd? }` or
-    /// `{ type: 'http', url, headers? }`.
+    /// `{ type: 'http', url, headers? }`. A value in `env` or `headers` is a credential, and may be
+    /// `{ $secret: <name> }`.
     pub mcp_servers: Option<JsonObject>,
     /// URLs this host is reached by from outside; their hosts are accepted by plugin routes.
     pub origins: Option<Vec<String>>,

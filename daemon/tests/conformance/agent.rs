@@ -20,6 +20,7 @@ both! { PLUGIN:
     a_start_says_where_it_is,
     a_cancelled_turn_is_told_to_its_backend,
     a_backend_calls_the_tools_it_was_handed,
+    a_backend_reads_what_clients_publish_and_attach,
     a_chosen_option_reaches_the_backend,
     what_a_backend_throws_fails_its_turn_alone,
     an_action_in_the_wrong_place_changes_nothing,
@@ -91,6 +92,17 @@ impl Session {
                         "invocationMessage": "Removing", "toolInput": "{}", "options": options } } }))?;
                 self.waiting.lock().unwrap().insert(call, turn);
                 return Ok(());
+            }
+            text if text.starts_with("read ") => {
+                let read = self.start.read.as_ref().unwrap();
+                let said = match read.call((text["read ".len()..].to_owned(),)).await {
+                    Ok(content) => {
+                        let encoding = serde_json::to_value(content.encoding).unwrap();
+                        json!([content.data, encoding, content.content_type])
+                    }
+                    Err(why) => json!(why.message),
+                };
+                self.say(&turn, &said.to_string())?;
             }
             text => {
                 self.say(&turn, self.start.settings["prefix"].as_str().unwrap())?;
@@ -257,6 +269,39 @@ async fn a_cancelled_turn_is_told_to_its_backend(side: Side) {
     assert_eq!(talk.say("again").await, "heard: again");
 }
 
+async fn a_backend_reads_what_clients_publish_and_attach(side: Side) {
+    let host = side.host().start().await;
+    let mut talk = Talk::with(&host, "parrot").await;
+    let mut editor = host.raw();
+    editor.initialize("editor").await;
+    let editing = tokio::spawn(async move {
+        for reply in [
+            json!({ "result": { "data": "hay", "encoding": "utf-8", "contentType": "text/plain" } }),
+            json!({ "result": { "data": "/w==", "encoding": "base64" } }),
+            json!({ "error": { "code": -32009, "message": "not this one" } }),
+        ] {
+            let asked = editor.next_frame().await.unwrap();
+            assert_eq!(
+                (&asked["method"], &asked["params"]["uri"]),
+                (&json!("resourceRead"), &json!("file:///a"))
+            );
+            let mut answer = object(json!({ "jsonrpc": "2.0", "id": asked["id"] }));
+            answer.extend(object(reply));
+            editor.send(&Value::Object(answer).to_string()).await;
+        }
+    });
+    for said in
+        [json!(["hay", "utf-8", "text/plain"]), json!(["/w==", "base64", Null]), json!("not this one")]
+    {
+        let read: Value =
+            serde_json::from_str(&talk.say("read vscode-agent-client://editor/file/-/a").await).unwrap();
+        assert_eq!(read, said);
+    }
+    editing.await.unwrap();
+    let read: Value = serde_json::from_str(&talk.say("read ostler-attachment:/none").await).unwrap();
+    assert_eq!(read, json!("No attachment at ostler-attachment:/none"));
+}
+
 async fn a_backend_calls_the_tools_it_was_handed(side: Side) {
     let host = side.host().start().await;
     assert_eq!(Talk::with(&host, "parrot").await.say("tool").await, "42 true");
@@ -347,6 +392,8 @@ fn start(held: &Arc<()>) -> Start {
             Ok(())
         }),
         subagent: None,
+        read: None,
+        client_settings: None,
         tools_server: None,
         terminals: None,
         computer: None,

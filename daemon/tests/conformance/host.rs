@@ -110,7 +110,8 @@ async fn answer(
         "usage" => {
             // What JavaScript is told by the boundary.
             let entry = UsageEntry::from_live(Live::Data(input["request"].clone()));
-            let entry = entry.map_err(|wrong| Thrown::new(format_args!("argument 1 needs {wrong}")))?;
+            let entry = entry
+                .map_err(|wrong| Thrown::new(format_args!("plugin host-calls: recordUsage needs {wrong}")))?;
             host.record_usage(entry).await?;
             Value::Null
         }
@@ -435,14 +436,17 @@ async fn use_is_recorded_where_a_store_keeps_it(side: Side) {
     assert_eq!(of_team.rest["note"], json!({ "kept": 1 }), "what the host does not know is kept");
     let known = "user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
     for (wrong, why) in [
-        (json!({ "kind": "toll" }), "argument 1 needs kind to be one of model, computer".to_owned()),
+        (
+            json!({ "kind": "toll" }),
+            "plugin host-calls: recordUsage needs kind to be one of model, computer".to_owned(),
+        ),
         (
             json!({ "pools": ["user:ada", "everybody"] }),
-            format!("plugin host-calls: recordUsage needs entry.pools[1] to be {known}"),
+            format!("plugin host-calls: recordUsage needs pools[1] to be {known}"),
         ),
         (
             json!({ "at": "soon" }),
-            "plugin host-calls: recordUsage needs entry.at to be an ISO 8601 instant, as 2026-01-31T12:00:00Z"
+            "plugin host-calls: recordUsage needs at to be an ISO 8601 instant, as 2026-01-31T12:00:00Z"
                 .to_owned(),
         ),
     ] {

@@ -120,7 +120,9 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
             ..ToolSpec::default()
         },
         effects: Some(ToolEffects { writes: Some(false), network: Some(true), ..ToolEffects::default() }),
-        run: Call::now(|(input, _): (Value, ToolContext)| Ok((input["n"].as_i64().unwrap() * 2).into())),
+        run: Call::now(|(input, _): (Value, ToolContext)| {
+            Ok(input["n"].as_i64().map_or(Value::Null, |n| (n * 2).into()))
+        }),
         ..Tool::default()
     })?;
     host.register_tool(tool("fails", Call::now(|_| Err(Thrown::new("it has no hands")))))?;
@@ -342,6 +344,7 @@ async fn an_endpoint_serves_the_tools_of_its_session(side: Side) {
     );
     let text = |text: &str, failed: bool| json!({ "content": [{ "type": "text", "text": text }], "isError": failed });
     assert_eq!(endpoint.call("double", json!({ "n": 21 })).await["result"], text("42", false));
+    assert_eq!(endpoint.call("double", json!({})).await["result"], text("", false), "nothing is no null");
     assert_eq!(endpoint.call("fails", json!({})).await["result"], text("it has no hands", true));
     let turn = talk.begin("hold").await;
     talk.client.actions_until("chat/activityChanged").await;

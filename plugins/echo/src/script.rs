@@ -18,6 +18,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("ask", "/ask <question>: asks, and says the answer"),
     ("think", "/think <text>: thinks the text before it says so"),
     ("heard", "/heard [text]: says everything it was handed for this turn, hidden context first"),
+    ("read", "/read <uri>: reads a resource and says what it holds, its type first where it is not text"),
+    ("settings", "/settings: says which settings of the session's editors it was handed"),
     ("words", "/words <n>: says n words, as fast as it can"),
     ("throw", "/throw [sentence]: the backend throws instead of running the turn"),
     ("hang", "/hang: says nothing until it is stopped"),
@@ -51,6 +53,10 @@ pub enum Script {
     Think(String),
     /// Says what it was handed beside the text, then the text.
     Heard(String),
+    /// Reads a resource and says what it holds.
+    Read(String),
+    /// Says the settings of the session's editors.
+    Settings,
     /// Says so many words.
     Words(usize),
     /// Waits to be stopped.
@@ -92,6 +98,8 @@ impl Script {
             }
             "worker" if !rest.is_empty() => Self::Worker(rest.to_owned()),
             "ask" if !rest.is_empty() => Self::Ask(rest.to_owned()),
+            "read" if !rest.is_empty() => Self::Read(rest.to_owned()),
+            "settings" => Self::Settings,
             "heard" => Self::Heard(rest.to_owned()),
             "think" => Self::Think(or("…")),
             "words" => rest.parse().map_or_else(|_| said(), Self::Words),

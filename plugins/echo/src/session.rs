@@ -234,6 +234,8 @@ impl Turn {
                 }
                 Ok(())
             }
+            Script::Read(uri) => self.read(&uri).await,
+            Script::Settings => self.say_settings().await,
             Script::Hang => self.wait(std::future::pending::<()>()).await,
             Script::Tool { name, input, confirm } => self.tool(&name, input, confirm).await,
             Script::Ask(question) => self.ask(&question).await,

@@ -1,7 +1,8 @@
 //! Tool calls: the host's tools run here, those of a client run there, both after approval where that is asked for.
 
 use ostler_contract::points::{BoundTool, Emit, ToolCallPlace};
-use ostler_contract::{Thrown, Value, json};
+use ostler_contract::wire::commands::ContentEncoding;
+use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::oneshot;
 
 use crate::session::{Stopped, Turn};
@@ -84,6 +85,30 @@ impl Turn {
         let said = text_of(&result);
         self.emit(Emit::Chat, self.about(&call, "chat/toolCallComplete", json!({ "result": result })))?;
         self.say("answer", &said).await
+    }
+
+    /// Reads a resource and says what it holds.
+    pub(crate) async fn read(&mut self, uri: &str) -> Result<(), Stopped> {
+        let Some(read) = self.conversation.start.read.clone() else {
+            return self.say("answer", "Nothing can be read here.").await;
+        };
+        let content = self.wait(read.call((uri.to_owned(),))).await??;
+        let said = match content.encoding {
+            ContentEncoding::Utf8 => content.data,
+            ContentEncoding::Base64 => {
+                format!("{} {}", content.content_type.unwrap_or_default(), content.data)
+            }
+        };
+        self.say("answer", &said).await
+    }
+
+    /// Says the settings of the session's editors.
+    pub(crate) async fn say_settings(&mut self) -> Result<(), Stopped> {
+        let settings = match self.conversation.start.client_settings.clone() {
+            Some(settings) => self.wait(settings.call(())).await??,
+            None => JsonObject::new(),
+        };
+        self.say("answer", &Value::Object(settings).to_string()).await
     }
 
     /// An action about a call.

@@ -89,7 +89,9 @@ impl Talk {
     /// answers no chat.
     pub async fn chat_with(&self, bot: &str, key: &str) -> Result<Option<(Chat, Option<String>)>, Thrown> {
         let uri = format!("{bot}?chat={key}");
-        let read = self.request("resourceRead", json!({ "channel": ROOT, "uri": uri })).await?;
+        let read = self.request("resourceRead", json!({ "channel": ROOT, "uri": uri })).await;
+        // Which chat is asked for is this plugin's matter; a caller knows the bot.
+        let read = read.map_err(|why| Thrown { message: why.message.replace(&uri, bot), ..why })?;
         let data = read.get("data").and_then(Value::as_str).unwrap_or_default();
         let record: Value = serde_json::from_str(data)
             .map_err(|_| Thrown::new(format_args!("{bot} was answered as something else than a record")))?;

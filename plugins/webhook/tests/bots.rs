@@ -285,7 +285,7 @@ async fn a_bot_that_cannot_be_talked_to_is_said() {
     endpoint(dir.path(), "nobody", "bot: bot://nobody\nreply: none");
     endpoint(dir.path(), "loud", "bot: bot://echo\nreply: none");
     let world = World::start(&dir).await;
-    assert_eq!(world.say("nobody", "t", "x").await, (409, message("No bot at bot://nobody?chat=nobody")));
+    assert_eq!(world.say("nobody", "t", "x").await, (409, message("No bot at bot://nobody")));
     let why = "endpoint webhooks/nobody: bot://nobody cannot be talked to: No bot at bot://nobody";
     assert!(world.host.log.has(why));
     assert_eq!(world.say("loud", "t", "x").await.0, 202);

@@ -162,7 +162,10 @@ async fn slack() {
     let event = event_of(&world, "slack").await;
     assert_eq!((&event["command"], &event["user_name"]), (&json!("/webhook-collect"), &json!("roadrunner")));
     assert_eq!(signed(recorded!("slack-event", "json")).send(&world, "slack").await.0, 202);
-    assert_eq!(event_of(&world, "slack").await["event_id"], "Ev08MFMKH6");
+    let event = event_of(&world, "slack").await;
+    assert_eq!(event["event_id"], "Ev08MFMKH6");
+    assert_eq!(event["event"]["type"], "app_mention", "a field of the body is the body's");
+    assert_eq!(event["endpoint"], "slack");
     assert_eq!(world.runs("slack").await, 2);
 }
 

@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::resource_provider::refuse_reserved;
+use super::resource_provider::{ResourceContent, refuse_reserved};
 use super::{Contribution, SessionComputer, SessionTerminal, SessionTerminals, Slot, ToolEffects};
 use crate::call::{Call, Func};
 use crate::cross::{Frozen, Mismatch, Text};
@@ -285,6 +285,14 @@ pub struct Start {
     pub emit: Func<fn(channel: Emit, action: StateAction)>,
     /// Opens a read-only chat for a worker, once per call id.
     pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
+    /// Reads a resource as the session's owner: a message's attachment, what a client publishes, what a provider serves.
+    /// A client is asked, and has 30 seconds and 16 MiB for its answer.
+    pub read: Option<Call<fn(uri: String) -> ResourceContent>>,
+    /// The settings of the editors that are active in the session, as they are now: `telemetryLevel` (`off`, `crash`,
+    /// `error`, `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command:
+    /// `true`, `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. One that no editor sent is absent; where
+    /// editors differ the most careful value counts.
+    pub client_settings: Option<Call<fn() -> JsonObject>>,
     /// Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers.
     pub tools_server: Option<Call<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
     /// Opens terminals the host lists; absent on a host without a terminal store.

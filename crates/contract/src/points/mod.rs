@@ -179,7 +179,14 @@ impl Callable for Registration {
     }
 
     fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
-        (self.point.register)(&self.host, arguments)
+        match self.refuses() {
+            Some(sealed) => Err(sealed),
+            None => (self.point.register)(&self.host, arguments),
+        }
+    }
+
+    fn refuses(&self) -> Option<Thrown> {
+        self.host.recorder().check_open().err()
     }
 }
 

@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it, and one is never kept without
+/// those of the same session asked for before.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
@@ -49,11 +50,21 @@ pub struct SessionStore {
     pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
     /// Forgets the turns of a chat from a place on.
     pub drop_turns: Option<Call<fn(id: String, chat: String, from: u64)>>,
+    /// Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
+    /// host keeps attachments itself.
+    pub set_attachment: Option<Call<fn(id: String, attachment: String, content: KeptAttachment)>>,
+    /// An attachment by its id, whichever session it is kept beside, or nothing.
+    pub attachment: Option<Call<fn(attachment: String) -> Option<KeptAttachment>>>,
     /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
     pub close: Option<Call<fn()>>,
 }
 
 impl SessionStore {
+    /// Whether it keeps attachments.
+    pub fn keeps_attachments(&self) -> bool {
+        self.set_attachment.is_some() && self.attachment.is_some()
+    }
+
     /// Whether it keeps turns.
     pub fn keeps_turns(&self) -> bool {
         self.turns.is_some() && self.set_turn.is_some() && self.drop_turns.is_some()
@@ -171,6 +182,30 @@ pub struct KeptChat {
     /// Hidden context its first turn still has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// The queued message that a turn is being started with. It waits again where the turn is not in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting: Option<StartingTurn>,
+}
+
+/// A turn that takes a queued message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct StartingTurn {
+    /// The turn's id.
+    pub turn: String,
+    /// The message as it waited.
+    pub queued: Value,
+}
+
+/// What a message brought along and now refers to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptAttachment {
+    /// Its media type.
+    pub content_type: String,
+    /// Its bytes, as base64.
+    pub data: String,
 }
 
 /// A turn as it is kept: a finished one, or a running one as far as it has come.

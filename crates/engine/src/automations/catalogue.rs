@@ -270,6 +270,7 @@ impl Host {
         by: &Principal,
     ) -> Result<(), String> {
         let store = self.automations_kept().map_err(|why| why.message)?;
+        let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
         match actions::read(action.clone()) {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
@@ -291,10 +292,14 @@ impl Host {
                 let mut changes = request.changes;
                 let settings = Settings::of(&held.wire.definition);
                 let editor = self.owner_of(by).or(settings.editor);
-                let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());
+                let before = &held.wire.definition.meta;
+                let meta = changes.meta.clone().or_else(|| before.clone());
                 let meta = with_pinned(meta, settings.pinned_session.as_deref());
-                // An empty one takes back what is there.
-                changes.meta = Some(with_editor(meta, editor.as_deref()).unwrap_or_default());
+                let meta = with_editor(meta, editor.as_deref());
+                if changes.meta.is_some() || meta != *before {
+                    // An empty one takes back what is there.
+                    changes.meta = Some(meta.unwrap_or_default());
+                }
                 let triggers = changes.triggers.clone();
                 check(&patched(held.wire.definition, &changes), triggers.as_deref(), self.keeps_schedules())?;
                 let kept = store.update.call((id, changes)).await.map_err(|why| why.message)?;
@@ -314,11 +319,8 @@ impl Host {
             Ok(StateAction::AutomationRunCancelRequested(_)) => {
                 Err("a run is cancelled by disposing its session".to_owned())
             }
-            Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field("the definition")),
-            Ok(_) => {
-                let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
-                Err(does_not_belong(name, "an automation"))
-            }
+            Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field(name, action)),
+            Ok(_) => Err(does_not_belong(name, "an automation")),
         }
     }
 

@@ -10,14 +10,14 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
     AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind, SessionStatus,
 };
-use ostler_protocol::{names, uri};
+use ostler_protocol::{Value, names, uri};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
 use super::noted::Note;
-use super::run::{COUNT, DROPPED, LATEST, RunPlace, STEERED, opening};
+use super::run::{COUNT, DROPPED, EVENT, LATEST, RunPlace, STEERED, opening};
 use super::settings::Settings;
 use super::triggers::Waiting;
 use crate::host::{Host, message};
@@ -30,6 +30,8 @@ pub(super) struct WakeEvent<'a> {
     pub trigger: &'a str,
     /// The event's id.
     pub event: &'a str,
+    /// Whether its facts have a field `event` that is not that id.
+    pub own_field: bool,
     /// Who said that it happened, where that is not the host itself.
     pub by: Option<&'a str>,
     /// The owner of the session it happened in, where it did in one.
@@ -119,8 +121,11 @@ impl Host {
         data: &JsonObject,
     ) -> Option<Kept> {
         let mut facts = data.clone();
-        facts.insert("event".to_owned(), event.into());
-        let happened = WakeEvent { trigger: &waiting.trigger, event, by: Some(by), of_session: None };
+        // A field of that name is the data's.
+        let own_field = facts.contains_key("event");
+        facts.entry("event").or_insert_with(|| event.into());
+        let happened =
+            WakeEvent { trigger: &waiting.trigger, event, own_field, by: Some(by), of_session: None };
         self.wake_by_event(&waiting.automation, &happened, facts, 1)
     }
 
@@ -147,7 +152,10 @@ impl Host {
             catch_up: None,
             event: Some(facts),
         });
-        let run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
+        let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
+        if happened.own_field {
+            run.meta.get_or_insert_default().insert(names::meta_key(EVENT), happened.event.into());
+        }
         self.wake(&entry, run, Cause::Event).1
     }
 
@@ -311,6 +319,11 @@ impl Host {
 pub(super) fn count_of(run: &AutomationRunState) -> u64 {
     let counted = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(COUNT))?.as_u64());
     counted.unwrap_or(1)
+}
+
+/// The id of a run's newest event, where its data has a field `event` of its own.
+pub(super) fn event_id_of(run: &AutomationRunState) -> Option<&Value> {
+    run.meta.as_ref()?.get(&names::meta_key(EVENT))
 }
 
 /// What the newest event of a run carried.

@@ -11,6 +11,8 @@ pub(super) struct Facts<'a> {
     pub event: Option<&'a str>,
     /// The event's data.
     pub data: Option<&'a JsonObject>,
+    /// Whether the data's field `event` is the event's id, which the host added to it.
+    pub id_in_data: bool,
     /// The session it happened in, where it happened in one.
     pub session: Option<&'a str>,
     /// What that session is called.
@@ -25,19 +27,22 @@ pub(super) struct Facts<'a> {
     pub run_session: Option<&'a str>,
 }
 
-/// Fills `{{…}}`. A name that is none is left as it stands; a fact that is missing is filled with nothing.
+/// Fills `{{…}}`. An unknown name stays as it is written; a missing fact is filled with nothing. Braces beyond the two
+/// are text: `{{{at}}}` is the time in braces.
 pub(super) fn fill(template: &str, facts: &Facts<'_>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(open) = rest.find("{{") {
         let Some(length) = rest[open + 2..].find("}}") else { break };
-        let name = &rest[open + 2..open + 2 + length];
+        let close = open + 2 + length;
+        // The placeholder begins at the last pair of braces before its end.
+        let open = rest[..close].rfind("{{").unwrap_or(open);
         text.push_str(&rest[..open]);
-        match value_of(name.trim(), facts) {
+        match rest.get(open + 2..close).and_then(|name| value_of(name.trim(), facts)) {
             Some(value) => text.push_str(&value),
-            None => text.push_str(&rest[open..open + length + 4]),
+            None => text.push_str(&rest[open..close + 2]),
         }
-        rest = &rest[open + length + 4..];
+        rest = &rest[close + 2..];
     }
     text.push_str(rest);
     if facts.event.is_some() {
@@ -60,6 +65,9 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
         "run.session" => text(facts.run_session),
         _ => {
             let field = name.strip_prefix("event.")?;
+            if facts.id_in_data && field == "event" {
+                return Some(String::new());
+            }
             Some(match facts.data.and_then(|data| lookup(data, field)) {
                 Some(Value::String(value)) => value.clone(),
                 Some(value) => value.to_string(),
@@ -109,6 +117,31 @@ mod tests {
             &facts,
         );
         assert_eq!(filled, r#"main|3|[1,"a"]|{"id":"abc"}|abc||null||{{other}}|A push|{{"#);
+    }
+
+    #[test]
+    fn a_placeholder_in_braces_is_filled() {
+        let data = json!({ "a": "x", "b": { "c": 1 } });
+        let facts = Facts { data: data.as_object(), ..Facts::default() };
+        for (template, filled) in [
+            ("{{{event.a}}}", "{x}"),
+            ("{{{{event.a}}}}", "{{x}}"),
+            (r#"{"n":{{event.b.c}}}"#, r#"{"n":1}"#),
+            (r#"{"o":{"a":"{{event.a}}"}}"#, r#"{"o":{"a":"x"}}"#),
+            ("{{ a {{event.a}} b }}", "{{ a x b }}"),
+            ("{{event.a}}}} {{{{ {{event.a}}", "x}} {{{{ x"),
+            ("{{}} {{{}}} {{{{}}}}", "{{}} {{{}}} {{{{}}}}"),
+        ] {
+            assert_eq!(fill(template, &facts), filled, "{template}");
+        }
+    }
+
+    #[test]
+    fn the_id_the_host_added_is_no_field_of_the_data() {
+        let data = json!({ "event": "call", "ref": "main" });
+        let added = Facts { data: data.as_object(), id_in_data: true, ..Facts::default() };
+        assert_eq!(fill("{{event.event}}|{{event.ref}}", &added), "|main");
+        assert_eq!(fill("{{event.event}}", &Facts { id_in_data: false, ..added }), "call");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use ostler_contract::JsonObject;
 use ostler_protocol::wire::state::AutomationRunState;
 use ostler_protocol::{Value, names};
 
-use super::fire::{Keep, count_of, event_of};
-use super::run::{COUNT, LATEST, Runs};
+use super::fire::{Keep, count_of, event_id_of, event_of};
+use super::run::{COUNT, EVENT, LATEST, Runs};
 use crate::host::Host;
 
 /// What a wake is counted as, and who waits for that to be kept.
@@ -47,6 +47,10 @@ fn count(meta: &mut JsonObject, what: &str, wake: &AutomationRunState) {
     meta.insert(key, counted.saturating_add(count_of(wake)).into());
     if let (COUNT, Some(event)) = (what, event_of(wake)) {
         meta.insert(names::meta_key(LATEST), Value::Object(event.clone()));
+        match event_id_of(wake) {
+            Some(id) => drop(meta.insert(names::meta_key(EVENT), id.clone())),
+            None => drop(meta.shift_remove(&names::meta_key(EVENT))),
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use super::schedule::Schedule;
 
 /// How late an occurrence may be dealt with and still count as on time.
 const ON_TIME: SignedDuration = SignedDuration::from_secs(60);
+/// The same, where one that was missed is skipped: what a busy machine takes, and no more.
+const ON_TIME_OR_SKIPPED: SignedDuration = SignedDuration::from_secs(10);
 
 /// Every automation the clock looks after.
 #[derive(Debug, Default)]
@@ -118,9 +120,12 @@ impl Plans {
                         .iter()
                         .find(|held| held.trigger == trigger.id && held.written == trigger.schedule)
                 });
+                let skips = trigger.misfire_policy == Some(AutomationMisfirePolicy::Skip);
                 let next =
                     match (same, kept.and_then(|kept| progress_of(kept, &trigger.id, &trigger.schedule))) {
                         (Some(same), _) => same.next,
+                        // It came while the host was away: missed, however short a time ago.
+                        (None, Some(next)) if skips && next <= now => schedule.after(now),
                         (None, Some(next)) => Some(next),
                         (None, None) => schedule.after(now),
                     };
@@ -128,7 +133,7 @@ impl Plans {
                     trigger: trigger.id.clone(),
                     written: trigger.schedule.clone(),
                     schedule,
-                    skips: trigger.misfire_policy == Some(AutomationMisfirePolicy::Skip),
+                    skips,
                     next,
                 });
             }
@@ -167,13 +172,14 @@ impl Plans {
             for planned in &mut plan.schedules {
                 let Some(next) = planned.next.filter(|next| *next <= now) else { continue };
                 planned.next = planned.schedule.after(now);
-                let late = now.duration_since(next) > ON_TIME;
+                let on_time = if planned.skips { ON_TIME_OR_SKIPPED } else { ON_TIME };
+                let late = now.duration_since(next) > on_time;
                 let occurrence = match late {
                     true => planned.schedule.latest(now).unwrap_or(next),
                     false => next,
                 };
                 // One that has only just come is no missed one, though others before it were.
-                let catch_up = now.duration_since(occurrence) > ON_TIME;
+                let catch_up = now.duration_since(occurrence) > on_time;
                 if plan.until.is_none_or(|until| occurrence <= until) && !(catch_up && planned.skips) {
                     due.occurrences.push(Occurrence {
                         trigger: planned.trigger.clone(),

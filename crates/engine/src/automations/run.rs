@@ -16,12 +16,12 @@ use ostler_protocol::wire::state::{
     AutomationPendingRunLifecycle, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
     AutomationTrigger, MessageKind,
 };
-use ostler_protocol::{RpcError, Version, json, names, uri};
+use ostler_protocol::{RpcError, Value, Version, json, names, uri};
 use tokio::time::Instant;
 
 use super::Automations;
 use super::catalogue::{Entry, none};
-use super::fire::{Keep, count_of, event_of};
+use super::fire::{Keep, count_of, event_id_of, event_of};
 use super::lanes::{Cause, Lane};
 use super::message::{Facts, fill};
 use super::noted::Noted;
@@ -38,7 +38,8 @@ use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
 const REQUESTS_KEPT: usize = 1000;
 
 /// Facts of a run under `_meta.ostler.<fact>`: whose it is, who triggered it, the events it stands for, the newest one's
-/// facts, the wakes said in its turn, those that fell to it, and the request it came of.
+/// facts, the wakes said in its turn, those that fell to it, the request it came of, and the newest event's id where its
+/// data has a field `event` of its own.
 const OWNER: &str = "owner";
 const TRIGGERED_BY: &str = "triggeredBy";
 pub(super) const COUNT: &str = "count";
@@ -46,6 +47,7 @@ pub(super) const LATEST: &str = "latest";
 pub(super) const STEERED: &str = "steered";
 pub(super) const DROPPED: &str = "dropped";
 const REQUEST: &str = "request";
+pub(super) const EVENT: &str = "event";
 
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
@@ -572,7 +574,8 @@ pub(super) fn opening(
     });
     let data = event_of(run);
     let text = |key: &str| data.and_then(|data| data.get(key)?.as_str());
-    let event = text("event");
+    let own_id = event_id_of(run).and_then(Value::as_str);
+    let event = own_id.or_else(|| text("event"));
     // Only what the host itself watches is about a session; a plugin's data may have a field of that name.
     let watched = trigger.is_some_and(|trigger| is_watched_type(&trigger.r#type));
     let created = match &run.lifecycle {
@@ -585,6 +588,7 @@ pub(super) fn opening(
             trigger: trigger.map(|trigger| trigger.title.as_str()),
             event,
             data,
+            id_in_data: !watched && own_id.is_none(),
             session: text("session").filter(|_| watched),
             session_title: text("sessionTitle").filter(|_| watched),
             count: event.map(|_| count_of(run)),

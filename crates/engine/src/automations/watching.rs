@@ -298,6 +298,7 @@ impl Host {
         let happened = WakeEvent {
             trigger: &watched.trigger,
             event: &watched.event,
+            own_field: false,
             by: None,
             of_session: Some(owner.as_deref()),
         };

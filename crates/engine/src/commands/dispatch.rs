@@ -10,6 +10,7 @@ use ostler_protocol::{RpcError, Value, actions, json};
 use serde_json::value::RawValue;
 
 use crate::connection::Connection;
+use crate::editor_settings::is_own;
 use crate::fanout::{Origin, rejection};
 use crate::refusals::{NO_ACTION_TYPE, does_not_belong, no_channel, nothing_at};
 use crate::sessions::{Dispatch, ToSession};
@@ -132,11 +133,10 @@ impl Connection {
     pub(super) fn may_dispatch(&self, name: &str, asked: &Grant, action: &Value) -> Result<(), RpcError> {
         let asked = match name {
             SETTINGS => {
-                let own = |key: &str| matches!(key, "defaultShell" | "workspaceTrust");
                 let replace = action.get("replace") == Some(&Value::Bool(true));
                 let keys = action.get("config").and_then(Value::as_object);
                 match keys {
-                    Some(keys) if !replace && keys.keys().all(|key| own(key)) => {
+                    Some(keys) if !replace && keys.keys().all(|key| is_own(key)) => {
                         match keys.contains_key("workspaceTrust") {
                             true => Grant::of("trust", "push"),
                             false => return Ok(()),

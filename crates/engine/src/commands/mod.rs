@@ -51,8 +51,11 @@ impl Connection {
                 let loaded = host.fetch_runs(&params.automation, params.cursor, self.id()).await;
                 responder.settle(loaded.map(|()| json!({})));
             }
-            Command::ResourceRead(_)
-            | Command::ResourceList(_)
+            Command::ResourceRead(params) => {
+                let (connection, principal) = (self.clone(), self.principal());
+                tokio::spawn(async move { connection.handle_read(params, principal, responder).await });
+            }
+            Command::ResourceList(_)
             | Command::ResourceResolve(_)
             | Command::ResourceWrite(_)
             | Command::ResourceMkdir(_)

@@ -41,8 +41,15 @@ pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
         shapes.push(Shape::File { path, target: target("file")?, read_only });
     }
     if let Some(name) = &need.name {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(format!("{name:?} names no environment variable"));
+        // What a shell and a container both can set.
+        let part = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'_';
+        if name.is_empty()
+            || name.starts_with(|first: char| first.is_ascii_digit())
+            || !name.bytes().all(part)
+        {
+            return Err(format!(
+                "{name:?} names no environment variable; use letters, digits and _, a digit not first"
+            ));
         }
         shapes.push(Shape::Variable { name });
     }

@@ -199,7 +199,18 @@ fn a_value_that_cannot_work_is_named_with_where_it_came_from() {
             "it has to name one of directory, file, name, source, part and state",
         ),
         (json!({}), "it has to name one of directory, file, name, source, part and state"),
-        (json!({ "name": "A=B" }), "\"A=B\" names no environment variable"),
+        (
+            json!({ "name": "BAD NAME", "default": "x" }),
+            "\"BAD NAME\" names no environment variable; use letters, digits and _, a digit not first",
+        ),
+        (
+            json!({ "name": "A=B" }),
+            "\"A=B\" names no environment variable; use letters, digits and _, a digit not first",
+        ),
+        (
+            json!({ "name": "1A" }),
+            "\"1A\" names no environment variable; use letters, digits and _, a digit not first",
+        ),
         (json!({ "part": "../up" }), "\"../up\" names no part"),
         (
             json!({ "state": "/s", "seed": ["~/auth.json"] }),

@@ -43,6 +43,7 @@ impl Actor {
         self.withdraw_call(at, &call);
         self.tell_if_awake(at, Tell::Confirm { call: call.clone(), approved, option });
         if approved {
+            self.show_links(at, &call);
             self.watch_client_tool(at, &call);
         }
         Ok(())

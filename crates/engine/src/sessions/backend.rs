@@ -134,11 +134,18 @@ impl Backend {
     }
 
     /// A lane whose session is made first: what is told meanwhile waits for it.
-    pub fn waking(agent: &Agent, start: Start, chat: u64, mailbox: Mailbox) -> Self {
+    pub fn waking(
+        agent: &Agent,
+        mut start: Start,
+        mcp_servers: impl Future<Output = Option<JsonObject>> + Send + 'static,
+        chat: u64,
+        mailbox: Mailbox,
+    ) -> Self {
         let (lane, mut receiver) = mpsc::unbounded_channel();
-        let made = agent.create.call((Frozen(start),));
+        let create = agent.create.clone();
         tokio::spawn(async move {
-            match made.await {
+            start.mcp_servers = mcp_servers.await;
+            match create.call((Frozen(start),)).await {
                 Ok(session) => serve(session, chat, receiver, mailbox).await,
                 Err(why) => {
                     let mut told = false;

@@ -7,7 +7,7 @@ use ostler_protocol::actions::{Scope, action, type_of};
 use ostler_protocol::wire::actions::{ChatTurnStartedAction, SessionChatAddedAction, StateAction};
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatOrigin, Message, MessageKind, MessageOrigin, SessionInputRequest,
-    ToolResultContent, ToolResultSubagentContent,
+    ToolResultSubagentContent,
 };
 
 use super::Place;
@@ -54,11 +54,19 @@ impl Actor {
                 let call = ready.tool_call_id.clone();
                 if self.apply_chat(at, StateAction::ChatToolCallReady(ready), None) {
                     self.chats[at].unkept = true;
+                    self.show_links(at, &call);
                     self.watch_client_tool(at, &call);
                 }
             }
-            StateAction::ChatToolCallComplete(complete) => {
+            StateAction::ChatToolCallContentChanged(mut changed) => {
+                let content = std::mem::take(&mut changed.content);
+                changed.content = self.linked(at, &changed.tool_call_id, Some(content)).unwrap_or_default();
+                self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), None);
+                self.chats[at].unkept = true;
+            }
+            StateAction::ChatToolCallComplete(mut complete) => {
                 let call = complete.tool_call_id.clone();
+                complete.result.content = self.linked(at, &call, complete.result.content.take());
                 let finished = self.host.automations.watches().then(|| self.finished_call(at, &complete));
                 self.apply_chat(at, StateAction::ChatToolCallComplete(complete), None);
                 self.chats[at].unkept = true;
@@ -212,32 +220,14 @@ impl Actor {
         let summary = chat.summary();
         self.chats.push(chat);
         self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
-        let link = ToolResultContent::Subagent(ToolResultSubagentContent {
+        let link = ToolResultSubagentContent {
             resource: uri.to_owned(),
             title: request.title.clone(),
             agent_name: request.agent_name.clone(),
             description: request.description.clone(),
-        });
+        };
         self.link_call(spawned_in, call, link);
         Ok((number, uri.to_owned(), self.host.new_id()))
-    }
-
-    /// Puts a link into the content of a running call.
-    fn link_call(&mut self, at: usize, call: &str, link: ToolResultContent) {
-        let Some(ostler_protocol::wire::state::ToolCallState::Running(running)) = self.tool_call(at, call)
-        else {
-            return;
-        };
-        let mut content = running.content.clone().unwrap_or_default();
-        content.push(link);
-        let Some(turn) = self.chats[at].running().map(str::to_owned) else { return };
-        let changed = ostler_protocol::wire::actions::ChatToolCallContentChangedAction {
-            turn_id: turn,
-            tool_call_id: call.to_owned(),
-            meta: None,
-            content,
-        };
-        self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), None);
     }
 
     /// Stops a worker: its backend's own way, or the turn that spawned it.

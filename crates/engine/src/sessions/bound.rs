@@ -15,6 +15,8 @@ use crate::host::Host;
 #[derive(Debug, Clone, Default)]
 pub struct Brought {
     tools: Arc<[BoundTool]>,
+    /// Who they are.
+    clients: Arc<[String]>,
     /// How often that changed.
     pub moved: u64,
     /// The session is gone.
@@ -73,8 +75,14 @@ impl Entry {
     pub(super) fn bring(&self, clients: &[SessionActiveClient]) {
         self.brought.send_modify(|brought| {
             brought.tools = brought_by(clients).into();
+            brought.clients = clients.iter().map(|client| client.client_id.clone()).collect();
             brought.moved += 1;
         });
+    }
+
+    /// The clients that are active in the session.
+    pub(crate) fn active_clients(&self) -> Arc<[String]> {
+        self.brought.borrow().clients.clone()
     }
 
     /// Says that the session is gone for good.

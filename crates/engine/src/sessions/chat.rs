@@ -1,12 +1,15 @@
 //! One chat of a session: its state, the text gathered for its watchers, and its running half.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
-use ostler_contract::points::{KeptChat, SessionFlags};
+use ostler_contract::points::{KeptChat, SessionFlags, StartingTurn};
 use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, StateAction};
-use ostler_protocol::wire::state::{ChatInteractivity, ChatState, ChatSummary, SessionStatus, Turn};
+use ostler_protocol::wire::state::{
+    ChatInteractivity, ChatState, ChatSummary, SessionStatus, ToolResultSubagentContent, Turn,
+};
 use tokio::time::Instant;
 
 use super::backend::Backend;
@@ -54,6 +57,10 @@ pub(super) struct Chat {
     pub rewind: bool,
     /// Hidden context its first turn still has to be given.
     pub context: Option<String>,
+    /// The worker chats that calls of the running turn opened, by call.
+    pub links: HashMap<String, Vec<ToolResultSubagentContent>>,
+    /// The queued message a turn is being started with, and that turn, until both are in the store.
+    pub starting: Option<StartingTurn>,
 }
 
 /// Streamed text of one part, on its way to being one action.
@@ -180,6 +187,8 @@ impl Chat {
             lead: None,
             rewind: false,
             context: None,
+            links: HashMap::new(),
+            starting: None,
         }
     }
 
@@ -191,8 +200,12 @@ impl Chat {
         }
         self.backend_id.clone_from(&kept.backend_id);
         self.state.origin = kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok());
+        // A message whose turn is in the store was taken; one whose turn is not still waits.
+        let untaken =
+            kept.starting.as_ref().filter(|starting| !turns.iter().any(|turn| turn.id == starting.turn));
+        let waits = untaken.map(|starting| &starting.queued).into_iter().chain(&kept.queued);
         let queued: Vec<_> =
-            kept.queued.iter().filter_map(|message| serde_json::from_value(message.clone()).ok()).collect();
+            waits.filter_map(|message| serde_json::from_value(message.clone()).ok()).collect();
         self.state.queued_messages = (!queued.is_empty()).then_some(queued);
         self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
         self.state.working_directories.clone_from(&kept.working_directories);
@@ -311,6 +324,7 @@ impl Chat {
             working_directories: self.state.working_directories.clone(),
             flags: self.flags(),
             context: self.context.clone(),
+            starting: self.starting.clone(),
         }
     }
 }

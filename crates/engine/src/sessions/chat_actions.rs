@@ -47,9 +47,11 @@ impl Actor {
             }
             StateAction::ChatToolCallConfirmed(confirmed) => self.confirm(at, confirmed, origin),
             StateAction::ChatToolCallComplete(complete) => self.client_tool_done(at, complete, dispatch),
-            StateAction::ChatToolCallContentChanged(changed) => {
+            StateAction::ChatToolCallContentChanged(mut changed) => {
                 self.owned_call(at, &changed.tool_call_id, &dispatch.origin.client_id)?;
                 self.flush_gathered(at);
+                changed.content =
+                    self.linked(at, &changed.tool_call_id, Some(changed.content)).unwrap_or_default();
                 self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), origin);
                 Ok(())
             }
@@ -87,7 +89,10 @@ impl Actor {
                 }
                 Ok(())
             }
-            StateAction::ChatDraftChanged(changed) => {
+            StateAction::ChatDraftChanged(mut changed) => {
+                if let Some(draft) = &mut changed.draft {
+                    self.store_attachments(draft).await?;
+                }
                 if self.chats[at].state.draft != changed.draft {
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
                     self.keep_later(self.keep_chats());
@@ -164,6 +169,7 @@ impl Actor {
             return refuse(format!("there was a turn {} in this chat already", started.turn_id));
         }
         self.may_spend(&started.message, dispatch.sender.as_deref()).await?;
+        self.store_attachments(&mut started.message).await?;
         self.sign(&mut started.message, dispatch.sender.as_deref());
         self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
@@ -188,6 +194,9 @@ impl Actor {
         if self.host.is_stopping() {
             return refuse(STOPPING);
         }
+        if let Some(lost) = self.host.lost_storage() {
+            return refuse(lost);
+        }
         if self.agent.is_none() {
             return refuse(self.without_backend());
         }
@@ -208,6 +217,7 @@ impl Actor {
         dispatch: &Dispatch,
     ) -> Refused {
         self.may_talk(at, &set.message)?;
+        self.store_attachments(&mut set.message).await?;
         self.sign(&mut set.message, dispatch.sender.as_deref());
         if set.kind == PendingMessageKind::Steering {
             let running = self.chats[at].running().is_some();

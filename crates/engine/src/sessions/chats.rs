@@ -97,8 +97,12 @@ impl Actor {
     }
 
     /// Begins to open a chat: what can be refused is refused here, the rest is done outside the mailbox.
-    pub(super) async fn open_chat(&mut self, new: NewChat, answer: oneshot::Sender<Result<(), RpcError>>) {
-        let (source, agent) = match self.may_open(&new).await {
+    pub(super) async fn open_chat(
+        &mut self,
+        mut new: NewChat,
+        answer: oneshot::Sender<Result<(), RpcError>>,
+    ) {
+        let (source, agent) = match self.may_open(&mut new).await {
             Ok(allowed) => allowed,
             Err(refused) => {
                 self.host.sessions.release_chat(&new.uri);
@@ -138,7 +142,9 @@ impl Actor {
         let (host, mailbox, provider) =
             (self.host.clone(), self.mailbox.clone(), self.entry.provider.clone());
         let (message, sender, beside) = (new.message, new.sender, source.context);
+        let entry = self.entry.clone();
         tokio::spawn(async move {
+            start.mcp_servers = host.mcp_servers_for(&entry).await;
             if let Some(about) = about {
                 let said = [host.chat_preamble(&about).await, beside].into_iter().flatten();
                 let said = said.collect::<Vec<_>>().join("\n\n");
@@ -162,7 +168,7 @@ impl Actor {
     }
 
     /// Whether a chat may be opened as asked, and what it is made from.
-    async fn may_open(&mut self, new: &NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
+    async fn may_open(&mut self, new: &mut NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
         let (session, provider) = (&self.entry.uri, &self.entry.provider);
         if self.host.is_stopping() {
             return Err(RpcError::internal(STOPPING));
@@ -182,6 +188,9 @@ impl Actor {
         }
         if let Some(message) = &new.message {
             self.may_spend(message, new.sender.as_deref()).await.map_err(RpcError::permission_denied)?;
+        }
+        if let Some(message) = &mut new.message {
+            self.store_attachments(message).await.map_err(RpcError::internal)?;
         }
         Ok((source, agent))
     }

@@ -334,7 +334,8 @@ fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
         fields.entry("duration").or_insert_with(|| 0.into());
     }
     match actions::read(action) {
-        Ok(StateAction::Unknown(_)) | Err(_) => Err(lacks_field(dispatch.row.name)),
+        Ok(StateAction::Unknown(action)) => Err(lacks_field(dispatch.row.name, &action)),
+        Err(_) => Err(lacks_field(dispatch.row.name, &dispatch.action)),
         Ok(action) => Ok(action),
     }
 }

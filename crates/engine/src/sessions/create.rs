@@ -88,6 +88,9 @@ impl Host {
         if self.is_stopping() {
             return Err(RpcError::internal(STOPPING));
         }
+        if let Some(lost) = self.lost_storage() {
+            return Err(RpcError::internal(lost));
+        }
         if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
             let why = format!("workingDirectories: {other} is no file: URI and no absolute path");
             return Err(RpcError::invalid_params(why));
@@ -277,7 +280,10 @@ impl Claimed {
         chats.iter_mut().for_each(|chat| chat.published = chat.summary());
         state.chats = chats.iter().map(Chat::summary).collect();
         let mut actor = Actor::new(host.clone(), entry.clone(), Some(agent), state, chats, mailbox);
-        if !(actor.keep_turns(0).await && keep_new(host, &actor).await.is_ok()) {
+        if !(actor.adopt_attachments(&actor.chats).await
+            && actor.keep_turns(0).await
+            && keep_new(host, &actor).await.is_ok())
+        {
             entry.end();
             host.sessions.remove(&entry);
             let refused = RpcError::internal(NOT_MOVED);
@@ -365,7 +371,8 @@ async fn make_in(
     state.default_chat = Some(chat.uri.clone());
     let mut actor =
         Actor::new(host.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
-    let start = actor.start_of(&actor.chats[0], new.credentials.clone());
+    let mut start = actor.start_of(&actor.chats[0], new.credentials.clone());
+    start.mcp_servers = host.mcp_servers_for(entry).await;
     let session = started(agent, start).await.map_err(failed)?;
     let taken = take_settings(&session, chosen.asked);
     let taken =

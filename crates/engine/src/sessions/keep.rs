@@ -156,7 +156,10 @@ impl Actor {
 
     /// Forgets the turns of a chat from `place` on.
     pub(super) fn drop_turns(&self, chat: usize, place: usize) -> impl Future<Output = bool> + Send + use<> {
-        self.drop_turns_of(&self.chats[chat].uri, place)
+        // Without its turn, a message the store still has as starting one would wait again.
+        let chats = self.keep_chats();
+        let turns = self.drop_turns_of(&self.chats[chat].uri, place);
+        async move { futures::join!(chats, turns).1 }
     }
 
     fn drop_turns_of(&self, uri: &str, place: usize) -> impl Future<Output = bool> + Send + use<> {

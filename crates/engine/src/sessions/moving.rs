@@ -138,6 +138,9 @@ impl Actor {
             let why = no_directory_of(other, &self.entry.uri);
             return Err((RpcError::invalid_params(why), lent));
         }
+        if !self.adopt_attachments(&lent.chats).await {
+            return Err((RpcError::internal(NOT_MOVED), lent));
+        }
         lent.renumber(self.next_chat);
         self.next_chat += lent.chats.len() as u64;
         let (at, count) = (self.chats.len(), lent.chats.len());

@@ -78,7 +78,9 @@ impl Host {
         }
         self.release_tree(entry).await;
         self.clear_changesets(entry);
-        for store in self.session_store().into_iter().chain(self.own_sessions()) {
+        let spare =
+            self.session_store().is_some_and(|store| !store.keeps_turns() || !store.keeps_attachments());
+        for store in self.session_store().into_iter().chain(self.spare_sessions().filter(|_| spare)) {
             if let Err(why) = store.forget.call((entry.id.clone(),)).await {
                 self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }

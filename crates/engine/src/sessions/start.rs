@@ -1,9 +1,10 @@
 //! What a chat's backend is handed: at a chat's start, and when it is woken.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ostler_contract::points::{Emit, Start, ToolsServerOptions, Worker, WorkerRequest};
-use ostler_contract::{Call, Func, Thrown, Value};
+use ostler_contract::points::{Emit, ResourceContent, Start, ToolsServerOptions, Worker, WorkerRequest};
+use ostler_contract::{Call, Func, JsonObject, Thrown, Value};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::{actions, json};
 use tokio::sync::oneshot;
@@ -14,6 +15,7 @@ use super::backend::Backend;
 use super::bound::SessionTools;
 use super::chat::Chat;
 use super::mailbox::{Mailbox, ToSession, WorkerOpened};
+use crate::host::upgraded;
 use crate::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
 
 impl Actor {
@@ -32,7 +34,9 @@ impl Actor {
             false => start.seed = Some(turns),
         }
         let number = self.chats[at].number;
-        self.chats[at].backend = Some(Backend::waking(&agent, start, number, self.mailbox.clone()));
+        let (host, entry) = (self.host.clone(), self.entry.clone());
+        let servers = async move { host.mcp_servers_for(&entry).await };
+        self.chats[at].backend = Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone()));
     }
 
     /// What a chat's backend is handed.
@@ -60,7 +64,8 @@ impl Actor {
             working_directory: paths.first().cloned(),
             additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
             tools: (!tools.is_empty()).then_some(tools),
-            mcp_servers: self.host.mcp_servers(),
+            // Their secrets are read where a plugin's vault keeps nobody waiting.
+            mcp_servers: None,
             instructions: (!instructions.is_empty()).then_some(instructions),
             client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
@@ -71,6 +76,8 @@ impl Actor {
                 emitted.map_err(|_| Thrown::new(SESSION_ENDED))
             }),
             subagent: Some(self.subagent(number)),
+            read: Some(self.read_of()),
+            client_settings: Some(self.client_settings_of()),
             terminals: self.terminals_of(chat),
             computer: self.computer_of(&paths),
             env: self.environment(),
@@ -86,6 +93,21 @@ impl Actor {
             }),
             credentials,
         }
+    }
+
+    /// Tells the settings of the clients that are active in the session.
+    fn client_settings_of(&self) -> Call<fn() -> JsonObject> {
+        let (host, entry) = (Arc::downgrade(&self.host), self.entry.clone());
+        Call::now(move |()| Ok(upgraded(&host)?.client_settings(&entry)))
+    }
+
+    /// Reads resources as the session's owner.
+    fn read_of(&self) -> Call<fn(uri: String) -> ResourceContent> {
+        let (host, session) = (Arc::downgrade(&self.host), self.entry.uri.clone());
+        Call::new(move |(uri,): (String,)| {
+            let (host, session) = (upgraded(&host), session.clone());
+            async move { host?.content_for_session(&session, &uri).await }
+        })
     }
 
     fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
@@ -162,7 +184,7 @@ fn known(action: &StateAction) -> Result<(), Thrown> {
     let StateAction::Unknown(value) = action else { return Ok(()) };
     let sentence = match value.get("type").and_then(Value::as_str) {
         None => NO_ACTION_TYPE.to_owned(),
-        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name),
+        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name, value),
         Some(name) => format!("{name} is not an action of the protocol"),
     };
     Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })

@@ -2,8 +2,8 @@
 
 use futures::future::OptionFuture;
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{SessionTerminalRequest, TurnFrom};
-use ostler_contract::{Call, Thrown};
+use ostler_contract::points::{SessionTerminalRequest, StartingTurn, TurnFrom};
+use ostler_contract::{Call, Thrown, Value};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
@@ -85,21 +85,31 @@ impl Actor {
         self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
         // Reduced first, so that what is kept is what watchers will see; published once it is kept.
+        let taken = self.queued_message(at, action.queued_message_id.as_deref());
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
+        // In the queue and in a turn it would be there twice after a crash: it leaves the queue first, and waits again
+        // where the turn does not get into the store.
+        self.chats[at].starting = taken.map(|queued| StartingTurn { turn: turn.clone(), queued });
+        let queue_kept = self.chats[at].starting.is_some().then(|| self.keep_chats());
         let turn_kept = self.keep_running_turn(at);
         let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
             != marks & SessionStatus::IsRead.bits();
-        let queue = self.chats[at].state.queued_messages.is_some() || self.was_queued(&action);
+        let queue = self.chats[at].state.queued_messages.is_some();
         self.republish(at, &action, origin);
         let title = self.name_after(at, &text);
-        let chats_kept = (queue || unread && title.is_none()).then(|| self.keep_chats());
+        let chats_kept = match queue_kept {
+            None => (queue || unread && title.is_none()).then(|| self.keep_chats()),
+            kept => kept,
+        };
         let title_kept = title.map(|title| {
             self.show_title(at, &title, None);
             self.keep_titles(at, title)
         });
         let was_read = std::mem::take(&mut self.entry.row.lock().flags.is_read);
         let flags_kept = was_read.then(|| self.keep_flags());
+        // Each write was asked for in this order; what is written of the chat from now on comes after the turn.
+        self.chats[at].starting = None;
         futures::join!(
             turn_kept,
             OptionFuture::from(chats_kept),
@@ -143,8 +153,11 @@ impl Actor {
         Some(Tell::Ran { turn, command: command.to_owned(), run, provider })
     }
 
-    fn was_queued(&self, action: &StateAction) -> bool {
-        matches!(action, StateAction::ChatTurnStarted(started) if started.queued_message_id.is_some())
+    /// A message that waits, as the store has it.
+    fn queued_message(&self, at: usize, id: Option<&str>) -> Option<Value> {
+        let mut queue = self.chats[at].state.queued_messages.iter().flatten();
+        let message = queue.find(|message| Some(message.id.as_str()) == id)?;
+        serde_json::to_value(message).ok()
     }
 
     /// Tells a chat's backend something, waking it where it sleeps.
@@ -180,11 +193,15 @@ impl Actor {
     /// A turn the host starts by itself.
     pub(super) async fn take_turn(&mut self, request: TurnRequest) -> Result<TurnTaken, String> {
         let at = self.chat_at(&request.place).ok_or(NO_SUCH_CHAT)?;
+        if let Some(lost) = self.host.lost_storage() {
+            return Err(lost);
+        }
         let mut message = request.message;
         if request.model.is_some() {
             message.model = request.model;
         }
         self.may_spend(&message, request.sender.as_deref()).await?;
+        self.store_attachments(&mut message).await?;
         self.sign(&mut message, request.sender.as_deref());
         if self.chats[at].running().is_some() {
             if !request.queue {
@@ -230,6 +247,7 @@ impl Actor {
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
+        self.chats[at].links.clear();
         if self.chats[at].is_worker() {
             self.happened(at, Happened::Child(chat));
             return;

@@ -89,9 +89,8 @@ impl Connection {
             return Err(does_not_belong(row.name, "a terminal"));
         }
         let open = host.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
-        let action =
-            actions::read(action.clone()).map_err(|error| format!("{} does not read: {error}", row.name))?;
-        match action {
+        let read = actions::read(action.clone()).map_err(|_| lacks_field(row.name, action))?;
+        match read {
             // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
             StateAction::TerminalInput(typed) => open.input(typed.data).map_err(str::to_owned),
             StateAction::TerminalResized(resized) => {
@@ -139,7 +138,7 @@ impl Connection {
                 open.shown.lock().apply(&host.fanout, &StateAction::TerminalCleared(cleared), Some(origin));
                 Ok(())
             }
-            _ => Err(lacks_field(row.name)),
+            _ => Err(lacks_field(row.name, action)),
         }
     }
 }

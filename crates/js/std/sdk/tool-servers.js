@@ -17,7 +17,7 @@ function bears(request, token) {
 
 /** What a tool answered, as the content of a result. */
 function content(answer) {
-  const text = typeof answer === 'string' ? answer : JSON.stringify(answer) ?? '';
+  const text = typeof answer === 'string' ? answer : JSON.stringify(answer ?? undefined) ?? '';
   return [{ type: 'text', text }];
 }
 

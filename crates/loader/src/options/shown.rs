@@ -1,6 +1,7 @@
 //! Options as they are shown, and taking back what was shown. Spec: *Options and credentials*, 4 to 7 and 10.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 use ostler_contract::secret::SET;
 use ostler_contract::{JsonObject, Value, VaultName};
@@ -81,7 +82,7 @@ pub fn credentials(options: &JsonObject, schema: Option<&Value>) -> Vec<String> 
 
 /// A value that cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path} is {SET}, and which of the entries held before it was cannot be told; send its value")]
+#[error("{path} is {SET}, but it is ambiguous which stored entry that refers to; send the value itself")]
 pub struct Untold {
     /// `.key[0]`
     pub path: String,
@@ -217,41 +218,115 @@ fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> R
     }
 }
 
-/// A list is sent whole. An entry with a `<set>` in it is the one that was shown so; where several were, or none
-/// was, it is the one in its place, unless the list got shorter.
+/// A list is sent whole, and an entry with a `<set>` in it stands for one that was shown.
 fn list(held: &[Value], sent: &[Value], place: &Place<'_>, path: &str) -> Result<Vec<Value>, Untold> {
-    let shown: Vec<Value> =
-        held.iter().enumerate().map(|(index, value)| shown_at(value, &place.entry(index))).collect();
     let mut entries = Vec::new();
-    for (index, sent_entry) in sent.iter().enumerate() {
+    let same = sent.iter().any(holds_set).then(|| Same::of(held, sent, place));
+    for (index, entry) in sent.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        if let Value::String(text) = sent_entry
-            && let Some(same) =
-                held.iter().find(|held| held.as_str().is_some_and(|held| is_shown_as(held, text)))
-        {
-            entries.push(same.clone());
-            continue;
-        }
-        let before = if holds_set(sent_entry) {
-            let same: Vec<usize> = (0..shown.len()).filter(|at| shown[*at] == *sent_entry).collect();
-            let at = match same[..] {
-                [only] => only,
-                [] if sent.len() == held.len() => index,
-                [_, _, ..] if sent.len() >= held.len() && same.contains(&index) => index,
-                _ => return Err(Untold { path }),
-            };
-            held.get(at)
-        } else {
-            None
+        let before = match &same {
+            Some(same) if holds_set(entry) => match same.entry(index) {
+                Some(at) => held.get(at),
+                None => return Err(Untold { path }),
+            },
+            _ => None,
         };
-        entries.extend(taken(before, sent_entry, &place.entry(index), &path)?);
+        entries.extend(taken(before, entry, &place.entry(index), &path)?);
     }
     Ok(entries)
 }
 
+/// Which of the held entries those with a `<set>` in a sent list are.
+struct Same {
+    /// Each entry as it was shown, and the places that show it.
+    shown: HashMap<String, Vec<usize>>,
+    /// Each entry as it was sent, and how often.
+    claims: HashMap<String, usize>,
+    /// What was sent, in order, and whether it is nothing but text.
+    sent: Vec<(String, bool)>,
+    /// Places where another entry was sent than was shown, credentials aside.
+    changed: Vec<usize>,
+    /// Whether as many entries were sent as are held, and whether fewer.
+    count: std::cmp::Ordering,
+}
+
+impl Same {
+    fn of(held: &[Value], sent: &[Value], place: &Place<'_>) -> Self {
+        let seen: Vec<Value> =
+            held.iter().enumerate().map(|(index, value)| shown_at(value, &place.entry(index))).collect();
+        let is_changed = |index: &usize| {
+            let place = place.entry(*index);
+            plain(&without_credentials(&sent[*index], &place))
+                != plain(&without_credentials(&seen[*index], &place))
+        };
+        let changed = (0..seen.len().min(sent.len())).filter(is_changed).collect();
+        let (mut shown, mut claims) = (HashMap::<_, Vec<_>>::new(), HashMap::new());
+        for (index, entry) in seen.iter().enumerate() {
+            shown.entry(plain(entry)).or_default().push(index);
+        }
+        let count = sent.len().cmp(&held.len());
+        let sent: Vec<_> = sent.iter().map(|entry| (plain(entry), entry.is_string())).collect();
+        for (entry, _) in &sent {
+            *claims.entry(entry.clone()).or_default() += 1;
+        }
+        Self { shown, claims, sent, changed, count }
+    }
+
+    /// The held entry that is sent at `index`; nothing where that is ambiguous. It is the one that was shown so. Of
+    /// several shown alike each has to be in its place. One that was changed is the one in its place, where no other
+    /// was changed, moved, added or removed.
+    fn entry(&self, index: usize) -> Option<usize> {
+        let (entry, is_text) = self.sent.get(index)?;
+        let in_place = |at: &usize| self.sent.get(*at).is_some_and(|(sent, _)| sent == entry);
+        match self.shown.get(entry).map(Vec::as_slice) {
+            Some([only]) => (self.claims.get(entry) == Some(&1)).then_some(*only),
+            // Values that are nothing but a credential have only their place.
+            Some(alike) if *is_text => (self.count.is_ge() && alike.contains(&index)).then_some(index),
+            Some(alike) => (alike.contains(&index) && alike.iter().all(in_place)).then_some(index),
+            None => (self.count.is_eq() && self.changed.iter().all(|at| *at == index)).then_some(index),
+        }
+    }
+}
+
+/// A value as text, the same however its keys are ordered, with the name and password of each URL in it hidden.
+fn plain(value: &Value) -> String {
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::String(text) => without_password(text).into(),
+            Value::Array(entries) => entries.iter().map(sorted).collect(),
+            Value::Object(fields) => {
+                let sorted: BTreeMap<_, _> =
+                    fields.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+                sorted.into_iter().collect()
+            }
+            other => other.clone(),
+        }
+    }
+    sorted(value).to_string()
+}
+
+/// What of an entry is no credential: by it an entry whose credential was replaced is known again.
+fn without_credentials(value: &Value, place: &Place<'_>) -> Value {
+    match (value, place) {
+        (_, Place::Unknown) => Value::Null,
+        (_, Place::Known(nodes)) if nodes.hidden() => Value::Null,
+        (Value::Object(fields), place) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), without_credentials(value, &place.member(key))))
+            .filter(|(_, value)| !value.is_null())
+            .collect(),
+        (Value::Array(entries), place) => {
+            let each = |(index, entry)| without_credentials(entry, &place.entry(index));
+            entries.iter().enumerate().map(each).collect()
+        }
+        (value, _) => value.clone(),
+    }
+}
+
+/// Whether a value holds a `<set>`, or a URL with one in place of its password.
 fn holds_set(value: &Value) -> bool {
     match value {
-        Value::String(text) => text == SET,
+        Value::String(text) => text == SET || text.contains(&format!("://{SET}@")),
         Value::Array(entries) => entries.iter().any(holds_set),
         Value::Object(fields) => fields.values().any(holds_set),
         _ => false,
@@ -385,9 +460,55 @@ mod tests {
             (json!({ "keys": ["<set>"] }), ".keys[0]"),
             (json!({ "keys": ["new", "<set>", "<set>"] }), ".keys[2]"),
             (json!({ "servers": [{ "name": "other", "token": "<set>" }] }), ".servers[0]"),
+            (json!({ "keys": ["<set>", "<set>", "<set>"] }), ".keys[2]"),
         ] {
             assert_eq!(after(sent), Err(Untold { path: path.to_owned() }));
         }
+    }
+
+    /// Entries that moved and changed never get each other's credential.
+    #[test]
+    fn an_entry_that_moved_and_changed_is_ambiguous() {
+        let schema = schema();
+        let known = Known::Schema(Some(&schema));
+        let entry = |name: &str| json!({ "name": name, "token": "<set>" });
+        let after = |sent: &[Value]| {
+            let after = patched(&options(), &object(json!({ "servers": sent })), known);
+            after.map(|after| after["servers"].clone())
+        };
+        let held = |name: &str, token: &str| json!({ "name": name, "token": token });
+        for (sent, kept) in [
+            (vec![entry("two"), entry("one")], vec![held("two", "t2"), held("one", "t1")]),
+            (vec![entry("one"), entry("second")], vec![held("one", "t1"), held("second", "t2")]),
+            (vec![entry("first"), held("two", "new")], vec![held("first", "t1"), held("two", "new")]),
+            (vec![held("three", "t3"), entry("one")], vec![held("three", "t3"), held("one", "t1")]),
+            (vec![json!({ "token": "<set>", "name": "two" })], vec![held("two", "t2")]),
+        ] {
+            assert_eq!(after(&sent), Ok(json!(kept)), "{sent:?}");
+        }
+        for (sent, path) in [
+            (vec![entry("second"), entry("one")], ".servers[0]"),
+            (vec![entry("two"), entry("first")], ".servers[1]"),
+            (vec![entry("first"), entry("second")], ".servers[0]"),
+            (vec![entry("first"), held("three", "t3")], ".servers[0]"),
+            (vec![entry("one"), entry("one")], ".servers[0]"),
+            (vec![entry("one"), entry("two"), entry("three")], ".servers[2]"),
+            (vec![entry("first"), entry("two"), held("three", "t3")], ".servers[0]"),
+        ] {
+            assert_eq!(after(&sent), Err(Untold { path: path.to_owned() }), "{sent:?}");
+        }
+        let alike = object(json!({ "servers": [held("a", "1"), held("a", "2"), held("b", "3")] }));
+        let after = |sent: &[Value]| patched(&alike, &object(json!({ "servers": sent })), known);
+        assert_eq!(after(&[entry("a"), entry("a"), entry("b")]), Ok(alike.clone()));
+        assert!(after(&[entry("a"), entry("b"), held("c", "new")]).is_err(), "which of the two was removed?");
+    }
+
+    #[test]
+    fn an_entry_with_a_password_in_a_url_keeps_its_own() {
+        let held = object(json!({ "list": [{ "url": "https://u:one@a/" }, { "url": "https://u:two@b/" }] }));
+        let sent = object(json!({ "list": [{ "url": "https://<set>@b/" }, { "url": "https://<set>@a/" }] }));
+        let kept = patched(&held, &sent, Known::Schema(None)).unwrap();
+        assert_eq!(kept["list"], json!([{ "url": "https://u:two@b/" }, { "url": "https://u:one@a/" }]));
     }
 
     /// A value with secrets in it, the schema that marks them, and how it looks.

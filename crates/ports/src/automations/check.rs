@@ -39,7 +39,9 @@ pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
             AutomationDisableCondition::AfterDate(_) => "afterDate",
         };
         if kinds.contains(&kind) {
-            return Err(format!("{kind} is named twice, and a condition kind may appear at most once"));
+            return Err(format!(
+                "disableConditions[{at}].kind must be one no other condition has; {kind} is named twice"
+            ));
         }
         kinds.push(kind);
     }

@@ -152,7 +152,7 @@ async fn refuses(store: &AutomationStore) {
         ),
         (
             json!({ "disableConditions": [{ "kind": "afterRuns", "max": 1 }, { "kind": "afterRuns", "max": 2 }] }),
-            "afterRuns is named twice, and a condition kind may appear at most once",
+            "disableConditions[1].kind must be one no other condition has; afterRuns is named twice",
         ),
         (
             json!({ "disableConditions": [{ "kind": "afterDate", "date": "soon" }] }),

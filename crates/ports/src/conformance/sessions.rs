@@ -1,4 +1,6 @@
-use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession};
+use ostler_contract::points::{
+    KeptAttachment, KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession,
+};
 use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
 use ostler_contract::{JsonObject, Value, json};
 
@@ -7,6 +9,27 @@ pub async fn sessions_conformance(store: SessionStore) {
     keeps_sessions(&store).await;
     keeps_what_belongs_to_one(&store).await;
     forgets(&store).await;
+    if let (Some(set), Some(get)) = (&store.set_attachment, &store.attachment) {
+        let kept = |data: &str| KeptAttachment { content_type: "image/png".into(), data: data.into() };
+        let put = async |session: &str, id: &str, data: &str| {
+            set.call((session.into(), id.into(), kept(data))).await.unwrap();
+        };
+        let at = async |id: &str| get.call((id.into(),)).await.unwrap();
+        assert_eq!(at("a").await, None);
+        put("s", "a", "AAEC").await;
+        put("s", "a", "AAEC").await;
+        put("s2", "a", "AAEC").await;
+        put("s", "b", "/w==").await;
+        assert_eq!((at("a").await, at("b").await), (Some(kept("AAEC")), Some(kept("/w=="))));
+        store.forget.call(("s".into(),)).await.unwrap();
+        assert_eq!(
+            (at("a").await, at("b").await),
+            (Some(kept("AAEC")), None),
+            "the other session has it still"
+        );
+        store.forget.call(("s2".into(),)).await.unwrap();
+        assert_eq!(at("a").await, None);
+    }
     if let (Some(turns), Some(set_turn), Some(drop_turns)) =
         (&store.turns, &store.set_turn, &store.drop_turns)
     {

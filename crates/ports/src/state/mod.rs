@@ -3,12 +3,13 @@
 //! One thread writes. Writes that wait for it become durable together, in one commit, and each is answered
 //! after that commit. Other threads read, from what was committed last, and never wait for the writer.
 
+mod guard;
 mod relocate;
 mod schema;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ use tokio::sync::oneshot;
 
 use crate::atomic;
 use crate::worker::stopped;
+use guard::Guard;
 pub use relocate::Relocated;
-use writer::{Asked, Job, write_all};
+use writer::{Asked, Job, Writer};
 
 /// How many threads read.
 const READERS: usize = 2;
@@ -33,7 +35,11 @@ pub struct StateDb {
     writes: mpsc::Sender<Asked>,
     /// Nothing where the writer's connection is the only one.
     reads: Option<mpsc::Sender<Read>>,
+    hears: Hears,
 }
+
+/// Takes why nothing can be stored any more, or nothing once it can be again.
+type Hears = Arc<OnceLock<Box<dyn Fn(Option<&str>) + Send + Sync>>>;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -67,6 +73,12 @@ impl StateDb {
         let path = Self::file(dir);
         let place: Arc<str> = path.display().to_string().into();
         let unwritten = |error| Thrown::new(format_args!("{place} could not be made: {error}"));
+        if was_cut(&path) {
+            return Err(Thrown::new(format_args!(
+                "{place} is empty, but its log {place}-wal is not: it was cut short. Put a copy of it back, or move both \
+                 away to begin anew"
+            )));
+        }
         atomic::make_private_folder(dir).map_err(unwritten)?;
         atomic::make_private(&path).map_err(unwritten)?;
         let failed = |error| Thrown::new(sentence(&place, &error));
@@ -82,7 +94,14 @@ impl StateDb {
             let asked = asked.clone();
             start("state reads", move || read_all(&reader, &asked))?;
         }
-        Self::start(writer, place, Some(reads))
+        let guard = Guard::of(&path);
+        Self::start(writer, place, Some(reads), Some(guard))
+    }
+
+    /// Tells `hears` when the file turns out to be removed, replaced or cut short, from which on every write is refused,
+    /// and when a removed one is there again. Only the first is told.
+    pub fn watch_file(&self, hears: impl Fn(Option<&str>) + Send + Sync + 'static) {
+        let _ = self.hears.set(Box::new(hears));
     }
 
     /// A database in memory: everything is as in a file, until the process ends.
@@ -91,18 +110,20 @@ impl StateDb {
         let mut writer =
             Connection::open_in_memory().map_err(|error| Thrown::new(sentence(&place, &error)))?;
         schema::upgrade(&mut writer).map_err(|failure| thrown(&place, failure))?;
-        Self::start(writer, place, None)
+        Self::start(writer, place, None, None)
     }
 
     fn start(
         writer: Connection,
         place: Arc<str>,
         reads: Option<mpsc::Sender<Read>>,
+        guard: Option<Guard>,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::channel();
-        let wrote = place.clone();
-        start("state writes", move || write_all(&writer, &wrote, &asked))?;
-        Ok(Arc::new(Self { place, writes, reads }))
+        let hears = Hears::default();
+        let mut writer = Writer::new(writer, place.clone(), guard, hears.clone());
+        start("state writes", move || writer.write_all(&asked))?;
+        Ok(Arc::new(Self { place, writes, reads, hears }))
     }
 
     /// Writes. The write takes its place among others now; it is answered once a crash cannot lose it. A write
@@ -139,6 +160,14 @@ impl StateDb {
         });
         later(reads.send(read).is_ok(), answered)
     }
+}
+
+/// Whether the database holds nothing though a crash left a log of it: nothing SQLite does comes to that.
+fn was_cut(path: &Path) -> bool {
+    let length = |path: &Path| std::fs::metadata(path).map(|found| found.len());
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    length(path).is_ok_and(|length| length == 0) && length(Path::new(&log)).is_ok_and(|length| length > 0)
 }
 
 fn later<T: Send + 'static>(sent: bool, answered: oneshot::Receiver<Result<T, Thrown>>) -> Pending<T> {

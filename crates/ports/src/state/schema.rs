@@ -45,6 +45,12 @@ const VERSIONS: &[&str] = &["
         pool TEXT NOT NULL, at TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (pool, at, number)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE usage_pools (pool TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+", "
+    CREATE TABLE attachments (
+        session TEXT NOT NULL, id TEXT NOT NULL, content_type TEXT NOT NULL, content BLOB NOT NULL,
+        PRIMARY KEY (session, id)
+    ) STRICT;
+    CREATE INDEX attachments_by_id ON attachments (id);
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

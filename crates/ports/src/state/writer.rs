@@ -1,17 +1,21 @@
 //! The thread that writes: a batch at a time, each one commit.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{Failure, sentence, thrown};
+use super::guard::Guard;
+use super::{Failure, Hears, sentence, thrown};
 use crate::worker::stopped;
 
 /// How many writes go into one commit at most.
 const BATCH: usize = 256;
+/// How often the files are looked at where nothing is written.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// A write that waits.
 pub(super) trait Write: Send {
@@ -55,34 +59,84 @@ where
     }
 }
 
-/// Serves writes until nobody can ask for any.
-pub(super) fn write_all(connection: &Connection, place: &str, asked: &Receiver<Asked>) {
-    while let Ok(first) = asked.recv() {
-        let (mut batch, mut checkpoints) = (Batch::default(), Vec::new());
-        let mut next = Some(first);
-        // What is asked for while the batch is being written joins it: it costs no commit of its own.
-        while let Some(asked_for) = next {
-            match asked_for {
-                Asked::Write(write) => batch.run(connection, write),
-                Asked::Checkpoint(answer) => checkpoints.push(answer),
+/// The connection that writes, and the files it writes to.
+pub(super) struct Writer {
+    connection: Connection,
+    place: Arc<str>,
+    guard: Option<Guard>,
+    hears: Hears,
+    /// Why nothing can be stored, as it was told last.
+    lost: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection, place: Arc<str>, guard: Option<Guard>, hears: Hears) -> Self {
+        Self { connection, place, guard, hears, lost: None }
+    }
+
+    /// Serves writes until nobody can ask for any.
+    pub(super) fn write_all(&mut self, asked: &Receiver<Asked>) {
+        loop {
+            let first = match asked.recv_timeout(LOOK_EVERY) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.look();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let (mut batch, mut checkpoints) = (Batch::default(), Vec::new());
+            let whole = self.look();
+            let mut next = Some(first);
+            // What is asked for while the batch is being written joins it: it costs no commit of its own.
+            while let Some(asked_for) = next {
+                match asked_for {
+                    Asked::Write(write) if whole.is_ok() => batch.run(&self.connection, write),
+                    Asked::Write(write) => batch.writes.push(write),
+                    Asked::Checkpoint(answer) => checkpoints.push(answer),
+                }
+                next = if batch.writes.len() < BATCH { asked.try_recv().ok() } else { None };
             }
-            next = if batch.writes.len() < BATCH { asked.try_recv().ok() } else { None };
-        }
-        let failed = |error| Thrown::new(sentence(place, &error));
-        if !batch.writes.is_empty() {
-            let committed = batch.commit(connection).map_err(|error| {
-                // Whatever was begun is taken back; where nothing was, there is nothing to take back.
-                let _ = connection.execute_batch("ROLLBACK");
-                failed(error)
-            });
-            for write in batch.writes {
-                write.answer(committed.clone());
+            if !batch.writes.is_empty() {
+                let committed = whole.and_then(|()| self.commit(&mut batch));
+                for write in batch.writes {
+                    write.answer(committed.clone());
+                }
+            }
+            for answer in checkpoints {
+                let _ = answer.send(self.checkpoint());
             }
         }
-        for answer in checkpoints {
-            let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            let _ = answer.send(done.map_err(failed));
+    }
+
+    /// Brings what was committed into the database's own file. Over one that was cut it would write half a database.
+    fn checkpoint(&mut self) -> Result<(), Thrown> {
+        self.look()?;
+        let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        done.map_err(|error| Thrown::new(sentence(&self.place, &error)))?;
+        self.look()
+    }
+
+    /// Commits a batch. It is durable where the files are still the ones that were opened once it is committed.
+    fn commit(&mut self, batch: &mut Batch) -> Result<(), Thrown> {
+        batch.commit(&self.connection).map_err(|error| {
+            // Whatever was begun is taken back; where nothing was, there is nothing to take back.
+            let _ = self.connection.execute_batch("ROLLBACK");
+            Thrown::new(sentence(&self.place, &error))
+        })?;
+        self.look()
+    }
+
+    /// Looks at the files, and tells where that changed anything.
+    fn look(&mut self) -> Result<(), Thrown> {
+        let lost = self.guard.as_mut().and_then(|guard| guard.look().err());
+        if lost != self.lost {
+            if let Some(hears) = self.hears.get() {
+                hears(lost.as_deref());
+            }
+            self.lost.clone_from(&lost);
         }
+        lost.map_or(Ok(()), |lost| Err(Thrown::new(lost)))
     }
 }
 

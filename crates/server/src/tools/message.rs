@@ -156,6 +156,8 @@ pub(super) fn outcome(outcome: Result<Value, Thrown>, has_schema: bool) -> Calle
         Ok(answer) => {
             let text = match &answer {
                 Value::String(text) => text.clone(),
+                // It answered nothing, which `undefined` is on this side.
+                Value::Null => String::new(),
                 other => other.to_string(),
             };
             let structured = (has_schema && answer.is_object()).then(|| answer.clone());
@@ -238,6 +240,7 @@ mod tests {
         let of = |answer: Value| outcome(Ok(answer), false).of_client().result();
         let text = |text: &str, failed: bool| json!({ "content": [{ "type": "text", "text": text }], "isError": failed });
         assert_eq!(of(json!("plain")), text("plain", false));
+        assert_eq!(of(Value::Null), text("", false), "nothing is said of nothing");
         let failed =
             json!({ "success": false, "pastTenseMessage": "Tried", "error": { "message": "no hands" } });
         assert_eq!(of(failed), text("no hands", true));

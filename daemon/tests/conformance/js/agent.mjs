@@ -57,12 +57,21 @@ class Session {
         this.#waiting.set(call.toolCallId, turnId);
         return;
       }
-      default:
+      default: {
+        if (text.startsWith('read ')) {
+          const said = await this.#start.read(text.slice('read '.length)).then(
+            ({ data, encoding, contentType }) => [data, encoding ?? 'utf-8', contentType ?? null],
+            (error) => error.message,
+          );
+          this.#say(turnId, JSON.stringify(said));
+          break;
+        }
         this.#say(turnId, settings.prefix);
         for (const word of text.split(/(?<= )/)) {
           await undefined;
           emit('chat', { type: 'chat/delta', turnId, partId: turnId, content: word });
         }
+      }
     }
     this.#end(turnId);
   }

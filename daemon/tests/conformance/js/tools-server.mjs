@@ -4,7 +4,7 @@ export function apply(host) {
   host.registerTool({
     definition: { name: 'double', description: 'Twice as much.', inputSchema: { type: 'object', required: ['n'] } },
     effects: { writes: false, network: true },
-    run: ({ n }) => n * 2,
+    run: ({ n }) => (n === undefined ? undefined : n * 2),
   });
   host.registerTool({
     definition: { name: 'fails' },

@@ -1,0 +1,27 @@
+//! How much the host may use on behalf of its clients.
+
+/// Limits of a host; each is a key of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of messages, bodies and answers of all connections together.
+    pub memory: usize,
+    /// Bytes of messages and answers of one connection.
+    pub connection_memory: usize,
+    /// Bytes of bodies whose sender has not been verified yet.
+    pub unverified_bodies: usize,
+    /// Sessions in memory at the same time.
+    pub awake_sessions: usize,
+}
+
+const MIB: usize = 1024 * 1024;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 192 * MIB,
+            connection_memory: 96 * MIB,
+            unverified_bodies: 64 * MIB,
+            awake_sessions: 2000,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Attachments that messages bring along: large ones are stored beside their session, once however often they come,
+//! and messages refer to them by URI.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
+use ostler_protocol::commands::Command;
+use ostler_protocol::grants::Grant;
+use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
+use ostler_protocol::wire::state::{Message, MessageAttachment, MessageResourceAttachment, Turn};
+use ostler_protocol::{RpcError, Value, json, uri};
+
+use super::actor::Actor;
+use super::chat::Chat;
+use crate::connection::Connection;
+use crate::host::Host;
+use crate::principal::Principal;
+
+/// The most an attachment may hold to stay in its message, in bytes.
+const INLINE_MAX: usize = 4096;
+
+impl Host {
+    /// The store that keeps attachments, where one does.
+    pub(crate) fn attachment_store(&self) -> Option<&SessionStore> {
+        let keeps = |store: &&SessionStore| store.keeps_attachments();
+        self.session_store().filter(keeps).or_else(|| self.spare_sessions().filter(keeps))
+    }
+
+    /// Reads a stored attachment.
+    ///
+    /// # Errors
+    /// `-32008` where there is none of that URI.
+    pub(crate) async fn read_attachment(&self, named: &str) -> Result<KeptAttachment, RpcError> {
+        let unknown = || RpcError::not_found(format!("No attachment at {named}"));
+        let id = uri::attachment_id(named).ok_or_else(unknown)?.to_owned();
+        let read = self.attachment_store().and_then(|store| store.attachment.as_ref()).ok_or_else(unknown)?;
+        let kept = read
+            .call((id,))
+            .await
+            .map_err(|why| RpcError::internal(format!("{named} could not be read: {}", why.message)))?;
+        kept.ok_or_else(unknown)
+    }
+}
+
+/// A stored attachment as content.
+pub(crate) fn content_of(kept: KeptAttachment) -> ResourceContent {
+    ResourceContent {
+        data: kept.data,
+        encoding: ContentEncoding::Base64,
+        content_type: Some(kept.content_type),
+    }
+}
+
+impl Connection {
+    /// Serves a `resource…` command on a stored attachment, for whoever may read the messages that refer to it; `None`
+    /// where the URI names something else.
+    pub(crate) async fn handle_attachment(
+        &self,
+        command: &Command,
+        principal: &Principal,
+    ) -> Option<Result<Value, RpcError>> {
+        let named = match command {
+            Command::ResourceRead(params) => &params.uri,
+            Command::ResourceResolve(params) => &params.uri,
+            _ => return None,
+        };
+        uri::attachment_id(named)?;
+        if let Err(refused) = self.host().gate.require(principal, &Grant::of("chat", "turns")) {
+            return Some(Err(refused));
+        }
+        let kept = match self.host().read_attachment(named).await {
+            Ok(kept) => kept,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let answer = match command {
+            Command::ResourceResolve(_) => {
+                let size = STANDARD.decode(&kept.data).map(|bytes| bytes.len()).unwrap_or_default();
+                json!({ "uri": named, "type": "file", "size": size, "contentType": kept.content_type })
+            }
+            _ => {
+                let content = content_of(kept);
+                let result = ResourceReadResult {
+                    data: content.data,
+                    encoding: content.encoding,
+                    content_type: content.content_type,
+                };
+                serde_json::to_value(result).unwrap_or_default()
+            }
+        };
+        Some(Ok(answer))
+    }
+}
+
+impl Actor {
+    /// Stores the large attachments of a message before it is taken; the message then refers to them. Where no store
+    /// keeps attachments they stay as they are.
+    pub(super) async fn store_attachments(&self, message: &mut Message) -> Result<(), String> {
+        let store = self.host.attachment_store().and_then(|store| store.set_attachment.as_ref());
+        let Some(set) = store else { return Ok(()) };
+        for attachment in message.attachments.iter_mut().flatten() {
+            let MessageAttachment::EmbeddedResource(inline) = attachment else { continue };
+            // What is no larger as text is no larger decoded.
+            if inline.data.len() <= INLINE_MAX {
+                continue;
+            }
+            let bytes = STANDARD
+                .decode(&inline.data)
+                .map_err(|error| format!("the attachment {} is not base64: {error}", inline.label))?;
+            if bytes.len() <= INLINE_MAX {
+                continue;
+            }
+            let id = id_of(&inline.content_type, &bytes);
+            let kept = KeptAttachment {
+                content_type: inline.content_type.clone(),
+                data: std::mem::take(&mut inline.data),
+            };
+            let stored = set.call((self.entry.id.clone(), id.clone(), kept)).await;
+            stored.map_err(|why| {
+                format!("the attachment {} could not be stored: {}", inline.label, why.message)
+            })?;
+            *attachment = MessageAttachment::Resource(MessageResourceAttachment {
+                label: inline.label.clone(),
+                range: inline.range.clone(),
+                display_kind: inline.display_kind.clone(),
+                meta: inline.meta.clone(),
+                uri: uri::attachment(&id),
+                size_hint: i64::try_from(bytes.len()).ok(),
+                content_type: Some(inline.content_type.clone()),
+                nonce: None,
+                selection: inline.selection.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Stores the attachments of a chat that comes from another session beside this one too: they stay when the other
+    /// is removed.
+    pub(super) async fn adopt_attachments(&self, chats: &[Chat]) -> bool {
+        let Some(store) = self.host.attachment_store() else { return true };
+        let (Some(read), Some(set)) = (&store.attachment, &store.set_attachment) else { return true };
+        let mut ids: Vec<&str> = chats.iter().flat_map(referred).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            let moved = match read.call((id.to_owned(),)).await {
+                Ok(Some(kept)) => set.call((self.entry.id.clone(), id.to_owned(), kept)).await,
+                // A message may name one that is long gone.
+                Ok(None) => Ok(()),
+                Err(why) => Err(why),
+            };
+            if let Err(why) = moved {
+                self.host
+                    .log
+                    .line(format_args!("{}: the attachment {id} could not be stored: {why}", self.entry.uri));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The stored attachments that a chat's messages refer to.
+fn referred(chat: &Chat) -> impl Iterator<Item = &str> {
+    let state = &chat.state;
+    let said = state.turns.iter().map(|turn: &Turn| &turn.message);
+    let running = state.active_turn.iter().map(|turn| &turn.message);
+    let waiting = state.queued_messages.iter().flatten().map(|waiting| &waiting.message);
+    let messages = said.chain(running).chain(waiting).chain(&state.draft);
+    messages.flat_map(|message| message.attachments.iter().flatten()).filter_map(
+        |attachment| match attachment {
+            MessageAttachment::Resource(resource) => uri::attachment_id(&resource.uri),
+            _ => None,
+        },
+    )
+}
+
+/// The id of content: the same for the same bytes of the same type.
+fn id_of(content_type: &str, bytes: &[u8]) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    context.update(content_type.as_bytes());
+    context.update(&[0]);
+    context.update(bytes);
+    context.finish().as_ref().iter().fold(String::new(), |mut id, byte| {
+        let _ = write!(id, "{byte:02x}");
+        id
+    })
+}

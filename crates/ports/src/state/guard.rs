@@ -1,0 +1,101 @@
+//! Whether the database's files are still the ones that were opened. SQLite goes on writing to a file that was removed,
+//! and over one that was cut: what it commits then is lost at the next start.
+
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// The files of one database, as they were opened.
+pub(super) struct Guard {
+    files: Vec<Watched>,
+    /// A file that was cut or replaced does not become whole again.
+    lost: Option<String>,
+}
+
+struct Watched {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+    /// The longest it has been, where it does not get shorter by itself.
+    length: Option<u64>,
+}
+
+impl Guard {
+    /// The database at `path` and its write-ahead log, both open.
+    pub fn of(path: &Path) -> Self {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        let watched = |path: PathBuf, measured: bool| {
+            let found = fs::metadata(&path).ok()?;
+            let length = measured.then_some(found.len());
+            Some(Watched { identity: identity(&found), path, length })
+        };
+        let files = [watched(path.to_owned(), true), watched(log.into(), false)];
+        Self { files: files.into_iter().flatten().collect(), lost: None }
+    }
+
+    /// Looks at the files.
+    ///
+    /// # Errors
+    /// What happened to one of them, and what to do.
+    pub fn look(&mut self) -> Result<(), String> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        for file in &mut self.files {
+            let happened = match fs::metadata(&file.path) {
+                Ok(found) if identity(&found) != file.identity => "was replaced by another file",
+                Ok(found) => match file.length {
+                    Some(length) if found.len() < length && !is_whole(&file.path, &found) => "was cut short",
+                    Some(_) => {
+                        file.length = Some(found.len());
+                        continue;
+                    }
+                    None => continue,
+                },
+                // It may be moved back.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(sentence(&file.path, "was removed"));
+                }
+                // A folder that cannot be looked into says nothing of the file.
+                Err(_) => continue,
+            };
+            let lost = sentence(&file.path, happened);
+            self.lost = Some(lost.clone());
+            return Err(lost);
+        }
+        Ok(())
+    }
+}
+
+fn sentence(path: &Path, happened: &str) -> String {
+    format!(
+        "{} {happened} while the host runs, so nothing more is stored; stop the host, put the file or a copy of it \
+         back, and start it again",
+        path.display()
+    )
+}
+
+/// Whether a file that got shorter holds every page its header counts, as after a `VACUUM`.
+fn is_whole(path: &Path, found: &Metadata) -> bool {
+    let mut header = [0; 32];
+    if File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_err() {
+        return false;
+    }
+    let size = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
+    header.starts_with(b"SQLite format 3\0") && pages > 0 && found.len() >= size * pages
+}
+
+#[cfg(unix)]
+fn identity(found: &Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}
