@@ -7,23 +7,26 @@ use ostler_contract::{Value, json};
 
 use crate::exit::Exit;
 
+/// The heading of the flags every command takes.
+const EVERY: &str = "Options of every command";
+
 /// Flags every command takes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Common {
     /// Print one JSON value and nothing else
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub json: bool,
     /// Print only the names of what was asked for
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub quiet: bool,
     /// Say on stderr what is done meanwhile
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub verbose: bool,
     /// Print without colours
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub no_color: bool,
     /// Read this configuration file and no other
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = EVERY)]
     pub config_file: Option<std::path::PathBuf>,
 }
 
