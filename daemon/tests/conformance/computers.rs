@@ -179,7 +179,7 @@ async fn start(side: Side, dir: &Path, options: Value) -> (MemoryHost, RawClient
         .own(|host| host.register_usage(usage, None))
         .plugin(ostler_plugin_echo::plugin(), json!({}))
         .here(Arc::new(OnDisk::new(dir)))
-        .options(|options| options.paths = vec!["/srv/inn".into()]);
+        .options(|options| options.paths = vec!["/srv/inn".into(), "/etc".into()]);
     let host = side.load(builder, options).start().await;
     let mut client = host.raw();
     client.initialize("c").await;

@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it, and one is never kept without
-/// those of the same session asked for before.
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
