@@ -4,8 +4,10 @@ use std::io::Write;
 
 use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
+use ostler_loader::options::without_password;
 
 use crate::exit::Exit;
+use crate::shown::without_userinfo;
 
 /// The heading of the flags every command takes.
 const EVERY: &str = "Options of every command";
@@ -87,6 +89,19 @@ impl Answer {
     pub fn note(mut self, line: impl Into<String>) -> Self {
         self.notes.push(line.into());
         self
+    }
+
+    /// The answer with the name and password of each URL in it hidden.
+    #[must_use]
+    pub fn without_passwords(self) -> Self {
+        let hidden = |text: &str| without_password(text).into_owned();
+        Self {
+            text: self.text.split_inclusive('\n').map(hidden).collect(),
+            json: without_userinfo(self.json),
+            names: self.names.iter().map(|name| hidden(name)).collect(),
+            notes: self.notes.iter().map(|note| hidden(note)).collect(),
+            ..self
+        }
     }
 
     /// Nothing was there to do it to: `{ "<what>": false }`, exit code 1.

@@ -6,6 +6,7 @@ mod clockwork;
 mod fire;
 mod lanes;
 mod message;
+mod noted;
 mod plan;
 mod rule;
 mod run;
