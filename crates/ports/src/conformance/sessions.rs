@@ -250,6 +250,11 @@ async fn forgets(store: &SessionStore) {
     assert_eq!(store.sessions.call(()).await, Ok(vec![]));
 }
 
+/// A session that is no draft.
+fn begun(uri: &str) -> KeptSession {
+    KeptSession { draft: None, ..kept(uri) }
+}
+
 async fn lists_in_pages(store: &SessionStore) {
     let count = async || match &store.count {
         Some(count) => count.call(()).await.unwrap(),
@@ -261,7 +266,7 @@ async fn lists_in_pages(store: &SessionStore) {
     for (id, day) in sessions {
         let kept = KeptSession {
             modified_at: format!("2026-01-0{day}T00:00:00.000Z"),
-            ..kept(&format!("echo:/{id}"))
+            ..begun(&format!("echo:/{id}"))
         };
         store.set_config.call((id.into(), kept)).await.unwrap();
     }
@@ -281,10 +286,10 @@ async fn lists_in_pages(store: &SessionStore) {
     }
     if let Some(drafts) = &store.drafts {
         assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
-        let draft = KeptSession { draft: Some(KeptDraft::default()), ..kept("echo:/f") };
+        let draft = KeptSession { draft: Some(KeptDraft::default()), ..begun("echo:/f") };
         store.set_config.call(("f".into(), draft)).await.unwrap();
         assert_eq!(drafts.call(()).await.unwrap(), ["f"]);
-        store.set_config.call(("f".into(), kept("echo:/f"))).await.unwrap();
+        store.set_config.call(("f".into(), begun("echo:/f"))).await.unwrap();
         assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
         store.forget.call(("f".into(),)).await.unwrap();
     }
@@ -318,7 +323,7 @@ async fn lists_in_pages(store: &SessionStore) {
         let place = ListedPlace { modified_at: "2026-01-02T00:00:00.000Z".into(), uri: "echo:/aa".into() };
         assert_eq!(ids(&page.call((2, Some(place))).await.unwrap()), ["b", "c"]);
         // Whatever changes moves.
-        let touched = KeptSession { modified_at: "2026-01-04T00:00:00.000Z".into(), ..kept("echo:/e") };
+        let touched = KeptSession { modified_at: "2026-01-04T00:00:00.000Z".into(), ..begun("echo:/e") };
         store.set_config.call(("e".into(), touched)).await.unwrap();
         store.forget.call(("a".into(),)).await.unwrap();
         assert_eq!(ids(&page.call((3, None)).await.unwrap()), ["e", "d", "b"]);
