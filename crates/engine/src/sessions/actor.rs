@@ -20,7 +20,8 @@ use super::ahead::Ahead;
 use super::chat::Chat;
 use super::chats::Opening;
 use super::mailbox::{Mailbox, Subscription, ToSession};
-use super::{Entry, Place, Resting};
+use super::rest::{SLEEP_AFTER, release};
+use super::{Entry, Place};
 use crate::fanout::{Audience, Origin, Outgoing};
 use crate::host::Host;
 use crate::refusals::nothing_at;
@@ -29,8 +30,6 @@ use crate::refusals::nothing_at;
 const BATCH: usize = 256;
 /// How often a running turn is kept as far as it has come.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long a session nobody watches and nothing runs in stays in memory.
-const SLEEP_AFTER: Duration = Duration::from_secs(600);
 
 /// One session at work.
 #[derive(Debug)]
@@ -62,6 +61,8 @@ pub(super) struct Actor {
     /// Writes that nobody waits for.
     pub unwaited: Vec<JoinHandle<bool>>,
     channel: Arc<str>,
+    /// Whether it was asked to sleep.
+    rest: bool,
     out: Vec<(Arc<str>, Outgoing)>,
 }
 
@@ -109,7 +110,7 @@ impl Actor {
 
     /// Serves the mailbox until the session ends or falls asleep.
     pub async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ToSession>) {
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::new();
         loop {
             let taken = tokio::select! {
                 biased;
@@ -143,6 +144,15 @@ impl Actor {
                     // A backend that never pauses leaves no moment in which nothing waits.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {
                         self.tick().await;
+                    }
+                    let rest = std::mem::take(&mut self.rest) && self.is_idle() && self.can_rest();
+                    if rest && self.fall_asleep(&mut inbox).await {
+                        return;
+                    }
+                    // A session that pauses keeps no memory for what it may be sent next.
+                    if inbox.is_empty() {
+                        release(&mut batch);
+                        release(&mut self.out);
                     }
                 }
             }
@@ -269,6 +279,7 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::Around(found) => self.take_around(*found),
+            ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
                 self.dispose().await;
                 let _ = done.send(());
@@ -413,46 +424,6 @@ impl Actor {
             }
         }
         self.settle();
-    }
-
-    /// Whether nothing runs and nobody watches.
-    fn is_idle(&self) -> bool {
-        self.audience.count() == 0
-            && self.opening.is_empty()
-            && self
-                .chats
-                .iter()
-                .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
-    }
-
-    fn may_sleep(&self) -> bool {
-        self.is_idle() && self.can_rest() && self.busy_at + SLEEP_AFTER <= Instant::now()
-    }
-
-    /// Whether a store can give everything back.
-    fn can_rest(&self) -> bool {
-        self.host.session_store().is_some()
-            && self.host.turn_store().is_some_and(|store| store.turns.is_some())
-    }
-
-    /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
-    async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
-        // Whoever wakes it reads the store.
-        self.settle_writes().await;
-        {
-            let mut resting = self.entry.mailbox.lock();
-            if !inbox.is_empty() || !matches!(*resting, Resting::Open(_)) {
-                return false;
-            }
-            *resting = Resting::Asleep;
-            inbox.close();
-        }
-        for chat in &mut self.chats {
-            if let Some(backend) = chat.backend.take() {
-                backend.close(false).await;
-            }
-        }
-        true
     }
 
     /// Answers a subscription with the state as it is, and only then lets actions through.

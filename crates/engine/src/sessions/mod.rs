@@ -23,6 +23,7 @@ mod older;
 mod places;
 mod preamble;
 mod requests;
+mod rest;
 mod start;
 mod summary;
 mod tools;
@@ -46,6 +47,7 @@ pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
+use rest::{Awake, Census};
 pub(crate) use turns::{named, tidy_title};
 
 /// Every session this host holds, by id.
@@ -54,6 +56,7 @@ pub struct Sessions {
     entries: RwLock<HashMap<String, Arc<Entry>>>,
     /// Chats with URIs of their own, by URI: the session's id.
     chats: RwLock<HashMap<String, String>>,
+    census: Arc<Census>,
 }
 
 /// One session, running or resting.
@@ -93,7 +96,7 @@ pub struct Row {
 #[derive(Debug)]
 enum Resting {
     /// A mailbox is open.
-    Open(Mailbox),
+    Open(Mailbox, Awake),
     /// Nobody does; the next message wakes it.
     Asleep,
     /// It was disposed, or could not be made.
@@ -119,7 +122,7 @@ impl Entry {
 
     /// Whether its state is in memory.
     pub fn is_awake(&self) -> bool {
-        matches!(*self.mailbox.lock(), Resting::Open(_))
+        matches!(*self.mailbox.lock(), Resting::Open(..))
     }
 
     /// The session's default chat, as the host spells it.
@@ -155,6 +158,11 @@ impl Sessions {
         self.entries.read().values().cloned().collect()
     }
 
+    /// How many are in memory.
+    pub fn awake(&self) -> usize {
+        self.census.count()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.entries.read().len()
@@ -188,6 +196,11 @@ impl Sessions {
             }
             _ => None,
         }
+    }
+
+    /// A mailbox that is open, of a session in memory.
+    fn open(&self, mailbox: &Mailbox) -> Resting {
+        Resting::Open(mailbox.clone(), self.census.enter())
     }
 
     /// Puts a session into the catalogue; answers whether its id was free.
