@@ -209,15 +209,15 @@ mod tests {
         let (send, body) = slow();
         let reader = bodies.clone();
         let slow = tokio::spawn(async move { reader.read_unverified(body, MIB).await });
-        for _ in 0..20 {
+        for _ in 0..12 {
             send.send(vec![0; 40_000].into()).unwrap();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
         let refused = bodies.read_unverified(whole(MIB / 2), MIB).await;
-        assert_eq!(refused, Err(BodyError::NoMemory), "the first one has hardly begun");
+        assert!(refused == Err(BodyError::NoMemory), "the first one has hardly begun");
         tokio::time::sleep(SLOW).await;
         assert!(bodies.read_unverified(whole(MIB / 2), MIB).await.is_ok());
-        assert_eq!(slow.await.unwrap(), Err(BodyError::NoMemory));
+        assert!(slow.await.unwrap() == Err(BodyError::NoMemory));
         assert_eq!(bodies.unverified.used(), 0);
         assert!(bodies.readers().all.is_empty());
     }

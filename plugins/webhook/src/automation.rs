@@ -30,7 +30,7 @@ pub(crate) async fn call(
         }
         Ok(Data::Text(text)) => match host.fire_text(TRIGGER.to_owned(), CALL.to_owned(), text, over).await {
             Ok(runs) => runs,
-            Err(Thrown { rpc: Some(refused), .. }) => return bad(&refused.message),
+            Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
             Err(why) => return Err(why),
         },
         Err(what) => return bad(&what),

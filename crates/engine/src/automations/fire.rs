@@ -119,7 +119,9 @@ impl Host {
         self.check_fire(caller, r#type, event)?;
         let _alone = self.automations.reading_text.lock().await;
         let (host, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
-        let woken = tokio::task::spawn_blocking(move || host.wake_all_text(&r#type, &event, &text, &over));
+        let by = format!("plugin:{}", caller.plugin);
+        let woken =
+            tokio::task::spawn_blocking(move || host.wake_all_text(&by, &r#type, &event, &text, &over));
         let waits = woken.await.map_err(|_| ended())?;
         let waits = waits.map_err(|why| Thrown::from(RpcError::invalid_params(why.text())))?;
         drop(_alone);
@@ -128,6 +130,7 @@ impl Host {
 
     fn wake_all_text(
         self: &Arc<Self>,
+        by: &str,
         r#type: &str,
         event: &str,
         text: &[u8],
@@ -154,7 +157,10 @@ impl Host {
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
-        Ok(matching.iter().filter_map(|waiting| self.wake_by_plugin(waiting, event, &read.fields)).collect())
+        Ok(matching
+            .iter()
+            .filter_map(|waiting| self.wake_by_plugin(by, waiting, event, &read.fields))
+            .collect())
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {

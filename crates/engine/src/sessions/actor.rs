@@ -103,6 +103,7 @@ impl Actor {
             busy_at: Instant::now(),
             changes: None,
             facts: Vec::new(),
+            rest: false,
             unwaited: Vec::new(),
             out: Vec::new(),
         }

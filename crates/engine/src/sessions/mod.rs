@@ -96,7 +96,7 @@ pub struct Row {
 #[derive(Debug)]
 enum Resting {
     /// A mailbox is open.
-    Open(Mailbox, Awake),
+    Open(Mailbox, #[expect(dead_code, reason = "counts the session while it is awake")] Awake),
     /// Nobody does; the next message wakes it.
     Asleep,
     /// It was disposed, or could not be made.
