@@ -1665,6 +1665,10 @@ export interface SessionStore {
     setTurn?(id: string, chat: string, place: number, turn: KeptTurn): void;
     /** Forgets the turns of a chat from a place on. */
     dropTurns?(id: string, chat: string, from: number): void;
+    /** The annotations of a session. Where this or `setAnnotations` is left out the host keeps annotations itself. */
+    annotations?(id: string): Awaitable<unknown[]>;
+    /** Keeps them. */
+    setAnnotations?(id: string, annotations: unknown[]): void;
     /**
      * Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
      * host keeps attachments itself.
@@ -1710,6 +1714,24 @@ export interface KeptSession {
     worktree?: Worktree;
     /** `{ team, project }` the work is charged to. */
     scope?: unknown;
+    /** Present while the session is a draft: a client created it and no turn has started. */
+    draft?: KeptDraft;
+    /** How many annotations it has. */
+    annotations?: AnnotationCounts;
+}
+
+/** A session that is not announced and not listed before its first turn. */
+export interface KeptDraft {
+    /** The client that created it. */
+    client?: string;
+}
+
+/** How many annotations a session has. */
+export interface AnnotationCounts {
+    /** Annotations. */
+    annotations: number;
+    /** Entries of all of them. */
+    entries: number;
 }
 
 /** One chat of a session. */
@@ -1738,6 +1760,8 @@ export interface KeptChat {
     flags?: SessionFlags;
     /** Hidden context its first turn still has to be given. */
     context?: string;
+    /** Whether turns were removed from it that its backend still has to be told of. */
+    rewind?: boolean;
     /** The queued message that a turn is being started with. It waits again where the turn is not in the store. */
     starting?: StartingTurn;
 }
@@ -1964,7 +1988,7 @@ export type EventName =
 
 /** Something that happened. Listeners are told after it did and cannot refuse or rewrite it. */
 export type Event =
-    /** A session came to be. */
+    /** A session is announced: at once, or with its first turn where a client created it over `createSession`. */
     | {
           type: 'session_start';
           /** Its URI. */
@@ -1974,7 +1998,7 @@ export type Event =
           /** The client of this host that made it, if one did. */
           client?: string;
       }
-    /** A session is gone. */
+    /** An announced session is gone. */
     | {
           type: 'session_end';
           /** Its URI. */
@@ -1982,7 +2006,7 @@ export type Event =
           /** Why, in a word: `disposed`, `failed`, `closing`. */
           reason: string;
       }
-    /** A client looks at a session. */
+    /** A client looks at a session, which may not be announced yet. */
     | {
           type: 'session_opened';
           /** Its URI. */

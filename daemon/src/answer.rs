@@ -4,26 +4,31 @@ use std::io::Write;
 
 use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
+use ostler_loader::options::without_password;
 
 use crate::exit::Exit;
+use crate::shown::without_userinfo;
+
+/// The heading of the flags every command takes.
+const EVERY: &str = "Options of every command";
 
 /// Flags every command takes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Common {
     /// Print one JSON value and nothing else
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub json: bool,
     /// Print only the names of what was asked for
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub quiet: bool,
     /// Say on stderr what is done meanwhile
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub verbose: bool,
     /// Print without colours
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY)]
     pub no_color: bool,
     /// Read this configuration file and no other
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = EVERY)]
     pub config_file: Option<std::path::PathBuf>,
 }
 
@@ -84,6 +89,19 @@ impl Answer {
     pub fn note(mut self, line: impl Into<String>) -> Self {
         self.notes.push(line.into());
         self
+    }
+
+    /// The answer with the name and password of each URL in it hidden.
+    #[must_use]
+    pub fn without_passwords(self) -> Self {
+        let hidden = |text: &str| without_password(text).into_owned();
+        Self {
+            text: self.text.split_inclusive('\n').map(hidden).collect(),
+            json: without_userinfo(self.json),
+            names: self.names.iter().map(|name| hidden(name)).collect(),
+            notes: self.notes.iter().map(|note| hidden(note)).collect(),
+            ..self
+        }
     }
 
     /// Nothing was there to do it to: `{ "<what>": false }`, exit code 1.

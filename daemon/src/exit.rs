@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use ostler_loader::options::without_password;
+
 /// Why a command could not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
@@ -21,6 +23,16 @@ impl Exit {
     /// Nothing runs, or nothing could be started.
     pub fn machine(why: impl Into<String>) -> Self {
         Self::Machine(why.into())
+    }
+
+    /// The sentence with the name and password of each URL in it hidden.
+    #[must_use]
+    pub fn without_passwords(self) -> Self {
+        let hidden = |why: String| without_password(&why).into_owned();
+        match self {
+            Self::Usage(why) => Self::Usage(hidden(why)),
+            Self::Machine(why) => Self::Machine(hidden(why)),
+        }
     }
 
     /// The process's exit code.

@@ -17,6 +17,9 @@ use crate::settings::Settings;
 /// How often the file is looked at. It is small, and whoever edits it waits for it to bind.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How often a change is made anew where somebody edits the file at the same time.
+const ATTEMPTS: usize = 10;
+
 /// The users file.
 #[derive(Debug, Clone)]
 pub struct UsersOnDisk {
@@ -74,13 +77,14 @@ impl UsersOnDisk {
         Ok(file)
     }
 
-    /// Changes it. A file that does not read is left as it is.
+    /// Changes it. A file that does not read is left as it is. Where it is edited before the change is written, the change
+    /// is made anew to what it says then.
     ///
     /// # Errors
     /// Why it could not be read or written, or what refused the change.
     pub fn change(
         &self,
-        change: impl FnOnce(&mut UsersFile) -> Result<(), RpcError>,
+        change: impl Fn(&mut UsersFile) -> Result<(), RpcError>,
     ) -> Result<UsersFile, RpcError> {
         let failed = |why: String| RpcError::internal(why);
         let written = |error: std::io::Error| {
@@ -90,13 +94,20 @@ impl UsersOnDisk {
             atomic::make_folder(folder).map_err(written)?;
         }
         let _held = atomic::hold(self.path()).map_err(written)?;
-        let before = self.read().map_err(failed)?;
-        let mut file = before.clone();
-        change(&mut file)?;
-        if file != before {
-            atomic::write(self.path(), file.text().as_bytes(), Access::Owner).map_err(written)?;
+        for _ in 0..ATTEMPTS {
+            let text = self.text().map_err(failed)?;
+            let before = self.parse(Ok(text.as_deref())).map_err(failed)?;
+            let mut file = before.clone();
+            change(&mut file)?;
+            let text = text.as_deref().map(str::as_bytes);
+            if file == before
+                || atomic::replace(self.path(), text, file.text().as_bytes(), Access::Owner)
+                    .map_err(written)?
+            {
+                return Ok(file);
+            }
         }
-        Ok(file)
+        Err(failed(atomic::edited(self.path())))
     }
 
     /// The people it knows, for a host that is about to be made.
@@ -167,5 +178,55 @@ impl UsersOnDisk {
                 host.people_changed();
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// What is edited by hand between the host's reading and its writing stays.
+    #[test]
+    fn an_edit_that_falls_into_a_change_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let users = UsersOnDisk::new(dir.path().join("users.json"));
+        let (both, one) = (r#"{"users":[{"id":"ada"},{"id":"ben"}]}"#, r#"{"users":[{"id":"ada"}]}"#);
+        let rounds = Cell::new(0);
+        let sign_in = |id: &'static str, edit: &'static str| {
+            let (rounds, users) = (&rounds, &users);
+            rounds.set(0);
+            move |file: &mut UsersFile| {
+                rounds.set(rounds.get() + 1);
+                if rounds.get() == 1 {
+                    fs::write(users.path(), edit).unwrap();
+                }
+                file.set_signed_in(id, "2026-01-01T00:00:00Z")
+            }
+        };
+        fs::write(users.path(), both).unwrap();
+        let refused = users.change(sign_in("ben", one)).unwrap_err();
+        assert_eq!(refused.message, "there is no user ben");
+        assert_eq!(fs::read_to_string(users.path()).unwrap(), one, "who was removed is not restored");
+        assert_eq!(rounds.get(), 2);
+
+        let more = r#"{"users":[{"id":"ada","roles":["guest"]}]}"#;
+        users.change(sign_in("ada", more)).unwrap();
+        let written = fs::read_to_string(users.path()).unwrap();
+        assert!(written.contains("guest") && written.contains("signedIn"), "{written}");
+        // The first time is what counts.
+        users.change(|file| file.set_signed_in("ada", "2027-01-01T00:00:00Z")).unwrap();
+        assert_eq!(fs::read_to_string(users.path()).unwrap(), written);
+
+        // A file that never rests is not overwritten.
+        fs::write(users.path(), both).unwrap();
+        let always = |file: &mut UsersFile| {
+            rounds.set(rounds.get() + 1);
+            fs::write(users.path(), format!("{both}{}", " ".repeat(rounds.get()))).unwrap();
+            file.set_signed_in("ben", "2026-01-01T00:00:00Z")
+        };
+        assert!(users.change(always).unwrap_err().message.contains("was edited at the same time"));
+        assert_eq!(fs::read_to_string(users.path()).unwrap().trim(), both);
     }
 }

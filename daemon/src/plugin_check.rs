@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::bundled;
 use crate::compose::host_yaml;
 use crate::exit::Exit;
-use crate::log::clock;
+use crate::log::{clock, one_line};
 use crate::sources::Sources;
 
 /// What stands in for every secret an option names: the check knows none.
@@ -75,6 +75,8 @@ pub struct Checked {
     pub refused: Vec<Refused>,
     /// What it logged, and what its host and its stores logged.
     pub log: Vec<String>,
+    /// What it has the daemon announce.
+    pub said: Vec<String>,
     /// What it failed to catch: unhandled rejections, errors of timers and listeners.
     pub uncaught: Vec<String>,
     /// What loading it logged.
@@ -166,7 +168,7 @@ impl PluginCheck {
         };
         if row.is_some_and(|row| row.state == State::Applied) {
             host.build(loaded.registry).await;
-            open_and_close(&host, &loaded.modules).await;
+            checked.said = open_and_close(&host, &loaded.modules).await;
         }
         checked.tests = self.tests(checked.file.as_deref(), &lines, sources).await;
         checked.log = std::mem::take(&mut *lines.log.lock());
@@ -222,8 +224,9 @@ impl Lines {
     }
 }
 
-/// Lets the plugin's listeners hear that the host is up, gives its timers their time, and closes the host.
-async fn open_and_close(host: &Arc<Host>, modules: &[Module]) {
+/// Lets the plugin's listeners hear that the host is up, gives its timers their time, and closes the host. Returns what
+/// the plugin announces.
+async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
     host.listening();
     let listening = Event::Listening {
         runtime: names::HOST.to_owned(),
@@ -233,6 +236,7 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) {
     };
     // One that never ends is closed with the host.
     let _ = tokio::time::timeout(LISTENING, host.events.raise_and_wait(listening)).await;
+    let said = host.end_announcements();
     for module in modules {
         let engine = module.keep.clone().and_then(|kept| kept.downcast::<Engine>().ok());
         if let Some(engine) = engine {
@@ -240,6 +244,7 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) {
         }
     }
     host.close().await;
+    said
 }
 
 /// Stores that keep everything in memory, and a vault with a stand-in for every secret.
@@ -368,6 +373,7 @@ impl Checked {
         if self.registered.is_empty() && self.refused.is_empty() {
             lines.push("registered: nothing".to_owned());
         }
+        lines.extend(self.said.iter().map(|line| format!("says: {}", one_line(line))));
         lines.extend(self.log.iter().map(|line| format!("log: {line}")));
         lines.extend(self.uncaught.iter().map(|line| format!("uncaught: {line}")));
         for Refused { line, at } in &self.refused {

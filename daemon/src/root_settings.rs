@@ -1,5 +1,8 @@
 //! The configuration on the root channel: the keys a client may edit, and `plugins.<id>` for each plugin.
 
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
@@ -9,6 +12,7 @@ use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
 use ostler_engine::wire::FrameRecorder;
 use ostler_loader::options::walk::Nodes;
 use ostler_loader::options::{Known, patched, shown_value};
+use ostler_ports::atomic;
 use ostler_protocol::names;
 
 use crate::config::{self, ConfigFiles};
@@ -51,6 +55,8 @@ const KEYS: &[Key] = &[
 ];
 
 const PLUGIN: &str = "plugins.";
+/// The folder below the configuration folder for what clients have recorded.
+const RECORDINGS: &str = "wire";
 /// How deep a plugin's schema is said; one may lead back into itself.
 const DEEPEST: usize = 6;
 
@@ -131,7 +137,32 @@ fn change(control: &Control, config: JsonObject) -> OwnChange {
     changed
 }
 
-fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
+/// The file that a client names for recordings: one in a folder of the host's own, since the host writes it with its own
+/// rights and anything else it may write could be named as well.
+fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
+    let folder = dir.join(RECORDINGS);
+    let shown = folder.display();
+    let refused = || Exit::usage(format!("wire must name a file in {shown}, as frames.jsonl"));
+    let named = Path::new(named);
+    let file = if named.is_absolute() { named.strip_prefix(&folder).map_err(|_| refused())? } else { named };
+    let mut parts = file.components();
+    let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return Err(refused()) };
+    let failed = |error: io::Error| Exit::machine(format!("wire: {shown} could not be made: {error}"));
+    atomic::make_folder(&folder).map_err(failed)?;
+    let path = folder.join(name);
+    // Neither may lead elsewhere.
+    let is = |path: &Path| fs::symlink_metadata(path).map(|found| found.file_type());
+    let file = match is(&path) {
+        Ok(kind) => kind.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    match file && is(&folder).map_err(failed)?.is_dir() {
+        true => Ok(path),
+        false => Err(refused()),
+    }
+}
+
+fn change_one(control: &Control, key: &str, mut value: Value) -> Result<(), Exit> {
     let (files, rows) = control.configured()?;
     if let Some(name) = key.strip_prefix(PLUGIN) {
         return change_plugin(control, &files, &rows, name, value);
@@ -142,10 +173,14 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
     let live = match (known.name, &value) {
         ("advancedTools", Value::Bool(offered)) => Live::AdvancedTools(*offered),
         ("advancedTools", Value::Null) => Live::AdvancedTools(false),
+        // What the operator wrote in the file stays theirs; a client that sends it back changes nothing.
+        ("wire", Value::String(_)) if files.said.get(key) == Some(&value) => Live::Nothing,
         ("wire", Value::String(file)) => {
-            let file = files.dir.join(file);
+            let file = recording(&files.dir, file)?;
             let log = control.host.log.clone();
-            Live::Wire(Some(Arc::new(WireFile::open(&file, control.hidden.clone(), log)?)))
+            let open = WireFile::open(&file, control.hidden.clone(), log)?;
+            value = file.to_string_lossy().into_owned().into();
+            Live::Wire(Some(Arc::new(open)))
         }
         ("wire", Value::Null) => Live::Wire(None),
         _ => Live::Nothing,

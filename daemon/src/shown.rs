@@ -69,6 +69,7 @@ mod tests {
             ("git+ssh://git@host:a/b", "git+ssh://<set>@host:a/b"),
             ("https://host/x@y", "https://host/x@y"),
             ("a@b", "a@b"),
+            ("from https://a:pw@x/ to https://b:pw@y/", "from https://<set>@x/ to https://<set>@y/"),
         ] {
             assert_eq!(without_userinfo(json!({ "a": [text] })), json!({ "a": [seen] }));
         }

@@ -163,7 +163,8 @@ async fn mcp_servers_are_read_from_the_file_at_each_sessions_start() {
     folder.wait_for_log("config.json: mcpServers.a is an http server with no url; ignored");
     folder.write("vault.json", &json!({ "host:key": "the key" }).to_string());
     let named = |name: &str| json!({ "n": { "type": "stdio", "command": "serve", "env": { "KEY": { "$secret": name } }, "odd": 1 } });
-    let read = json!({ "n": { "type": "stdio", "command": "serve", "env": { "KEY": "the key" } } });
+    let read = json!({ "n": { "type": "stdio", "command": "serve", "env": { "KEY": "<set>" } } });
+    // No line holds a secret that was read, so this is the secret and nothing else.
     start(4, named("host:key"), &read.to_string()).await;
     folder.wait_for_log("mcpServers.n.odd is not a field of a stdio server");
     start(5, named("team:inn/key"), "absent").await;

@@ -188,10 +188,10 @@ fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
     let folder = Folder::new(json!({}));
     folder.write(
         "noisy.ts",
-        "export function apply(host: { log(line: string): void; on(event: string, heard: () => void): void }) {\n  \
+        "export function apply(host: { log(line: string): void; say(line: string): void; on(event: string, heard: () => void): void }) {\n  \
            console.log('from the console');\n  \
            host.log('from the log');\n  \
-           host.on('listening', () => { setTimeout(() => { throw new RangeError('in a late timer'); }, 300); });\n  \
+           host.on('listening', () => { host.say('up at last'); setTimeout(() => { throw new RangeError('in a late timer'); }, 300); });\n  \
            setTimeout(() => { throw new Error('in a timer'); }, 10);\n  \
            setInterval(() => undefined, 5);\n  \
            Promise.reject(new TypeError('nobody waits'));\n\
@@ -200,6 +200,7 @@ fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
     let noisy = folder.run(&["plugin", "check", "./noisy.ts"]);
     assert_eq!(noisy.code, Some(1), "{noisy:?}");
     for line in [
+        "says: up at last",
         "log: plugin noisy: from the console",
         "log: plugin noisy: from the log",
         "uncaught: plugin noisy: unhandled rejection: nobody waits",
@@ -211,7 +212,7 @@ fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
     assert!(noisy.out.contains("noisy.ts:5:"), "the place of an error is told: {}", noisy.out);
     let answer: Value =
         serde_json::from_str(&folder.run(&["plugin", "check", "./noisy.ts", "--json"]).out).unwrap();
-    assert_eq!(answer["holds"], false);
+    assert_eq!((&answer["holds"], &answer["said"]), (&json!(false), &json!(["up at last"])));
     assert_eq!(answer["log"], json!(["plugin noisy: from the console", "plugin noisy: from the log"]));
     assert_eq!(answer["uncaught"].as_array().unwrap().len(), 3, "{answer}");
 

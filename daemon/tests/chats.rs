@@ -100,3 +100,34 @@ async fn the_official_client_opens_and_closes_a_chat() {
     let refused: Result<Value, _> = client.request("disposeChat", last).await;
     assert!(refused.unwrap_err().to_string().contains("dispose the session instead"));
 }
+
+#[tokio::test]
+async fn a_message_that_was_echoed_has_its_attachment_after_a_kill() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let session = "echo:/pictures";
+    let outside = json!({ "channel": session, "workingDirectories": ["file:///"] });
+    let refused = client.request("createSession", outside).await.unwrap_err();
+    assert_eq!(refused["code"], -32009, "{refused}");
+    client.request("createSession", json!({ "channel": session })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat(session);
+    client.subscribe(&chat).await;
+    let data = "QUJD".repeat(200_000);
+    let picture =
+        json!({ "type": "embeddedResource", "label": "a.png", "contentType": "image/png", "data": data });
+    let message = json!({ "text": "/hang", "origin": { "kind": "user" }, "attachments": [picture] });
+    client
+        .dispatch(&chat, 1, json!({ "type": "chat/turnStarted", "turnId": "t1", "message": message }))
+        .await;
+    let echoed = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    daemon.kill();
+    let uri = echoed.pointer("/action/message/attachments/0/uri").unwrap().clone();
+
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    let seen = client.subscribe(&chat).await.to_string();
+    assert!(seen.contains(uri.as_str().unwrap()) && seen.len() < 10_000, "{} bytes", seen.len());
+    let read = client.request("resourceRead", json!({ "uri": uri })).await.unwrap();
+    assert_eq!(read, json!({ "data": data, "encoding": "base64", "contentType": "image/png" }));
+}

@@ -293,7 +293,7 @@ async fn a_state_file_that_is_removed_is_noticed_and_nothing_more_is_taken() {
     let daemon = folder.start();
     let mut client = daemon.initialized("c").await;
     let chat = begun(&mut client, "echo:/before").await.unwrap();
-    let (path, away) = (folder.path().join("state.db"), folder.path().join("away.db"));
+    let (path, away) = (folder.state_file("state.db"), folder.state_file("away.db"));
     std::fs::rename(&path, &away).unwrap();
     folder.wait_for_log("state.db was removed while the host runs, so nothing more is stored");
     let lost = |why: &Value| why.as_str().is_some_and(|why| why.contains("was removed while the host runs"));

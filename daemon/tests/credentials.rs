@@ -293,10 +293,10 @@ async fn other_settings_are_edited_on_the_root_channel() {
     assert_eq!(refused["rejectionReason"], "no plugin is called nobody; configured are echo");
     let refused = send(5, json!({ "connectionToken": "x" })).await;
     assert_eq!(refused["rejectionReason"], "connectionToken is not a setting of this host");
-    let refused = send(6, json!({ "wire": "none/frames" })).await;
-    let why = refused["rejectionReason"].as_str().unwrap();
-    assert!(why.starts_with("wire: ") && why.contains("cannot be written: No such file"), "{why}");
-    assert_eq!(send(7, json!({ "wire": "frames" })).await.get("rejectionReason"), None);
+    let set = send(7, json!({ "wire": "frames" })).await;
+    assert_eq!(set.get("rejectionReason"), None, "{set}");
+    let recorded = folder.path().join("wire/frames").display().to_string();
+    assert_eq!(set["action"]["config"]["wire"], recorded);
     send(8, json!({ "mcpServers": { "z": { "type": "http", "url": "https://h/", "headers": { "a": "SECRET-z" } } } })).await;
     let refused = send(10, json!({ "plugins.nobody": { "options": { "key": "SECRET-p" } } })).await;
     assert!(refused["rejectionReason"].is_string(), "{refused}");
@@ -338,11 +338,117 @@ async fn other_settings_are_edited_on_the_root_channel() {
         "a reference is shown as written: {taken}"
     );
     let eighth = |recorded: &String| recorded.matches(r#""clientSeq":8"#).count() >= 2;
-    let recorded = support::wait_for(|| Some(folder.read("frames")).filter(eighth));
-    let recorded =
-        recorded.unwrap_or_else(|| panic!("not as it came and as it was told: {}", folder.read("frames")));
+    let recorded = support::wait_for(|| Some(folder.read("wire/frames")).filter(eighth));
+    let recorded = recorded
+        .unwrap_or_else(|| panic!("not as it came and as it was told: {}", folder.read("wire/frames")));
     assert!(!recorded.contains("SECRET"), "{recorded}");
     assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "all hold at once");
+}
+
+#[test]
+fn what_a_command_prints_hides_the_passwords_the_api_hides() {
+    let options = json!({ "db": "postgres://me:SECRET-db@h/x", "more": ["https://SECRET-t@h/"] });
+    let folder = folder(json!([
+        { "name": "./open.js", "options": options },
+        { "name": "git+https://me:SECRET-git@h.invalid/plugin.git" },
+    ]));
+    folder.write("open.js", "export function apply() {}");
+    for arguments in [
+        &["plugin", "list"][..],
+        &["plugin", "list", "--json"],
+        &["plugin", "list", "--quiet"],
+        &["plugin", "config", "open"],
+        &["plugin", "config", "open", "--json"],
+        &["plugin", "config", "nobody"],
+        &["plugin", "config", "open", "other", "https://me:SECRET-o@h/"],
+    ] {
+        let ended = folder.run(arguments);
+        assert!(!ended.out.contains("SECRET") && !ended.err.contains("SECRET"), "{arguments:?}: {ended:?}");
+    }
+    let listed = folder.run(&["plugin", "list"]).out;
+    for shown in ["postgres://<set>@h/x", "https://<set>@h/", "git+https://<set>@h.invalid/plugin.git"] {
+        assert!(listed.contains(shown), "{listed}");
+    }
+    assert!(folder.read("config.json").contains("https://me:SECRET-o@h/"), "it is hidden, not lost");
+}
+
+/// Who may change settings writes no file of their choice with the host's rights.
+#[tokio::test]
+async fn frames_are_recorded_at_run_time_only_in_the_hosts_own_folder() {
+    let folder = folder(json!([]));
+    let outside = tempfile::tempdir().unwrap();
+    folder.write("users.json", "{}");
+    folder.write("vault.json", "{}");
+    std::fs::create_dir(folder.path().join("wire")).unwrap();
+    let target = outside.path().join("profile");
+    std::fs::write(&target, "echo").unwrap();
+    std::os::unix::fs::symlink(&target, folder.path().join("wire/link")).unwrap();
+    std::fs::create_dir(folder.path().join("wire/inner")).unwrap();
+    let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    root(&mut one).await;
+    let in_folder = |name: &str| folder.path().join(name).display().to_string();
+    let before = folder.read("config.json");
+    let mut seq = 0;
+    let mut send = async |value: &str| {
+        seq += 1;
+        let action = json!({ "type": "root/configChanged", "config": { "wire": value } });
+        one.dispatch("ahp-root://", seq, action).await;
+        one.actions_until("root/configChanged").await.pop().unwrap()
+    };
+    for named in [
+        "",
+        ".",
+        "..",
+        "wire/frames",
+        "../vault.json",
+        "../frames",
+        "none/frames",
+        "link",
+        "inner",
+        "inner/frames",
+        &in_folder("users.json"),
+        &in_folder("vault.json"),
+        &in_folder("wire"),
+        &in_folder("wire/../users.json"),
+        &in_folder("wire/link"),
+        &in_folder("wirelike/frames"),
+        &target.display().to_string(),
+        "/root/.bashrc",
+    ] {
+        let refused = send(named).await;
+        let why = refused["rejectionReason"].as_str().unwrap_or_else(|| panic!("{named} is taken"));
+        assert_eq!(
+            why,
+            format!("wire must name a file in {}, as frames.jsonl", in_folder("wire")),
+            "{named}"
+        );
+        assert_eq!(refused["action"]["config"].get("wire"), None);
+    }
+    assert_eq!(folder.read("config.json"), before);
+    assert_eq!(
+        (folder.read("users.json"), folder.read("vault.json"), std::fs::read_to_string(&target).unwrap()),
+        ("{}".to_owned(), "{}".to_owned(), "echo".to_owned())
+    );
+    let file = in_folder("wire/frames");
+    for named in ["frames", &file] {
+        let set = send(named).await;
+        assert_eq!((set.get("rejectionReason"), &set["action"]["config"]["wire"]), (None, &json!(file)));
+    }
+    drop(daemon);
+    // What an operator wrote may be anywhere; a client that sends all settings back changes nothing about it.
+    let own = outside.path().join("own").display().to_string();
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["wire"] = json!(own);
+    folder.write("config.json", &config.to_string());
+    let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    root(&mut one).await;
+    let action = json!({ "type": "root/configChanged", "config": { "wire": own, "advancedTools": true } });
+    one.dispatch("ahp-root://", 1, action).await;
+    let set = one.actions_until("root/configChanged").await.pop().unwrap();
+    assert_eq!(set.get("rejectionReason"), None, "{set}");
+    assert!(std::fs::read_to_string(&own).unwrap().contains("advancedTools"), "it goes on being written");
 }
 
 #[tokio::test]
@@ -365,8 +471,21 @@ async fn the_api_answers_who_has_the_token_and_nobody_else() {
         let (seen, answer) = ask(&daemon, head, headers, body).await;
         assert_eq!((seen, &answer["message"]), (status, &json!(says)), "{head}");
     }
-    let foreign = format!("{bearer}Origin: https://evil.org\r\n");
-    assert_eq!(ask(&daemon, "GET /api/status", &foreign, "").await.0, 403);
+    for origins in [
+        &["https://evil.org"][..],
+        &["chrome-extension://abcdef"],
+        &["file://"],
+        &["null"],
+        &["http://localhost:3000", "https://evil.org"],
+        &["https://evil.org", "http://localhost:3000"],
+    ] {
+        let sent: String = origins.iter().map(|origin| format!("Origin: {origin}\r\n")).collect();
+        assert_eq!(
+            ask(&daemon, "GET /api/status", &format!("{bearer}{sent}"), "").await.0,
+            403,
+            "{origins:?}"
+        );
+    }
     let near = format!("{bearer}Origin: http://localhost:3000\r\n");
     let (status, answer) = ask(&daemon, "GET /api/status", &near, "").await;
     assert_eq!((status, &answer["url"]), (200, &json!(daemon.url)));

@@ -336,3 +336,26 @@ fn a_run_knows_itself_in_its_prompt_and_its_environment() {
     let given: Value = serde_json::from_str(sent["text"].as_str().unwrap()).unwrap();
     assert_eq!(given, json!({ "OSTLER_SESSION": sent["session"] }), "a session that no run started");
 }
+
+#[test]
+fn on_a_host_that_knows_people_the_commands_come_with_its_token() {
+    let users = r#"{ "roles": { "guest": { "grants": [] } }, "users": {} }"#;
+    let config = |token: Value| {
+        let mut config = json!({ "users": "users.json", "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }] });
+        config.as_object_mut().unwrap().extend(token.as_object().unwrap().clone());
+        let folder = Folder::new(config);
+        folder.write("users.json", users);
+        folder
+    };
+    let inn = Inn::new(config(json!({ "connectionToken": "inn-keeper" })));
+    assert_eq!(inn.json(&["session", "send", "--new", "Hello."])["text"], "Hello.");
+    assert_eq!(inn.run(&["doctor"]).code, Some(0));
+
+    let inn = Inn::new(config(json!({})));
+    inn.refused(&["session", "list"], 1, "start it with --connection-token-file");
+    // What needs nobody's leave goes on.
+    let added = inn.ok(&["webhook", "add", "ci", "--automation"]);
+    assert!(added.contains("\nstarts automation ci (Calls of ci)\n"), "{added}");
+    inn.ok(&["webhook", "log", "ci"]);
+    inn.ok(&["webhook", "rm", "ci", "--yes"]);
+}

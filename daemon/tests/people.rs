@@ -136,6 +136,13 @@ async fn the_door_of_a_host_that_knows_people() {
     let (mut trusted, principal) = come(&cleo).await;
     assert_eq!(principal, "user:cleo");
     assert_eq!(list(&mut trusted).await, Ok(()));
+    // That is a sign-in: automations of hers may run. A token that only admits is none.
+    let signed_in = || {
+        let file: Value = serde_json::from_str(&folder.read("users.json")).ok()?;
+        file["users"][1]["signedIn"].is_string().then_some(file)
+    };
+    let file = support::wait_for(signed_in).expect("the first sign-in is recorded");
+    assert_eq!((&file["users"][0]["id"], file["users"][0].get("signedIn")), (&json!("ada"), None));
     for wrong in ["", "/?tkn=wrong"] {
         let url = format!("{}{wrong}", daemon.url);
         assert!(tokio_tungstenite::connect_async(url).await.is_err(), "{wrong:?} is let in");

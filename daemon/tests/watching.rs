@@ -102,6 +102,34 @@ async fn a_daemon_starts_again_in_place_when_a_file_of_a_plugin_changes() {
 }
 
 #[tokio::test]
+async fn a_turn_that_runs_is_waited_for_and_a_stop_is_heard_meanwhile() {
+    let folder = folder();
+    let mut daemon = folder.start_with(&["--watch-plugins"]);
+    let mut client = daemon.initialized("c").await;
+    client.request("createSession", json!({ "channel": "echo:/s", "provider": "echo" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat("echo:/s");
+    client.subscribe(&chat).await;
+    let begin = |turn: &str, text: &str| json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": text } });
+    client.dispatch(&chat, 1, begin("t1", "/slow 2s still said")).await;
+    client.actions_until("chat/turnStarted").await;
+    folder.write("lib/word.ts", &word("two"));
+    // It ends as it would have, and only then the daemon starts again.
+    client.actions_until("chat/turnComplete").await;
+    folder.wait_for_log("a file of a plugin changed; waiting for the turn in echo:/s");
+    assert_eq!(announced(&mut daemon)[0], daemon.block[0]);
+    let mut client = daemon.initialized("c").await;
+    let turns = client.subscribe(&chat).await["turns"].clone();
+    assert_eq!(turns[0]["state"], "complete", "{turns}");
+
+    client.dispatch(&chat, 2, begin("t2", "/hang")).await;
+    client.actions_until("chat/turnStarted").await;
+    folder.write("lib/word.ts", &word("three"));
+    let waits = || (folder.read("log").matches("waiting for the turn in").count() == 2).then_some(());
+    wait_for(waits).expect("it waits");
+    assert_eq!(daemon.stop(), Some(0), "it ends instead of starting again");
+}
+
+#[tokio::test]
 async fn a_plugin_that_is_broken_for_a_while_does_not_end_the_daemon() {
     const AGENT: &str = "\
 export function apply(host) {

@@ -147,6 +147,13 @@ fn the_command_line_does_the_same() {
     assert_eq!(test.code, Some(0), "{test:?}");
     let told: Value = serde_json::from_str(&test.out).unwrap();
     assert_eq!((&told["status"], &told["answer"]["text"]), (&json!(200), &json!("Hello.")));
+    // The turn of a bot is followed as a run is, and its end is in the log.
+    let followed = folder.run(&["webhook", "test", "ask", "--follow"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(followed.out.contains("\n> Hello.\n  Hello.\n"), "{followed:?}");
+    assert!(followed.out.ends_with("the turn ended: complete\n"), "{followed:?}");
+    let log = folder.run(&["webhook", "log", "ask"]).out;
+    assert!(log.ends_with("\n  turn complete\n"), "{log}");
     let mut given = folder
         .command(&["webhook", "add", "hub", "--automation", "--verify", "github", "--secret-stdin"])
         .stdin(std::process::Stdio::piped())
@@ -159,6 +166,8 @@ fn the_command_line_does_the_same() {
     assert!(folder.read("vault.json").contains("given by the sender\""), "without the line's end");
     assert_eq!(folder.run(&["webhook", "list", "--quiet"]).out, "ask\nhub\n");
     drop(daemon);
+    let log = folder.run(&["webhook", "log", "ask"]).out;
+    assert!(log.ends_with("how these ended: none is running; start one with: ostler start\n"), "{log}");
     let refused = folder.run(&["webhook", "test", "ask"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     for wrong in

@@ -174,6 +174,15 @@ async fn a_bot_is_talked_to_over_http_and_its_words_come_back() {
     let elsewhere = json!({ "thread": "t", "text": "x", "callback": url.replace("http://", "http://user@") });
     assert_eq!(said(&daemon, "back", elsewhere).await.0, 400);
     assert_eq!(daemon.stop(), Some(0));
+    for part in ["webhook-deliveries", "webhook-threads", "bot-chats"] {
+        let files: Vec<_> =
+            std::fs::read_dir(folder.path().join(part)).unwrap().map(Result::unwrap).collect();
+        assert!(!files.is_empty(), "{part}");
+        for file in files {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600, "{}", file.path().display());
+        }
+    }
     let deliveries = folder.read("webhook-deliveries/back.md");
     assert!(deliveries.contains("status: 202") && deliveries.contains("status: 400"), "{deliveries}");
     assert!(!deliveries.contains("hush") && !deliveries.contains("right"), "{deliveries}");

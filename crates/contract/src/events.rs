@@ -66,7 +66,7 @@ impl Blank for u16 {}
 impl Blank for TurnStatus {}
 
 events! {
-    /// A session came to be.
+    /// A session is announced: at once, or with its first turn where a client created it over `createSession`.
     "session_start" SessionStart {
         /// Its URI.
         session: String,
@@ -75,14 +75,14 @@ events! {
         /// The client of this host that made it, if one did.
         client: Option<String>,
     }
-    /// A session is gone.
+    /// An announced session is gone.
     "session_end" SessionEnd {
         /// Its URI.
         session: String,
         /// Why, in a word: `disposed`, `failed`, `closing`.
         reason: String,
     }
-    /// A client looks at a session.
+    /// A client looks at a session, which may not be announced yet.
     "session_opened" SessionOpened {
         /// Its URI.
         session: String,

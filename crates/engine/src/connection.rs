@@ -435,9 +435,11 @@ impl Connection {
             return;
         }
         let Some(client) = self.client_id() else { return };
-        if let Some((entry, Place::Session)) = self.host.sessions.locate(&self.host.sessions.channel(channel))
-            && entry.is_awake()
-        {
+        let Some((entry, place)) = self.host.sessions.locate(&self.host.sessions.channel(channel)) else {
+            return;
+        };
+        self.host.draft_left(&entry, &client);
+        if place == Place::Session && entry.is_awake() {
             self.host.tell(&entry, ToSession::Left { client });
         }
     }
@@ -479,6 +481,7 @@ impl Connection {
         });
         let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
         let host = Arc::downgrade(&self.host);
+        self.host.drafts_left(&client, subscriptions.values());
         let channels: Vec<String> = subscriptions.into_values().collect();
         if channels.is_empty() {
             return;

@@ -419,14 +419,17 @@ impl Host {
         self.registry()?.port::<SessionStore>()
     }
 
-    /// Gives the host a store of its own, for the turns of a session store that keeps none.
+    /// Gives the host a store of its own, for what a session store does not keep.
     pub fn set_own_sessions(&self, store: SessionStore) {
         let _ = self.own_sessions.set(store);
     }
 
-    /// The host's own store, where the session store keeps no turns.
+    /// The host's own store, where the session store does not keep all that the host has to keep.
     pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
-        let keeps = self.session_store().is_some_and(SessionStore::keeps_turns);
+        let whole = |store: &SessionStore| {
+            store.keeps_turns() && store.keeps_annotations() && store.keeps_attachments()
+        };
+        let keeps = self.session_store().is_some_and(whole);
         self.own_sessions.get().filter(|_| !keeps)
     }
 
@@ -437,7 +440,17 @@ impl Host {
 
     /// The store turns are kept in.
     pub(crate) fn turn_store(&self) -> Option<&SessionStore> {
-        self.own_sessions().or_else(|| self.session_store())
+        self.store_of(SessionStore::keeps_turns)
+    }
+
+    /// The store annotations are kept in.
+    pub(crate) fn annotation_store(&self) -> Option<&SessionStore> {
+        self.store_of(SessionStore::keeps_annotations).filter(|store| store.keeps_annotations())
+    }
+
+    fn store_of(&self, keeps: fn(&SessionStore) -> bool) -> Option<&SessionStore> {
+        let store = self.session_store();
+        store.filter(|store| keeps(store)).or_else(|| self.own_sessions.get()).or(store)
     }
 
     /// The automation store.

@@ -4,6 +4,8 @@
 
 mod automation_support;
 
+use std::sync::atomic::Ordering;
+
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::{Value, json};
 use ostler_engine::Principal;
@@ -385,4 +387,32 @@ async fn a_run_that_has_ended_is_shown_so_before_its_end_is_kept() {
     assert_eq!(statuses(&kept.runs_of("a")), ["running"], "the store has not heard of it");
     let seen = yard.client.request("subscribe", json!({ "channel": run })).await.unwrap();
     assert_eq!(seen["snapshot"]["state"]["lifecycle"]["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_that_one_run_waits_for_is_kept_in_few_writes_and_answered_after_them() {
+    const BURST: usize = 1000;
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "hourlyCap": 5000 })));
+    let yard = Yard::new(&kept).await;
+    yard.fire(0).await;
+    let waiting = yard.fire(1).await;
+    let before = kept.writes.load(Ordering::SeqCst);
+    let builds = yard.host.plugin("builds");
+    let fire = |n: usize| {
+        let data = json!({ "n": n }).as_object().cloned().unwrap();
+        builds.fire_trigger("build".into(), "done".into(), data).unwrap().kept.call(())
+    };
+    let answers = futures::future::join_all((2..BURST + 2).map(fire)).await;
+    assert!(answers.into_iter().all(|answer| answer.unwrap() == waiting));
+    let run = kept.runs_of("a")[1].clone();
+    assert_eq!(run["_meta"]["ostler.count"], BURST + 1, "every one is kept by the time it is answered");
+    assert_eq!(run["_meta"]["ostler.latest"]["n"], BURST + 1);
+    let writes = kept.writes.load(Ordering::SeqCst) - before;
+    assert!(writes <= 10, "{writes} writes");
+
+    // What is not kept is not answered.
+    kept.stuck.store(true, Ordering::SeqCst);
+    let unanswered = tokio::time::timeout(std::time::Duration::from_secs(60), fire(0)).await;
+    assert!(unanswered.is_err());
 }

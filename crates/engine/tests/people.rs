@@ -128,6 +128,11 @@ async fn a_token_makes_a_connection_a_persons() {
     assert_eq!(state["agents"][0]["protectedResources"][1]["required"], false);
 
     client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat("stage:/1");
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    client.dispatch(&chat, 1, turn).await;
+    client.actions_until("chat/turnStarted").await;
     let rows = client.request("listSessions", json!({})).await.unwrap();
     assert_eq!(rows["items"][0]["_meta"]["ostler.owner"], "user:ben", "{rows}");
 

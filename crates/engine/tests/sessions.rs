@@ -260,12 +260,14 @@ async fn listings_and_the_root_follow_a_session_through_its_life() {
     let chat = ostler_protocol::uri::default_chat("echo:/abc");
     client.dispatch(&chat, 1, turn("t1", "  Name   me\nso ")).await;
     let added = watcher.next_frame().await.unwrap();
+    let summary = &added["params"]["summary"];
     assert_eq!(
-        (added["method"].as_str().unwrap(), added["params"]["summary"]["resource"].as_str().unwrap()),
-        ("root/sessionAdded", "echo:/abc")
+        (&added["method"], &summary["resource"], &summary["title"]),
+        (&json!("root/sessionAdded"), &json!("echo:/abc"), &json!("Name me so"))
     );
     let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    client.dispatch("echo:/abc", 2, json!({ "type": "session/titleChanged", "title": "Renamed" })).await;
     client.request("disposeSession", json!({ "channel": "ahp-session:/abc" })).await.unwrap();
     let mut titles = Vec::new();
     loop {
@@ -278,7 +280,7 @@ async fn listings_and_the_root_follow_a_session_through_its_life() {
             _ => {}
         }
     }
-    assert_eq!(titles, ["Name me so"]);
+    assert_eq!(titles, ["Renamed"]);
     let error = client.request("subscribe", json!({ "channel": "echo:/abc" })).await.unwrap_err();
     assert_eq!(error["code"], -32001);
     assert_eq!(client.request("listSessions", json!({})).await.unwrap()["items"], json!([]));

@@ -149,7 +149,7 @@ impl Importer {
     /// Names the plugin that was meant, where one that can be loaded is called alike.
     fn with_hint(&self, problem: Problem) -> Problem {
         let Problem::NotInstalled { name, dir, .. } = problem else { return problem };
-        let bundled: Vec<&str> = self.bundled.iter().map(|plugin| plugin.spec.as_ref()).collect();
+        let bundled: Vec<&str> = self.bundled.iter().map(|plugin| plugin.spec).collect();
         let installed = installed(&self.config_dir);
         let known = || bundled.iter().copied().chain(installed.iter().map(String::as_str));
         // The short name is enough for one that comes with the host.

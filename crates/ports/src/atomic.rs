@@ -23,7 +23,7 @@ const HELD: Duration = Duration::from_secs(30);
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever could before; a new file is as the process makes files.
+    /// Who could before; a new file is its owner's alone.
     Usual,
     /// Its owner alone.
     Owner,
@@ -35,6 +35,30 @@ pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let target = staged.target.clone();
     staged.place()?;
     sync_folder(folder_of(&target))
+}
+
+/// Writes a file in place of `before`, which it held when it was read; `None` is no file. Answers `false`, with nothing
+/// written, where it holds something else by now: what somebody has written in between stays.
+pub fn replace(path: &Path, before: Option<&[u8]>, content: &[u8], access: Access) -> io::Result<bool> {
+    let staged = Staged::new(path, content, access)?;
+    let target = staged.target.clone();
+    // To make the content durable took milliseconds; from here to the rename it is microseconds.
+    let now = match fs::read(&target) {
+        Ok(now) => Some(now),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if now.as_deref() != before {
+        return Ok(false);
+    }
+    staged.place()?;
+    sync_folder(folder_of(&target))?;
+    Ok(true)
+}
+
+/// The sentence where [`replace`] found something else.
+pub fn edited(path: &Path) -> String {
+    format!("{} was edited at the same time, so it is left as it is; try again", path.display())
 }
 
 /// A file's new content, safe on disk beside it.
@@ -53,7 +77,7 @@ impl Staged {
         let before = fs::metadata(&target).ok().map(|found| found.permissions());
         let wanted = match access {
             Access::Owner => mode(0o600),
-            Access::Usual => before.clone().or_else(|| mode(0o666)),
+            Access::Usual => before.clone().or_else(|| mode(0o600)),
         };
         if let Some(wanted) = wanted {
             builder.permissions(wanted);

@@ -60,13 +60,21 @@ impl FilePolicies {
     }
 
     fn read(&self) -> Result<Vec<JsonObject>, Thrown> {
-        let path = self.path.display();
-        let text = match fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Thrown::new(format_args!("{path} could not be read: {error}"))),
-        };
-        read_policies(path, &text)
+        self.parse(self.text()?.as_deref())
+    }
+
+    fn text(&self) -> Result<Option<Vec<u8>>, Thrown> {
+        match fs::read(&self.path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                Err(Thrown::new(format_args!("{} could not be read: {error}", self.path.display())))
+            }
+        }
+    }
+
+    fn parse(&self, text: Option<&[u8]>) -> Result<Vec<JsonObject>, Thrown> {
+        text.map_or_else(|| Ok(Vec::new()), |text| read_policies(self.path.display(), text))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<JsonObject>) -> T) -> Result<T, Thrown> {
@@ -76,12 +84,18 @@ impl FilePolicies {
             atomic::make_folder(folder).map_err(failed)?;
         }
         let _held = atomic::hold(&self.path).map_err(failed)?;
-        let before = self.read()?;
+        let text = self.text()?;
+        let before = self.parse(text.as_deref())?;
         let mut rows = before.clone();
         let answer = change(&mut rows);
         if rows != before {
             let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
-            atomic::write(&self.path, format!("{rows:#}\n").as_bytes(), Access::Usual).map_err(failed)?;
+            let rows = format!("{rows:#}\n");
+            if !atomic::replace(&self.path, text.as_deref(), rows.as_bytes(), Access::Usual)
+                .map_err(failed)?
+            {
+                return Err(Thrown::new(atomic::edited(&self.path)));
+            }
         }
         Ok(answer)
     }

@@ -24,12 +24,13 @@ pub struct SqliteSessions {
 }
 
 /// Everything that is kept under a session's id.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 9] = [
     ("sessions", "id"),
     ("session_flags", "session"),
     ("session_artifacts", "session"),
     ("session_pull_requests", "session"),
     ("session_chats", "session"),
+    ("session_annotations", "session"),
     ("chat_titles", "session"),
     ("turns", "session"),
     ("attachments", "session"),
@@ -95,6 +96,18 @@ impl SqliteSessions {
             turns: Some(member!(self, Self::turns)),
             set_turn: Some(member!(self, Self::set_turn)),
             drop_turns: Some(member!(self, Self::drop_turns)),
+            annotations: Some(member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
+                "SELECT annotations FROM session_annotations WHERE session = ?1",
+                id,
+                "the annotations"
+            ))),
+            set_annotations: Some(member!(self, |store: &Self, (id, annotations): (String, Vec<Value>)| {
+                store.keep(
+                    "INSERT OR REPLACE INTO session_annotations (session, annotations) VALUES (?1, ?2)",
+                    id,
+                    &annotations,
+                )
+            })),
             set_attachment: Some(member!(self, Self::set_attachment)),
             attachment: Some(member!(self, Self::attachment)),
             close: Some(member!(self, |store: &Self, ()| store.db.checkpoint())),

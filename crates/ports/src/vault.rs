@@ -159,12 +159,21 @@ impl VaultFile {
         self.latest.forget();
         // Another process may set a secret at the same time.
         let _held = atomic::hold(&self.path).map_err(|error| failed(&self.path, error))?;
-        let mut held = self.read()?.clone();
+        let before = match fs::read(&self.path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(Thrown::new(self.broken(&error.to_string()))),
+        };
+        let read = before.as_deref().map_or_else(|| Ok(JsonObject::new()), parse);
+        let read = read.map_err(|why| Thrown::new(self.broken(&why)))?;
+        let mut held = read.clone();
         let answer = change(&mut held);
-        if self.held.as_ref() != Ok(&held) {
+        if read != held {
             let text = format!("{:#}\n", Value::Object(held));
-            atomic::write(&self.path, text.as_bytes(), Access::Owner)
-                .map_err(|error| failed(&self.path, error))?;
+            let replaced = atomic::replace(&self.path, before.as_deref(), text.as_bytes(), Access::Owner);
+            if !replaced.map_err(|error| failed(&self.path, error))? {
+                return Err(Thrown::new(atomic::edited(&self.path)));
+            }
         }
         Ok(answer)
     }

@@ -72,8 +72,8 @@ fn who_may_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
 
-    atomic::write(&path, b"", Access::Owner).unwrap();
-    assert_eq!(mode(&path), 0o600);
+    atomic::write(&path, b"", Access::Usual).unwrap();
+    assert_eq!(mode(&path), 0o600, "a new file is its owner's");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
     atomic::write(&path, b"", Access::Usual).unwrap();
     assert_eq!(mode(&path), 0o664);
@@ -85,4 +85,22 @@ fn who_may_read_it() {
     atomic::write(&link, b"through", Access::Usual).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read(&path).unwrap(), b"through");
+}
+
+/// What somebody has written since it was read is not overwritten.
+#[test]
+fn a_file_that_was_edited_since_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let replace = |before: Option<&str>, content: &str| {
+        atomic::replace(&path, before.map(str::as_bytes), content.as_bytes(), Access::Owner).unwrap()
+    };
+    assert!(!replace(Some(""), "a") && !path.exists(), "it was removed");
+    assert!(replace(None, "a"));
+    assert!(!replace(None, "b"), "it was made");
+    assert!(!replace(Some("b"), "c"));
+    assert_eq!(fs::read(&path).unwrap(), b"a");
+    assert!(replace(Some("a"), "b"));
+    assert_eq!(fs::read(&path).unwrap(), b"b");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
 }

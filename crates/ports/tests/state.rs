@@ -99,7 +99,7 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 3); update ostler, or move the file away to begin anew");
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 5); update ostler, or move the file away to begin anew");
     version(3);
     StateDb::open(folder.path()).unwrap();
 

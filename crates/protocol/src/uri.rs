@@ -177,6 +177,11 @@ pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))
 }
 
+/// The channel of a session's annotations.
+pub fn annotations(session: &str) -> String {
+    format!("{session}/annotations")
+}
+
 /// An attachment stored beside a session.
 pub fn attachment(id: &str) -> String {
     format!("{HOST}{ATTACHMENT}{id}")

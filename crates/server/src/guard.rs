@@ -13,7 +13,14 @@ use subtle::ConstantTimeEq;
 /// The names a listener answers to: its loopback names and its bound address with the port, and names an
 /// operator or a plugin announced.
 #[derive(Debug, Clone, Default)]
-pub struct HostNames(Arc<RwLock<HashSet<String>>>);
+pub struct HostNames(Arc<RwLock<Names>>);
+
+#[derive(Debug, Default)]
+struct Names {
+    hosts: HashSet<String>,
+    /// `<scheme>://<host>` of announced URLs that are no websites.
+    others: HashSet<String>,
+}
 
 impl HostNames {
     /// The names of a bound address.
@@ -31,7 +38,7 @@ impl HostNames {
 
     /// Adds a name as it is.
     pub fn add(&self, name: &str) {
-        self.0.write().insert(name.to_ascii_lowercase());
+        self.0.write().hosts.insert(name.to_ascii_lowercase());
     }
 
     /// Adds the host of a URL, with its port and without.
@@ -41,6 +48,14 @@ impl HostNames {
         if let Some(port) = port {
             self.add(&format!("{host}:{port}"));
         }
+        if let Some(other) = url::Url::parse(url).ok().as_ref().and_then(other_origin) {
+            self.0.write().others.insert(other);
+        }
+    }
+
+    /// Whether an origin that is no website was announced.
+    fn is_announced(&self, origin: &url::Url) -> bool {
+        other_origin(origin).is_some_and(|origin| self.0.read().others.contains(&origin))
     }
 
     /// Whether a request asked for one of them.
@@ -53,7 +68,7 @@ impl HostNames {
         if host.is_empty() {
             return Err("a request with no Host".to_owned());
         }
-        if self.0.read().contains(&host.to_ascii_lowercase()) { Ok(()) } else { Err(host.to_owned()) }
+        if self.0.read().hosts.contains(&host.to_ascii_lowercase()) { Ok(()) } else { Err(host.to_owned()) }
     }
 }
 
@@ -62,25 +77,38 @@ fn host_of(url: &str) -> Option<(String, Option<u16>)> {
     Some((url.host_str().filter(|host| !host.is_empty())?.to_owned(), url.port_or_known_default()))
 }
 
+/// `<scheme>://<host>` of a URL that is no website and has a host.
+fn other_origin(url: &url::Url) -> Option<String> {
+    let host = url.host_str().filter(|host| !host.is_empty())?;
+    (!matches!(url.scheme(), "http" | "https")).then(|| format!("{}://{host}", url.scheme()))
+}
+
 /// Whether a text is a URL with a host, so that announcing it adds a name.
 pub fn names_a_host(url: &str) -> bool {
     host_of(url).is_some()
 }
 
-/// Whether a handshake without a token may come from where its `Origin` says: a program sends none, an editor
-/// one that is no website, and a website is let in only from this machine or from where the operator named.
-/// Without this any page open in a browser here could talk to the host.
+/// Origins that are no websites and still speak for a program on this machine: the windows of VS Code.
+const EDITORS: &[&str] = &["vscode-file://vscode-app"];
+
+/// Whether a handshake without a token may come from where its `Origin` says: a program sends none, an editor its own,
+/// and anything else is let in only from a website of this machine or from where the operator named. Without this any
+/// page or extension of a browser here could talk to the host. Two of them are two opinions of where it comes from.
 pub fn origin_is_near(headers: &HeaderMap, names: &HostNames) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
-    let Ok(origin) = origin.to_str() else { return false };
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let Some(origin) = origins.next() else { return true };
+    let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return false };
+    if EDITORS.contains(&origin) {
+        return true;
+    }
     let Ok(url) = url::Url::parse(origin) else { return false };
     if !matches!(url.scheme(), "http" | "https") {
-        return origin != "null";
+        return names.is_announced(&url);
     }
     match url.host() {
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
         Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost" || names.0.read().contains(name),
+        Some(url::Host::Domain(name)) => name == "localhost" || names.0.read().hosts.contains(name),
         None => false,
     }
 }
@@ -191,7 +219,12 @@ mod tests {
     fn a_page_from_elsewhere_is_not_near() {
         let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
         names.announce("https://console.example.org");
+        names.announce("tauri://console.example");
         let near = |origin: &str| origin_is_near(&headers(header::ORIGIN, origin), &names);
+        for two in [["http://localhost", "https://evil.org"], ["https://evil.org", "http://localhost"]] {
+            let origins = two.map(|origin| (header::ORIGIN, origin.parse().unwrap()));
+            assert!(!origin_is_near(&HeaderMap::from_iter(origins), &names), "{two:?}");
+        }
         assert!(origin_is_near(&HeaderMap::new(), &names));
         for good in [
             "http://localhost:3000",
@@ -199,6 +232,7 @@ mod tests {
             "http://[::1]:1",
             "vscode-file://vscode-app",
             "https://console.example.org",
+            "tauri://console.example",
         ] {
             assert!(near(good), "{good}");
         }
@@ -208,6 +242,16 @@ mod tests {
             "null",
             "nonsense",
             "https://console.example.org.evil.org",
+            "chrome-extension://abcdefghijklmnop",
+            "moz-extension://5d7e",
+            "file://",
+            "file:///home/ann/page.html",
+            "vscode-file://elsewhere",
+            "vscode-webview://1a2b",
+            "chrome-extension://console.example.org",
+            "data:text/html,x",
+            "tauri://localhost",
+            "",
         ] {
             assert!(!near(bad), "{bad}");
         }

@@ -245,9 +245,17 @@ async fn a_connection_shows_its_token_and_a_page_of_another_site_is_kept_out() {
     assert_eq!((status, body.as_str()), (401, "A connection token is required"));
     running.connect("?tkn=open%20sesame").await;
     let open = start(None).await;
-    let (status, _) =
-        open.send(&handshake(open.address, "/", "Origin: https://evil.org\r\nConnection: close\r\n")).await;
-    assert_eq!(status, 403);
+    for origins in [
+        &["https://evil.org"][..],
+        &["chrome-extension://abcdef"],
+        &["file://"],
+        &["http://localhost", "https://evil.org"],
+    ] {
+        let origins: String = origins.iter().map(|origin| format!("Origin: {origin}\r\n")).collect();
+        let (status, _) =
+            open.send(&handshake(open.address, "/", &format!("{origins}Connection: close\r\n"))).await;
+        assert_eq!(status, 403, "{origins}");
+    }
 }
 
 #[tokio::test]

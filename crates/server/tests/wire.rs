@@ -195,6 +195,7 @@ fn without_the_plugin(value: Value) -> Value {
 }
 
 async fn over(door: &str, transcript: &Transcript) -> Result<(), String> {
+    let transcript = &transcript.over(door);
     let host = host(&transcript.setup).await;
     match door {
         "websocket" => {

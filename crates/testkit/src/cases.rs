@@ -120,8 +120,8 @@ pub async fn events_are_told_with_their_fields(builder: Builder) {
         .collect();
     let expected = json!([
         { "type": "client_connect", "client": "c" },
-        { "type": "session_start", "session": session, "provider": "stage", "client": "c" },
         { "type": "session_opened", "session": session, "client": "c" },
+        { "type": "session_start", "session": session, "provider": "stage", "client": "c" },
         { "type": "turn_start", "session": session, "chat": chat, "turn": "t" },
         { "type": "message", "session": session, "chat": chat, "turn": "t", "text": "Hello." },
         { "type": "tool_call", "session": session, "chat": chat, "tool": "good", "ok": true },

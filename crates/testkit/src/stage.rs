@@ -20,6 +20,7 @@ pub struct Stage {
     chats: Option<ChatAbilities>,
     forks_at: Option<Value>,
     many_folders: bool,
+    names_itself: bool,
     protected_resources: Value,
 }
 
@@ -80,6 +81,13 @@ impl Stage {
         Self { many_folders: true, ..self }
     }
 
+    /// One that keeps each conversation under a name of its own, `own-<number>` by its starts, and deletes them when
+    /// asked.
+    #[must_use]
+    pub fn naming_conversations(self) -> Self {
+        Self { names_itself: true, ..self }
+    }
+
     /// One that takes tokens for a resource.
     #[must_use]
     pub fn asking_for(self, resource: &str) -> Self {
@@ -108,9 +116,19 @@ impl Stage {
             protected_resources: resources,
             chats: self.chats,
             multiple_directories: self.many_folders.then_some(true),
+            delete: self.names_itself.then(|| {
+                let shared = self.shared.clone();
+                Call::now(move |(id, _): (String, Option<String>)| {
+                    shared.told.lock().push(json!({ "delete": id }));
+                    Ok(())
+                })
+            }),
             create: Call::now(move |(start,): (Frozen<Start>,)| {
+                let resumed = start.0.resume.clone();
                 self.shared.starts.lock().push(start.0);
-                Ok(self.session())
+                let name = resumed.unwrap_or_else(|| format!("own-{}", self.started() - 1));
+                let agent_id = self.names_itself.then(|| Call::now(move |()| Ok(Some(name.clone()))));
+                Ok(AgentSession { agent_id, ..self.session() })
             }),
             ..Agent::default()
         }

@@ -103,6 +103,9 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<V
     }
     // The guard put it there; without it nobody is let in.
     let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
+    if let Principal::Person(person) = &caller {
+        control.host.record_sign_in(person);
+    }
     row.admits(control, &caller)?;
     let body = if row.reads() { JsonObject::new() } else { body(request).await? };
     row.run(control, &caller, rest, body).await

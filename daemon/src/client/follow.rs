@@ -135,6 +135,8 @@ impl Connection {
         let SnapshotState::AutomationRun(mut state) = snapshot.state else {
             return Err(Exit::usage(format!("{run} is not a run")));
         };
+        // What came before is in the snapshot.
+        let from = u64::try_from(snapshot.from_seq).unwrap_or_default();
         let mut chat: Option<(String, Shown)> = None;
         loop {
             if let (None, Some(session)) = (&chat, &state.primary_session) {
@@ -161,10 +163,8 @@ impl Connection {
             }
             let (channel, envelope) = events.next().await?;
             match &mut chat {
-                _ if channel == run => {
-                    if envelope.server_seq > u64::try_from(snapshot.from_seq).unwrap_or_default() {
-                        ahp::reducers::apply_action_to_automation_run(&mut state, &envelope.action);
-                    }
+                _ if channel == run && envelope.server_seq > from => {
+                    ahp::reducers::apply_action_to_automation_run(&mut state, &envelope.action);
                 }
                 Some((of, shown)) if *of == channel => shown.action(&envelope, see),
                 _ => {}

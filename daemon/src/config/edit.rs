@@ -32,24 +32,25 @@ pub fn edit(
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     let _held = atomic::hold(&file).map_err(failed)?;
-    let (text, before) = match std::fs::read_to_string(&file) {
-        Ok(text) => {
-            let before = parse(&shown, &text)?;
-            (Some(text), before)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (None, JsonObject::new()),
+    let read = match std::fs::read_to_string(&file) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(Exit::usage(format!("{shown} could not be read: {error}"))),
     };
+    let before = read.as_ref().map_or_else(|| Ok(JsonObject::new()), |text| parse(&shown, text))?;
     let mut after = before.clone();
     change(&mut after)?;
     if after == before {
         return Ok(None);
     }
     typed(&after).map_err(|wrong| Exit::usage(format!("{} must be {}", wrong.path, wrong.expected)))?;
-    let text = text.and_then(|text| patched(&text, &after));
+    let text = read.as_ref().and_then(|text| patched(text, &after));
     let text = text.unwrap_or_else(|| format!("{:#}\n", Value::Object(after)));
-    atomic::write(&file, text.as_bytes(), Access::Usual).map_err(failed)?;
-    Ok(Some(file))
+    let read = read.as_deref().map(str::as_bytes);
+    match atomic::replace(&file, read, text.as_bytes(), Access::Usual).map_err(failed)? {
+        true => Ok(Some(file)),
+        false => Err(Exit::machine(atomic::edited(&file))),
+    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,8 @@ pub struct Config {
     /// `{ type: 'http', url, headers? }`. A value in `env` or `headers` is a credential, and may be
     /// `{ $secret: <name> }`.
     pub mcp_servers: Option<JsonObject>,
-    /// URLs this host is reached by from outside; their hosts are accepted by plugin routes.
+    /// URLs this host is reached by from outside; their hosts are accepted by plugin routes, and their pages by a
+    /// listener without a token.
     pub origins: Option<Vec<String>>,
     /// A listener of their own for plugin routes.
     pub routes: Option<RoutesListener>,

@@ -120,7 +120,7 @@ struct Style<'a> {
     newline: &'static str,
     indent: &'a str,
     /// After a comma or a colon, and inside the braces of an object on one line.
-    space: &'a str,
+    space: &'static str,
     /// Whether the file is more than one line.
     wide: bool,
 }
@@ -136,7 +136,7 @@ impl<'a> Style<'a> {
             text,
             newline: if text.contains("\r\n") { "\r\n" } else { "\n" },
             indent: if indent.is_empty() { "  " } else { indent },
-            space: if space.trim_matches(' ').is_empty() { space } else { " " },
+            space: if space.is_empty() { "" } else { " " },
             wide: first.is_none() || text[root.range.clone()].contains('\n'),
         }
     }
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_is_added_is_written_as_what_is_around_it() {
-        let text = "{\n    \"plugins\": [\n        { \"name\": \"a\" },\n        {\"name\":\"b\"}\n    ],\n    \"mcpServers\": {},\n\n    \"deltaWindowMs\": 1e1\n}\n";
+        let text = "{\n    \"plugins\":   [\n        { \"name\": \"a\" },\n        {\"name\":\"b\"}\n    ],\n    \"mcpServers\": {},\n\n    \"deltaWindowMs\": 1e1\n}\n";
         let with = text.replace("{\"name\":\"b\"}\n", "{\"name\":\"b\"},\n        { \"name\": \"./new\" }\n");
         assert_eq!(installed(text), with);
         for (text, with) in [

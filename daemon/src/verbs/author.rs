@@ -136,6 +136,6 @@ fn json_of(checked: &Checked) -> Value {
     });
     json!({
         "id": checked.id, "file": checked.file, "holds": checked.holds(), "registered": registered,
-        "refused": refused, "log": checked.log, "uncaught": checked.uncaught, "tests": tests.collect::<Vec<_>>(),
+        "refused": refused, "said": checked.said, "log": checked.log, "uncaught": checked.uncaught, "tests": tests.collect::<Vec<_>>(),
     })
 }

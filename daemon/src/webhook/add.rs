@@ -96,7 +96,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
         json["token"] = value.into();
     }
     if flags.automation {
-        let (listeners, written) = endpoints.listen(&flags).await?;
+        let (listeners, written) = endpoints.listen(&flags).await;
         json["listeners"] = listeners.iter().map(automation::Listener::json).collect();
         lines.extend(automation::lines(id, &listeners));
         match written {

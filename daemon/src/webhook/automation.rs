@@ -7,7 +7,6 @@ use ostler_plugin_webhook::{CALL, TRIGGER};
 use ostler_ports::frontmatter;
 
 use super::{AddFlags, Endpoints};
-use crate::exit::Exit;
 
 /// An automation that an endpoint may fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,48 +48,50 @@ pub(super) fn lines(endpoint: &str, listeners: &[Listener]) -> Vec<String> {
 
 impl Endpoints {
     /// The automations a call to an endpoint wakes, disabled ones too: of the daemon that runs, else of the files.
-    pub(super) async fn listeners(&self, endpoint: &str) -> Result<Vec<Listener>, Exit> {
-        let mut found = match self.connect().await? {
-            Some(daemon) => {
-                let entries = daemon.automations().await?;
-                entries
-                    .iter()
-                    .filter_map(|entry| {
-                        let definition = serde_json::to_value(&entry.definition).unwrap_or_default();
-                        let id = crate::client::automations::id_of(entry);
-                        listens(&definition, endpoint).then(|| Listener::of(id, &definition))
-                    })
-                    .collect()
-            }
+    pub(super) async fn listeners(&self, endpoint: &str) -> Vec<Listener> {
+        let asked = match self.connect().await {
+            Ok(Some(daemon)) => daemon.automations().await.ok(),
+            _ => None,
+        };
+        let mut found: Vec<Listener> = match asked {
+            Some(entries) => entries
+                .iter()
+                .filter_map(|entry| {
+                    let definition = serde_json::to_value(&entry.definition).unwrap_or_default();
+                    let id = crate::client::automations::id_of(entry);
+                    listens(&definition, endpoint).then(|| Listener::of(id, &definition))
+                })
+                .collect(),
+            // No daemon, or one that does not answer to this user: what people write is in files.
             None => self.automations.as_deref().map(|dir| in_files(dir, endpoint)).unwrap_or_default(),
         };
-        found.sort_by(|one: &Listener, other| one.id.cmp(&other.id));
-        Ok(found)
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        found
     }
 
     /// Writes an automation that a call to the endpoint fires, where the endpoint has none; answers what listens
     /// then, and the text of one where none could be written.
-    pub(super) async fn listen(&self, flags: &AddFlags) -> Result<(Vec<Listener>, Written), Exit> {
-        let listeners = self.listeners(&flags.id).await?;
+    pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, Written) {
+        let listeners = self.listeners(&flags.id).await;
         if !listeners.is_empty() && flags.prompt.is_none() && flags.provider.is_none() {
-            return Ok((listeners, Written::Nothing));
+            return (listeners, Written::Nothing);
         }
         let text = text(flags);
         let Some(dir) = &self.automations else {
-            return Ok((listeners, Written::Printed(text, "automations are in memory here".to_owned())));
+            return (listeners, Written::Printed(text, "automations are in memory here".to_owned()));
         };
         let file = dir.join(format!("{}.md", flags.id));
         match write_new(&file, &text) {
             Ok(()) => {
                 let own = Listener { id: flags.id.clone(), title: title(&flags.id), enabled: true };
-                Ok((listeners.into_iter().chain([own]).collect(), Written::File(file.display().to_string())))
+                (listeners.into_iter().chain([own]).collect(), Written::File(file.display().to_string()))
             }
             Err(error) => {
                 let why = match error.kind() {
                     std::io::ErrorKind::AlreadyExists => format!("{} is there already", file.display()),
                     _ => format!("{} cannot be written: {error}", file.display()),
                 };
-                Ok((listeners, Written::Printed(text, why)))
+                (listeners, Written::Printed(text, why))
             }
         }
     }

@@ -14,15 +14,18 @@ use crate::exit::Exit;
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     endpoints.record(id).await?;
     let mut all = calls(endpoints, id).await?;
-    let daemon = endpoints.connect().await?;
-    if let Some(daemon) = &daemon {
-        outcomes(daemon, &mut all).await?;
-    }
+    let asked = match endpoints.connect().await {
+        Ok(Some(daemon)) => outcomes(&daemon, &mut all).await.map_err(|why| why.to_string()),
+        Ok(None) => Err("none is running; start one with: ostler start".to_owned()),
+        Err(why) => Err(why.to_string()),
+    };
     let mut lines: Vec<String> = all.iter().flat_map(shown_call).collect();
     if lines.is_empty() {
         lines.push(format!("no call of {id} is kept yet"));
-    } else if daemon.is_none() && all.iter().any(|row| row["runs"].as_array().is_some()) {
-        lines.push("how the runs ended is shown while the daemon runs: ostler start".to_owned());
+    } else if let Err(why) = asked
+        && all.iter().any(|row| row["runs"].is_array() || row["turn"].is_string())
+    {
+        lines.push(format!("the daemon cannot be asked how these ended: {why}"));
     }
     Ok(Told { lines, json: json!({ "id": id, "calls": all }), names: vec![id.to_owned()], good: true })
 }

@@ -41,7 +41,7 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
             (false, false) => format!("{name} stays in the vault."),
         });
     }
-    let listeners = endpoints.listeners(id).await?;
+    let listeners = endpoints.listeners(id).await;
     for listener in &listeners {
         lines
             .push(format!("automation {} ({}) waits for it and is not removed", listener.id, listener.title));

@@ -261,7 +261,7 @@ async fn a_session_is_given_a_working_tree_of_its_own(side: Side) {
         let refused = client.request("createSession", params).await.unwrap_err();
         assert_eq!(refused["message"], why);
     }
-    assert_eq!(host.host.sessions.count(), 2, "what is refused leaves nothing");
+    assert_eq!(host.host.sessions.all().len(), 2, "what is refused leaves nothing");
     // A tree goes with its session, unless it holds work.
     client.request("createSession", session("dirty", "/inn", worktree("main"))).await.unwrap();
     for id in ["one", "dirty", "plain"] {
@@ -417,6 +417,10 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
     }
     let lines = lines_of(&host.log, "around");
     assert_eq!(lines, ["commit uncommitted everything", "revert uncommitted file:///inn/a"]);
+    let chat = ostler_protocol::uri::default_chat("echo:/one");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+    client.dispatch(&chat, 9, turn).await;
+    client.actions_until("session/ready").await;
     let rows = client.request("listSessions", json!({})).await.unwrap();
     assert_eq!(rows["items"][0]["changes"]["files"], 2);
     client.request("disposeSession", json!({ "channel": "echo:/one" })).await.unwrap();

@@ -179,7 +179,7 @@ async fn start(side: Side, dir: &Path, options: Value) -> (MemoryHost, RawClient
         .own(|host| host.register_usage(usage, None))
         .plugin(ostler_plugin_echo::plugin(), json!({}))
         .here(Arc::new(OnDisk::new(dir)))
-        .options(|options| options.paths = vec!["/srv/inn".into()]);
+        .options(|options| options.paths = vec!["/srv/inn".into(), "/etc".into()]);
     let host = side.load(builder, options).start().await;
     let mut client = host.raw();
     client.initialize("c").await;
@@ -194,8 +194,8 @@ async fn create(client: &mut RawClient, provider: &str, config: Value) -> Result
 /// The refusal's code and sentence, and that no session came of it.
 async fn refusal(client: &mut RawClient, provider: &str, config: Value) -> (i64, String) {
     let error = create(client, provider, config).await.unwrap_err();
-    let listed = client.request("listSessions", json!({})).await.unwrap();
-    assert_eq!(listed["items"], json!([]), "{error}");
+    let session = json!({ "channel": format!("{provider}:/1") });
+    assert_eq!(client.request("subscribe", session).await.unwrap_err()["code"], -32001, "{error}");
     (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
 }
 

@@ -456,3 +456,42 @@ async fn on_a_host_that_knows_people_grants_decide() {
     let admin = peer(&host, "admin").await;
     ask(&admin, "resourceWrite", put("bot://helper", json!({ "labels": ["x"] }))).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_team_and_a_project_own_bots_on_a_host_that_knows_people() {
+    use ostler_engine::people::UsersFile;
+    use ostler_engine::{People, Principal};
+    let dir = tempfile::tempdir().unwrap();
+    let file = json!({
+        "teams": { "ops": {} }, "projects": { "site": {} },
+        "roles": { "maker": ["bot:put", "bot:delete"] },
+        "users": [
+            { "id": "ann", "roles": ["maker"], "memberships": ["ops"] },
+            { "id": "eve", "roles": ["maker"], "memberships": ["ops:other"] },
+        ],
+    });
+    let people = People::new(ostler_testkit::SIGN_IN, "inn");
+    people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let host = builder(dir.path()).people(people).start().await;
+    let signed_in = async |id: &str| {
+        let person = host.host.gate.people().unwrap().now().person(id).unwrap();
+        let mut client = host.raw_as(Principal::Person(person));
+        client.initialize(id).await;
+        client
+    };
+    let (mut ann, mut eve) = (signed_in("ann").await, signed_in("eve").await);
+    for (slug, owner) in [("crew", "team:ops"), ("web", "project:ops:site")] {
+        let uri = format!("bot://{slug}");
+        let body = json!({ "name": slug, "owner": owner });
+        let (_, why) = refused(write(&mut eve, &uri, body.clone()).await);
+        assert_eq!(why, format!("user:eve may not make a bot of {owner} here"));
+        write(&mut ann, &uri, body).await.expect("the work of a team has the role member");
+        let bot = read(&mut ann, &uri).await.unwrap();
+        let session = bot["session"].as_str().unwrap();
+        assert_eq!(host.host.sessions.by_uri(session).unwrap().owner.as_deref(), Some(owner));
+        refused(write(&mut eve, &uri, json!({ "labels": ["mine"] })).await);
+        write(&mut ann, &uri, json!({ "labels": ["ours"] })).await.unwrap();
+    }
+    let body = json!({ "name": "moon", "owner": "team:moon" });
+    refused(write(&mut ann, "bot://moon", body).await);
+}

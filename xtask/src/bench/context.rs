@@ -42,7 +42,7 @@ impl Context {
     /// Where the daemon does not build or the floors cannot be installed.
     pub fn prepare(root: &Path, options: &Options) -> Result<Self> {
         raise_file_limit();
-        progress("building the release");
+        progress("building as releases are built");
         let ostler = Ostler::build(root)?;
         let node = Node::find(root)?;
         if node.is_none() {

@@ -26,7 +26,7 @@ pub struct Folder {
 }
 
 impl Ostler {
-    /// Builds the release.
+    /// Builds it as releases are built.
     ///
     /// # Errors
     /// Where it does not build.
@@ -60,21 +60,21 @@ impl Ostler {
     }
 }
 
-/// Builds a package's program in release and answers where it is.
+/// Builds a package's program as releases are built and answers where it is.
 ///
 /// # Errors
 /// Where it does not build.
 pub fn build(root: &Path, package: &str) -> Result<PathBuf> {
     let built = crate::cargo::cargo()
-        .args(["build", "--release", "--locked", "--package", package])
+        .args(["build", "--profile", "dist", "--locked", "--package", package])
         .current_dir(root)
         .status()
         .during("cargo build")?;
     if !built.success() {
-        return Err(Failure::new(format!("the release of {package} does not build")));
+        return Err(Failure::new(format!("{package} does not build")));
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release").join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
+    Ok(target.join("dist").join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// A call of an endpoint with this token and body.

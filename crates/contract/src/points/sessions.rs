@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it, and one is never kept without
-/// those of the same session asked for before.
+/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
@@ -50,6 +49,10 @@ pub struct SessionStore {
     pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
     /// Forgets the turns of a chat from a place on.
     pub drop_turns: Option<Call<fn(id: String, chat: String, from: u64)>>,
+    /// The annotations of a session. Where this or `setAnnotations` is left out the host keeps annotations itself.
+    pub annotations: Option<Call<fn(id: String) -> Vec<Value>>>,
+    /// Keeps them.
+    pub set_annotations: Option<Call<fn(id: String, annotations: Vec<Value>)>>,
     /// Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
     /// host keeps attachments itself.
     pub set_attachment: Option<Call<fn(id: String, attachment: String, content: KeptAttachment)>>,
@@ -68,6 +71,11 @@ impl SessionStore {
     /// Whether it keeps turns.
     pub fn keeps_turns(&self) -> bool {
         self.turns.is_some() && self.set_turn.is_some() && self.drop_turns.is_some()
+    }
+
+    /// Whether it keeps annotations.
+    pub fn keeps_annotations(&self) -> bool {
+        self.annotations.is_some() && self.set_annotations.is_some()
     }
 }
 
@@ -124,6 +132,39 @@ pub struct KeptSession {
     /// `{ team, project }` the work is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
+    /// Present while the session is a draft: a client created it and no turn has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<KeptDraft>,
+    /// How many annotations it has.
+    #[serde(default, skip_serializing_if = "AnnotationCounts::is_none")]
+    pub annotations: AnnotationCounts,
+}
+
+/// How many annotations a session has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct AnnotationCounts {
+    /// Annotations.
+    pub annotations: u64,
+    /// Entries of all of them.
+    pub entries: u64,
+}
+
+impl AnnotationCounts {
+    fn is_none(&self) -> bool {
+        self.annotations == 0
+    }
+}
+
+/// A session that is not announced and not listed before its first turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct KeptDraft {
+    /// The client that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
 }
 
 /// A session with its marks.
@@ -182,6 +223,9 @@ pub struct KeptChat {
     /// Hidden context its first turn still has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// Whether turns were removed from it that its backend still has to be told of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewind: bool,
     /// The queued message that a turn is being started with. It waits again where the turn is not in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting: Option<StartingTurn>,

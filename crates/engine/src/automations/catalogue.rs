@@ -291,11 +291,15 @@ impl Host {
                 self.require_own(by, &held, "change")?;
                 let mut changes = request.changes;
                 let settings = Settings::of(&held.wire.definition);
-                let editor = self.owner_of(by).or(settings.editor);
-                let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());
-                let meta = with_pinned(meta, settings.pinned_session.as_deref());
-                // An empty one takes back what is there.
-                changes.meta = Some(with_editor(meta, editor.as_deref()).unwrap_or_default());
+                // Where the host knows no users, nobody is known to have changed it.
+                let known = self.owner_of(by).filter(|_| self.gate.guarded);
+                let editor = known.or_else(|| settings.editor.clone());
+                if changes.meta.is_some() || editor != settings.editor {
+                    let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());
+                    let meta = with_pinned(meta, settings.pinned_session.as_deref());
+                    // An empty one takes back what is there.
+                    changes.meta = Some(with_editor(meta, editor.as_deref()).unwrap_or_default());
+                }
                 let triggers = changes.triggers.clone();
                 check(&patched(held.wire.definition, &changes), triggers.as_deref(), self.keeps_schedules())?;
                 let kept = store.update.call((id, changes)).await.map_err(|why| why.message)?;

@@ -19,6 +19,7 @@ use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
 use super::large::{LONGEST, Unreadable, select};
 use super::message::fields_in;
+use super::noted::Note;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, RunPlace, STEERED, opening};
 use super::settings::Settings;
 use super::triggers::Waiting;
@@ -249,16 +250,28 @@ impl Host {
         let settings = Settings::of(&entry.wire.definition);
         let chat_busy = self.pinned_chat_is_busy(&settings);
         let resource = run.resource.clone();
-        let admission = {
+        let (kept, wait) = oneshot::channel();
+        let (admission, kept) = {
             let mut runs = self.automations.runs.lock();
             let lane = runs.lanes.entry(id.clone()).or_default();
             let admission = lane.admit(&resource, cause, &settings, chat_busy, Instant::now());
-            if matches!(admission, Admission::Start | Admission::Wait) {
-                runs.open.insert(resource, run.clone());
+            match &admission {
+                Admission::Start | Admission::Wait => {
+                    runs.open.insert(resource, run.clone());
+                }
+                // Counted before the run can end.
+                Admission::Fold(held) => {
+                    let first = runs.note(held, Note { what: COUNT, wake: &run, kept });
+                    drop(runs);
+                    if first {
+                        self.keep_notes(held.clone());
+                    }
+                    return (false, Some(wait));
+                }
+                _ => {}
             }
-            admission
+            (admission, kept)
         };
-        let (kept, wait) = oneshot::channel();
         match admission {
             Admission::Start => {
                 tokio::spawn(self.clone().serve_run(run, true, kept));
@@ -268,7 +281,8 @@ impl Host {
                 tokio::spawn(self.clone().serve_run(run, false, kept));
                 return (true, Some(wait));
             }
-            Admission::Fold(held) => self.note(held, kept, &run, COUNT),
+            // Counted above.
+            Admission::Fold(_) => {}
             Admission::Drop(Some(held)) => {
                 // Whoever fired is told of no run: none heard it.
                 self.note(held, oneshot::channel().0, &run, DROPPED);
@@ -290,29 +304,11 @@ impl Host {
     }
 
     /// Counts a wake into a run that is there already, and keeps that.
-    fn note(self: &Arc<Self>, held: String, kept: Keep, wake: &AutomationRunState, what: &str) {
-        let (host, what) = (self.clone(), what.to_owned());
-        let (count, event) = (count_of(wake), event_of(wake).cloned());
-        let id = event_id_of(wake).cloned();
-        tokio::spawn(async move {
-            host.automations.annotate(&host.fanout, &held, |meta| {
-                let key = names::meta_key(&what);
-                let before = meta.get(&key).and_then(Value::as_u64);
-                // A run of an event counts that event from the start.
-                let counted = before.unwrap_or(u64::from(what == COUNT));
-                meta.insert(key, counted.saturating_add(count).into());
-                if let (COUNT, Some(event)) = (what.as_str(), event) {
-                    meta.insert(names::meta_key(LATEST), Value::Object(event));
-                    match id {
-                        Some(id) => drop(meta.insert(names::meta_key(EVENT), id)),
-                        None => drop(meta.shift_remove(&names::meta_key(EVENT))),
-                    }
-                }
-            });
-            if host.keep_run(&held).await {
-                let _ = kept.send(Some(held));
-            }
-        });
+    fn note(self: &Arc<Self>, held: String, kept: Keep, wake: &AutomationRunState, what: &'static str) {
+        let first = self.automations.runs.lock().note(&held, Note { what, wake, kept });
+        if first {
+            self.keep_notes(held);
+        }
     }
 
     /// Says in the running turn what woke an automation; where it takes no word, the wake waits.

@@ -7,6 +7,7 @@ mod fire;
 mod lanes;
 mod large;
 mod message;
+mod noted;
 mod plan;
 mod rule;
 mod run;

@@ -24,6 +24,7 @@ use super::catalogue::{Entry, none};
 use super::fire::{Keep, count_of, event_id_of, event_of};
 use super::lanes::{Cause, Lane};
 use super::message::{Facts, fill};
+use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
 use super::shown::summary_of;
 use super::watching::is_watched_type;
@@ -57,6 +58,8 @@ pub(super) struct Runs {
     by_session: HashMap<String, String>,
     /// Ended, and not yet kept as that.
     ended: HashMap<String, AutomationRunState>,
+    /// Wakes counted into a run and not kept yet.
+    pub noted: HashMap<String, Noted>,
     pub lanes: HashMap<String, Lane>,
 }
 
@@ -94,17 +97,6 @@ impl Automations {
         Some(state)
     }
 
-    /// Writes into the metadata of a run that has not ended, and shows it.
-    pub(super) fn annotate(&self, fanout: &Fanout, run: &str, write: impl FnOnce(&mut JsonObject)) {
-        let state = {
-            let mut runs = self.runs.lock();
-            let Some(state) = runs.open.get_mut(run) else { return };
-            write(state.meta.get_or_insert_default());
-            state.clone()
-        };
-        self.show(fanout, &state);
-    }
-
     /// What is left of a run's session once it is disposed.
     pub(crate) async fn session_gone(&self, host: &Host, session: &str) {
         let run = self.runs.lock().by_session.remove(session);
@@ -132,6 +124,7 @@ impl Runs {
         let Some(lane) = self.lanes.remove(id) else { return };
         for run in lane.going.iter().chain(&lane.waiting) {
             self.open.remove(run);
+            self.noted.remove(run);
             self.by_session.retain(|_, of| of != run);
         }
     }
@@ -242,7 +235,11 @@ impl Host {
         let resource = run.resource.clone();
         let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
         if !self.keep_run(&resource).await {
-            self.automations.runs.lock().leave(&run);
+            let mut runs = self.automations.runs.lock();
+            runs.leave(&run);
+            // Those whose wakes it counted get no answer: nothing of them is kept.
+            runs.noted.remove(&resource);
+            drop(runs);
             return self.begin_waiting(&id);
         }
         let now = self.automations.runs.lock().open.get(&resource).cloned().unwrap_or(run);
@@ -442,16 +439,18 @@ impl Host {
         }
     }
 
-    /// Keeps a run that has not ended, as it is now.
+    /// Keeps a run as it is now.
     pub(super) async fn keep_run(&self, run: &str) -> bool {
         let keeping = {
             // The store is told in the order things happened.
             let _in_order = self.automations.keeping.lock();
-            let state = self.automations.runs.lock().open.get(run).cloned();
+            let runs = self.automations.runs.lock();
+            let state = runs.open.get(run).or_else(|| runs.ended.get(run)).cloned();
+            drop(runs);
             match (self.automation_store(), state) {
                 (Some(store), Some(state)) => store.run.call((state,)),
                 (None, _) => return false,
-                // It has ended since, and is kept as that.
+                // It has ended since, and was kept as that.
                 (_, None) => return true,
             }
         };

@@ -106,9 +106,11 @@ impl Connection {
                 });
             }
             _ => refuse(&match channel {
-                Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
-                    nothing_at(&dispatch.channel).message
-                }
+                Channel::Session(_)
+                | Channel::Chat(_)
+                | Channel::DefaultChat(_)
+                | Channel::Worker { .. }
+                | Channel::Annotations(_) => nothing_at(&dispatch.channel).message,
                 _ => no_channel(&dispatch.channel).message,
             }),
         }

@@ -172,6 +172,7 @@ impl Connection {
         for entry in host.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
             host.tell(&entry, ToSession::Left { client: client.clone() });
         }
+        host.drafts_left_out(&client);
     }
 }
 

@@ -9,6 +9,7 @@ use ostler_protocol::{RpcError, json, uri};
 use crate::connection::{Connection, Responder};
 use crate::directories::Directories;
 use crate::host::Host;
+use crate::principal::Principal;
 use crate::refusals::{no_provider, nothing_at};
 use crate::sessions::{NewSession, Place, ToSession};
 
@@ -53,6 +54,8 @@ impl Connection {
             config: params.config.unwrap_or_default(),
             active_client,
             client,
+            // A plugin's session is its work, not a form that somebody has opened.
+            draft: !matches!(self.principal(), Principal::Plugin { .. }),
             credentials: self.credentials(),
             ..NewSession::default()
         };
@@ -105,7 +108,8 @@ impl Connection {
 
     pub(super) fn handle_fetch_turns(self: &Arc<Self>, params: c::FetchTurnsParams, responder: Responder) {
         let host = self.host();
-        let Some((entry, place)) = host.sessions.locate(&host.sessions.channel(&params.channel)) else {
+        let located = host.sessions.locate(&host.sessions.channel(&params.channel));
+        let Some((entry, place)) = located.filter(|(_, place)| *place != Place::Annotations) else {
             return responder.fail(match Channel::parse(&params.channel) {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
                     nothing_at(&params.channel)

@@ -88,6 +88,7 @@ impl Connection {
                 Place::Session => entry.uri.clone(),
                 Place::DefaultChat => entry.default_chat(),
                 Place::Chat(chat) => chat,
+                Place::Annotations => uri::annotations(&entry.uri),
             });
         }
         match channel {
@@ -105,9 +106,11 @@ impl Connection {
                 Some(_) => Ok(uri),
                 None => Err(no_terminal(&uri)),
             },
-            Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => {
-                Err(nothing_at(spelled))
-            }
+            Channel::Session(_)
+            | Channel::Chat(_)
+            | Channel::DefaultChat(_)
+            | Channel::Worker { .. }
+            | Channel::Annotations(_) => Err(nothing_at(spelled)),
             Channel::Changeset { .. } => host.watched_changeset(spelled),
             Channel::Automations => Err(no_automations()),
             Channel::Plugin { scheme } if host.plugin_channel(&scheme).is_some() => Ok(channel_name(spelled)),

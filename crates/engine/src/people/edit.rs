@@ -311,12 +311,16 @@ impl UsersFile {
         self.set_field(id, "token", hash)
     }
 
-    /// Puts down when somebody signed in for the first time.
+    /// Records when a user signed in for the first time.
     ///
     /// # Errors
-    /// Nobody of that id.
+    /// No user of that id.
     pub fn set_signed_in(&mut self, id: &str, at: &str) -> Result<(), RpcError> {
-        self.set_field(id, "signedIn", at)
+        let user = self.users().iter().find(|user| id_of(user) == Some(id));
+        match user.is_some_and(|user| user.get("signedIn").is_some_and(Value::is_string)) {
+            true => Ok(()),
+            false => self.set_field(id, "signedIn", at),
+        }
     }
 
     fn set_field(&mut self, id: &str, field: &str, value: &str) -> Result<(), RpcError> {

@@ -10,8 +10,8 @@ use ostler_contract::points::Agent;
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
 use ostler_protocol::actions::type_of;
-use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
-use ostler_protocol::wire::state::{ChangesSummary, SessionState};
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionState};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -56,6 +56,8 @@ pub(super) struct Actor {
     pub busy_at: Instant,
     /// What a listing shows of its changes.
     pub changes: Option<ChangesSummary>,
+    /// What is noted beside its files, once it was asked for.
+    pub annotations: Option<AnnotationsState>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
     /// Writes that nobody waits for.
@@ -102,6 +104,7 @@ impl Actor {
             modified,
             busy_at: Instant::now(),
             changes: None,
+            annotations: None,
             facts: Vec::new(),
             rest: false,
             unwaited: Vec::new(),
@@ -173,7 +176,10 @@ impl Actor {
             }
             ToSession::Subscribe(subscription) => {
                 self.busy_at = Instant::now();
-                self.handle_subscribe(*subscription);
+                match subscription.place {
+                    Place::Annotations => self.watch_annotations(*subscription).await,
+                    _ => self.handle_subscribe(*subscription),
+                }
             }
             ToSession::Left { client } => self.handle_left(&client),
             ToSession::TurnRecorded { chat, turn, transcript } => {
@@ -286,6 +292,12 @@ impl Actor {
                 let _ = done.send(());
                 return Some(End::Disposed);
             }
+            ToSession::Abandoned => {
+                if self.is_abandoned() {
+                    self.dispose().await;
+                    return Some(End::Disposed);
+                }
+            }
             ToSession::Close { done } => {
                 self.close("closing").await;
                 let _ = done.send(());
@@ -302,7 +314,7 @@ impl Actor {
     /// The chat a place names.
     pub(super) fn chat_at(&self, place: &Place) -> Option<usize> {
         let uri = match place {
-            Place::Session => return None,
+            Place::Session | Place::Annotations => return None,
             Place::DefaultChat => self.state.default_chat.as_deref()?,
             Place::Chat(uri) => uri,
         };
@@ -352,7 +364,8 @@ impl Actor {
         self.queue(channel, action, origin);
     }
 
-    fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
+    /// Queues a reduced action for a channel's watchers.
+    pub(super) fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
         let Ok(text) = serde_json::to_string(action) else { return };
         let since = match action {
             StateAction::ChatDelta(_) => Version::V0_9,
@@ -486,63 +499,6 @@ impl Actor {
             seen = super::older::chat(seen);
         }
         serde_json::to_string(&seen).ok()
-    }
-
-    /// Looks after a client's presence once none of its connections watches the session.
-    fn handle_left(&mut self, client: &str) {
-        let present = self.state.active_clients.iter().any(|active| active.client_id == client);
-        if !present {
-            return;
-        }
-        let mut watchers = self.host.fanout.watchers(&self.entry.uri);
-        for chat in &self.chats {
-            watchers.extend(self.host.fanout.watchers(&chat.uri));
-        }
-        if watchers.iter().any(|&connection| self.host.is_client(connection, client)) {
-            return;
-        }
-        self.client_gone(client);
-        let removed = SessionActiveClientRemovedAction { client_id: client.to_owned() };
-        self.apply_session(StateAction::SessionActiveClientRemoved(removed), None);
-        self.tools_changed();
-    }
-
-    /// Ends what runs and lets go of the backends.
-    async fn close(&mut self, reason: &str) {
-        for at in 0..self.chats.len() {
-            self.flush_gathered(at);
-            if let Some(turn) = self.chats[at].running().map(str::to_owned) {
-                self.keep_running_turn(at).await;
-                if let Some(backend) = &self.chats[at].backend {
-                    backend.tell(super::backend::Tell::Cancel { turn });
-                }
-            }
-        }
-        self.settle();
-        self.settle_writes().await;
-        self.entry.end();
-        let removing = reason == "disposed";
-        let closing: Vec<_> = self
-            .chats
-            .iter_mut()
-            .filter_map(|chat| chat.backend.take())
-            .map(|backend| backend.close(removing))
-            .collect();
-        futures::future::join_all(closing).await;
-        self.host
-            .events
-            .raise(Event::SessionEnd { session: self.entry.uri.clone(), reason: reason.to_owned() });
-    }
-
-    /// Ends the session and forgets it, here, at its backend and in the store.
-    async fn dispose(&mut self) {
-        self.close("disposed").await;
-        let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
-        for chat in &self.chats {
-            self.host.fanout.remove(&chat.uri);
-        }
-        self.host.fanout.remove(&self.entry.uri);
-        self.host.forget_session(&self.entry, ids).await;
     }
 }
 

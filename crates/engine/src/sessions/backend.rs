@@ -12,6 +12,7 @@ use ostler_contract::points::{Agent, AgentSession, BoundTool, SessionTerminal, S
 use ostler_contract::{Call, Frozen, JsonObject, Pending, Thrown, Value};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use super::mailbox::{Mailbox, ToSession};
 
@@ -133,17 +134,21 @@ impl Backend {
         Self { lane }
     }
 
-    /// A lane whose session is made first: what is told meanwhile waits for it.
+    /// A lane whose session is made first, once the chat's last backend has ended: what is told meanwhile waits for it.
     pub fn waking(
         agent: &Agent,
         mut start: Start,
         mcp_servers: impl Future<Output = Option<JsonObject>> + Send + 'static,
         chat: u64,
         mailbox: Mailbox,
+        ending: Option<JoinHandle<()>>,
     ) -> Self {
         let (lane, mut receiver) = mpsc::unbounded_channel();
         let create = agent.create.clone();
         tokio::spawn(async move {
+            if let Some(ending) = ending {
+                let _ = ending.await;
+            }
             start.mcp_servers = mcp_servers.await;
             match create.call((Frozen(start),)).await {
                 Ok(session) => serve(session, chat, receiver, mailbox).await,

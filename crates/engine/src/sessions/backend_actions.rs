@@ -1,5 +1,6 @@
 //! What backends say happened.
 
+use futures::future::OptionFuture;
 use ostler_contract::Thrown;
 use ostler_contract::events::Event;
 use ostler_contract::points::{Emit, WorkerRequest};
@@ -154,9 +155,15 @@ impl Actor {
     async fn own_turn(&mut self, at: usize, started: ChatTurnStartedAction) {
         let action = StateAction::ChatTurnStarted(started.clone());
         self.chats[at].reduce(&action);
-        self.keep_running_turn(at).await;
+        let draft = self.begin_draft();
+        let record_kept = draft.is_some().then(|| self.keep_session());
+        let turn_kept = self.keep_running_turn(at);
+        futures::join!(OptionFuture::from(record_kept), turn_kept);
         self.republish(at, &action, None);
         self.happened(at, Happened::Began);
+        if let Some(draft) = draft {
+            self.announce_begun(draft);
+        }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.host.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
     }

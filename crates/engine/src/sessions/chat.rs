@@ -10,6 +10,7 @@ use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, State
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatState, ChatSummary, SessionStatus, ToolResultSubagentContent, Turn,
 };
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backend::Backend;
@@ -55,6 +56,8 @@ pub(super) struct Chat {
     pub lead: Option<u64>,
     /// Whether its backend is to take up from what is left of the turns.
     pub rewind: bool,
+    /// The end of its last backend, which the next one waits for.
+    pub ending: Option<JoinHandle<()>>,
     /// Hidden context its first turn still has to be given.
     pub context: Option<String>,
     /// The worker chats that calls of the running turn opened, by call.
@@ -186,6 +189,7 @@ impl Chat {
             streamed: None,
             lead: None,
             rewind: false,
+            ending: None,
             context: None,
             links: HashMap::new(),
             starting: None,
@@ -210,6 +214,7 @@ impl Chat {
         self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
         self.state.working_directories.clone_from(&kept.working_directories);
         self.context.clone_from(&kept.context);
+        self.rewind = kept.rewind;
         if let Some(last) = turns.last() {
             if let Some(started) = &last.started_at {
                 self.state.modified_at.clone_from(started);
@@ -324,6 +329,7 @@ impl Chat {
             working_directories: self.state.working_directories.clone(),
             flags: self.flags(),
             context: self.context.clone(),
+            rewind: self.rewind,
             starting: self.starting.clone(),
         }
     }

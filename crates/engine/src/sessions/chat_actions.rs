@@ -1,8 +1,11 @@
 //! What clients do in a chat: start, cancel and cut back turns, and leave messages for later.
 
+use std::time::Duration;
+
+use ostler_contract::events::TurnStatus;
 use ostler_protocol::wire::actions::{
-    ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction, ChatTurnStartedAction,
-    StateAction,
+    ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
+    ChatTurnCancelledAction, ChatTurnStartedAction, StateAction,
 };
 use ostler_protocol::wire::state::{Message, MessageKind, PendingMessageKind};
 use tokio::sync::oneshot;
@@ -14,12 +17,16 @@ use super::mailbox::Dispatch;
 use super::turns::named;
 use super::watched::STEER_LIMIT;
 use crate::automations::Happened;
+use crate::clock::millis_between;
 use crate::fanout::Origin;
 use crate::policies::Use;
 use crate::refusals::{
     FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
     not_loaded, one_folder,
 };
+
+/// How long a backend may take to delete its copy of a conversation before the next one starts.
+const DELETE_LIMIT: Duration = Duration::from_secs(30);
 
 impl Actor {
     pub(super) async fn chat_action(
@@ -316,29 +323,119 @@ impl Actor {
         Ok(())
     }
 
-    pub(super) async fn truncate(
+    /// Removes the turns after one, or all of them; the chat's backend continues from what is left.
+    async fn truncate(
         &mut self,
         at: usize,
         truncated: ChatTruncatedAction,
         origin: Option<Origin>,
     ) -> Refused {
-        let Some(turn) = truncated.turn_id.clone() else {
-            return refuse("say after which turn: turnId is missing");
+        if self.chats[at].is_worker() {
+            return refuse(READ_ONLY);
+        }
+        let turns = &self.chats[at].state.turns;
+        let left = match &truncated.turn_id {
+            None => 0,
+            Some(turn) => match turns.iter().position(|held| held.id == *turn) {
+                Some(place) => place + 1,
+                None => return refuse(format!("{turn} is not a turn of this chat")),
+            },
         };
-        let Some(place) = self.chats[at].state.turns.iter().position(|held| held.id == turn) else {
-            return refuse(format!("{turn} is not a turn of this chat"));
-        };
-        if let Some(running) = self.chats[at].running().map(str::to_owned) {
-            self.tell_if_awake(at, Tell::Cancel { turn: running });
+        let (all, running) = (turns.len(), self.chats[at].running().map(str::to_owned));
+        let truncated = StateAction::ChatTruncated(truncated);
+        if left == all && running.is_none() {
+            self.apply_chat(at, truncated, origin);
+            return Ok(());
         }
         self.flush_gathered(at);
-        self.apply_chat(at, StateAction::ChatTruncated(truncated), origin);
-        self.drop_turns(at, place + 1).await;
-        // The conversation is taken up again from what is left.
-        if let Some(backend) = self.chats[at].backend.take() {
-            backend.close(false).await;
+        if let Some(turn) = running.clone() {
+            self.tell_if_awake(at, Tell::Cancel { turn });
+            self.drop_running(at).await;
         }
-        self.chats[at].rewind = true;
+        self.chats[at].reduce(&truncated);
+        match left {
+            0 => self.start_over(at),
+            _ => self.rewind(at),
+        }
+        // Its own record first: a crash in between leaves turns the backend is rewound to once more.
+        futures::join!(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));
+        self.republish(at, &truncated, origin);
+        if running.is_some() {
+            self.fall_quiet(at, TurnStatus::Cancelled, None);
+        }
         Ok(())
+    }
+
+    /// Ends the running turn for everybody but the chat's watchers, whose own reducers drop it without a word.
+    async fn drop_running(&mut self, at: usize) {
+        let Some(cancelled) = self.cancelled(at) else { return };
+        let turn = cancelled.turn_id.clone();
+        self.chats[at].reduce(&StateAction::ChatTurnCancelled(cancelled));
+        self.charge_turn(at).await;
+        self.close_turn(at, turn, TurnStatus::Cancelled).await;
+        let lead = Some(self.chats[at].number);
+        for at in 0..self.chats.len() {
+            if self.chats[at].lead == lead {
+                self.cancel_running(at).await;
+            }
+        }
+    }
+
+    /// The end of the chat's running turn as cancelled.
+    fn cancelled(&self, at: usize) -> Option<ChatTurnCancelledAction> {
+        self.chats[at].state.active_turn.as_ref().map(|active| ChatTurnCancelledAction {
+            turn_id: active.id.clone(),
+            duration: millis_between(&active.started_at, self.host.clock.now()),
+            meta: None,
+        })
+    }
+
+    /// Ends the chat's running turn as cancelled; its backend is told by the caller.
+    pub(super) async fn cancel_running(&mut self, at: usize) {
+        self.flush_gathered(at);
+        if let Some(cancelled) = self.cancelled(at) {
+            self.end_turn(at, StateAction::ChatTurnCancelled(cancelled), None).await;
+        }
+    }
+
+    /// Closes the chat's backend; the next one takes the conversation up from the turns that are left.
+    fn rewind(&mut self, at: usize) {
+        self.chats[at].rewind = true;
+        self.renumber(at);
+        if let Some(backend) = self.chats[at].backend.take() {
+            self.chats[at].ending = Some(tokio::spawn(backend.close(false)));
+        }
+    }
+
+    /// Ends the chat's conversation at its backend; the next turn starts another one.
+    fn start_over(&mut self, at: usize) {
+        self.chats[at].rewind = false;
+        self.renumber(at);
+        let (backend, id) = (self.chats[at].backend.take(), self.chats[at].backend_id.take());
+        if Some(&self.chats[at].uri) == self.state.default_chat.as_ref() {
+            self.entry.row.lock().kept.backend_id = None;
+        }
+        let (host, entry, chat) = (self.host.clone(), self.entry.clone(), self.chats[at].uri.clone());
+        self.chats[at].ending = Some(tokio::spawn(async move {
+            if let Some(backend) = backend {
+                backend.close(true).await;
+            }
+            if let Some(id) = id {
+                let _ = tokio::time::timeout(DELETE_LIMIT, host.delete_copy(&entry, &chat, id)).await;
+            }
+        }));
+    }
+
+    /// Gives a chat another number: what its last backend still says is of no chat.
+    fn renumber(&mut self, at: usize) {
+        let (old, new) = (self.chats[at].number, self.next_chat);
+        self.next_chat += 1;
+        self.chats[at].number = new;
+        if let Some(modified) = self.modified.remove(&old) {
+            self.modified.insert(new, modified);
+        }
+        for worker in self.chats.iter_mut().filter(|chat| chat.lead == Some(old)) {
+            worker.lead = Some(new);
+        }
     }
 }

@@ -7,8 +7,8 @@ use ostler_contract::Thrown;
 use ostler_contract::points::{Agent, AgentSession, PreambleChat, Start};
 use ostler_contract::registry::Owned;
 use ostler_protocol::wire::actions::{
-    ChatTurnCancelledAction, ChatTurnStartedAction, SessionChatAddedAction, SessionChatRemovedAction,
-    SessionDefaultChatChangedAction, StateAction,
+    ChatTurnStartedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionDefaultChatChangedAction,
+    StateAction,
 };
 use ostler_protocol::wire::commands::{ChatSource, ForkChatSource, SideChatSource};
 use ostler_protocol::wire::state::{ChatOrigin, Message};
@@ -22,7 +22,6 @@ use super::beside::beside;
 use super::chat::Chat;
 use super::create::{START_LIMIT, started};
 use super::mailbox::ToSession;
-use crate::clock::millis_between;
 use crate::host::Host;
 use crate::in_time::in_time;
 use crate::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
@@ -357,15 +356,9 @@ impl Actor {
     /// Ends the running turn of a chat that is about to be closed, and lets nothing begin after it.
     async fn stop_for_good(&mut self, at: usize) {
         self.chats[at].state.queued_messages = None;
-        self.flush_gathered(at);
-        let Some(active) = &self.chats[at].state.active_turn else { return };
-        let cancelled = ChatTurnCancelledAction {
-            turn_id: active.id.clone(),
-            duration: millis_between(&active.started_at, self.host.clock.now()),
-            meta: None,
-        };
-        self.tell_if_awake(at, Tell::Cancel { turn: cancelled.turn_id.clone() });
-        self.end_turn(at, StateAction::ChatTurnCancelled(cancelled), None).await;
+        let Some(turn) = self.chats[at].running().map(str::to_owned) else { return };
+        self.tell_if_awake(at, Tell::Cancel { turn });
+        self.cancel_running(at).await;
     }
 
     async fn forget_chat(&mut self, mut chat: Chat) {

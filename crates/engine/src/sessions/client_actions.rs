@@ -44,6 +44,7 @@ impl Actor {
         }
         let origin = dispatch.origin.clone();
         let outcome = match self.chat_at(&dispatch.place) {
+            _ if dispatch.place == Place::Annotations => self.annotate(action, Some(origin)).await,
             _ if dispatch.place == Place::Session => self.session_action(action, origin, &dispatch).await,
             Some(at) => self.chat_action(at, action, origin, &dispatch).await,
             None => return self.reject(&dispatch, NO_SUCH_CHAT),
@@ -308,6 +309,7 @@ impl Actor {
 fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
     let wanted = match dispatch.place {
         Place::Session => Scope::Session,
+        Place::Annotations => Scope::Annotations,
         _ => Scope::Chat,
     };
     let renames_chat = dispatch.row.name == "session/titleChanged" && wanted == Scope::Chat;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    Agent, AgentSession, KeptChat, KeptSession, SessionFlags, Start, StoredSession,
+    Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
+    StoredSession,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
@@ -60,6 +61,8 @@ pub struct NewSession {
     pub active_client: Option<SessionActiveClient>,
     /// The client that made it.
     pub client: Option<String>,
+    /// Whether it is announced and listed only once a turn starts.
+    pub draft: bool,
     /// A token per protected resource, of the asking connection.
     pub credentials: Option<BTreeMap<String, String>>,
 }
@@ -115,6 +118,8 @@ impl Host {
             backend_id: None,
             worktree: None,
             scope: None,
+            draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
+            annotations: AnnotationCounts::default(),
         };
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.sessions.open(&mailbox)));
@@ -122,6 +127,7 @@ impl Host {
         if !self.sessions.claim(&entry) {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
+        self.sessions.draft(&entry);
         Ok(Claimed { entry, agent, new, mailbox, inbox })
     }
 
@@ -146,8 +152,10 @@ impl Host {
                     let entry = Arc::new(entry_of(&id, session, flags, Resting::Asleep));
                     if self.sessions.claim(&entry) {
                         self.sessions.claim_kept(&entry, &chats);
+                        self.sessions.draft(&entry);
                     }
                 }
+                self.drafts_loaded();
             }
             Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
         }
@@ -207,7 +215,7 @@ impl Claimed {
         &self.entry.uri
     }
 
-    /// Makes the backend, keeps the session, announces it. What fails leaves nothing behind.
+    /// Makes the backend, keeps the session, announces it unless it is a draft. What fails leaves nothing behind.
     ///
     /// # Errors
     /// `-32602` for a directory that does not exist, `-32009` for one a client may not name and where a policy refuses
@@ -224,10 +232,11 @@ impl Claimed {
         };
         let made = made.await;
         match made {
-            Ok(actor) => {
-                announce(host, &entry, new.client.clone());
-                let mut actor = actor;
-                actor.announced = true;
+            Ok(mut actor) => {
+                if !new.draft {
+                    announce(host, &entry, new.client.clone());
+                    actor.announced = true;
+                }
                 tokio::spawn(actor.run(inbox));
                 host.look_around(&entry, false);
                 Ok(entry)
@@ -415,7 +424,7 @@ async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
     session.and(chats)
 }
 
-fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
+pub(super) fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
     let summary = entry.row.lock().summary.clone();
     if let Ok(frame) =
         encode::notification("root/sessionAdded", &json!({ "channel": uri::ROOT, "summary": summary }))
@@ -441,8 +450,11 @@ fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> S
         origin: row.summary.origin.clone(),
         project: None,
         working_directories: row.summary.working_directories.clone(),
-        annotations: None,
-        lifecycle: SessionLifecycle::Ready,
+        annotations: row.summary.annotations.clone(),
+        lifecycle: match row.kept.draft {
+            Some(_) => SessionLifecycle::Creating,
+            None => SessionLifecycle::Ready,
+        },
         creation_error: None,
         server_tools: Some(host.offered_tools().iter().map(|tool| (&tool.definition).into()).collect()),
         active_clients: Vec::new(),
@@ -508,7 +520,7 @@ async fn wake(
     }
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(host, entry, agent, state, chats, mailbox);
-    actor.announced = true;
+    actor.announced = !actor.host.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.row.lock().summary.changes);
     actor.host.look_around(&actor.entry, false);
     actor.run(inbox).await;

@@ -216,6 +216,8 @@ pub enum ToSession {
         /// Answered when it is gone.
         done: oneshot::Sender<()>,
     },
+    /// No client has used the session for a while: it is removed if it is still a draft.
+    Abandoned,
     /// The host closes.
     Close {
         /// Answered when it is closed.

@@ -2,6 +2,7 @@
 
 mod actor;
 mod ahead;
+mod annotations;
 mod around;
 mod asked;
 mod attachments;
@@ -15,6 +16,8 @@ mod chat_actions;
 mod chats;
 mod client_actions;
 mod create;
+mod drafts;
+mod ending;
 mod keep;
 mod links;
 mod mailbox;
@@ -45,6 +48,7 @@ pub(crate) use attachments::content_of;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
+use drafts::Draft;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 use rest::{Awake, Census};
@@ -57,6 +61,8 @@ pub struct Sessions {
     /// Chats with URIs of their own, by URI: the session's id.
     chats: RwLock<HashMap<String, String>>,
     census: Arc<Census>,
+    /// Sessions before their first turn, by id.
+    drafts: Mutex<HashMap<String, Draft>>,
 }
 
 /// One session, running or resting.
@@ -140,6 +146,8 @@ pub enum Place {
     DefaultChat,
     /// A chat of its own URI.
     Chat(String),
+    /// What is noted beside its files.
+    Annotations,
 }
 
 impl Sessions {
@@ -163,9 +171,10 @@ impl Sessions {
         self.census.count()
     }
 
-    /// How many there are.
+    /// How many are listed: all but drafts.
     pub fn count(&self) -> usize {
-        self.entries.read().len()
+        let entries = self.entries.read().len();
+        entries.saturating_sub(self.drafts.lock().len())
     }
 
     /// What a channel URI names: a chat keeps whatever URI its client chose.
@@ -181,6 +190,7 @@ impl Sessions {
         match channel {
             Channel::Session(id) => Some((self.get(id)?, Place::Session)),
             Channel::DefaultChat(id) => Some((self.get(id)?, Place::DefaultChat)),
+            Channel::Annotations(id) => Some((self.get(id)?, Place::Annotations)),
             Channel::Chat(chat) => {
                 let owner = self.chats.read().get(chat).cloned();
                 if let Some(entry) = owner.and_then(|id| self.get(&id)) {
@@ -219,6 +229,7 @@ impl Sessions {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
             entries.remove(&entry.id);
+            self.drafts.lock().remove(&entry.id);
         }
         self.chats.write().retain(|_, session| *session != entry.id);
     }

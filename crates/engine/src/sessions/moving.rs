@@ -157,6 +157,12 @@ impl Actor {
         }
         self.put_after(&uri, after);
         self.keep_chats().await;
+        if self.chats.iter().any(|chat| !chat.state.turns.is_empty())
+            && let Some(draft) = self.begin_draft()
+        {
+            self.keep_session().await;
+            self.announce_begun(draft);
+        }
         Ok(())
     }
 

@@ -19,7 +19,7 @@ impl Host {
     /// What a listing shows, newest first.
     pub fn session_rows(&self) -> Vec<SessionSummary> {
         let mut rows: Vec<SessionSummary> =
-            self.sessions.all().iter().map(|entry| entry.row.lock().summary.clone()).collect();
+            self.sessions.listed().iter().map(|entry| entry.row.lock().summary.clone()).collect();
         rows.sort_by(|a, b| b.modified_at.cmp(&a.modified_at).then_with(|| a.resource.cmp(&b.resource)));
         rows
     }
@@ -78,17 +78,18 @@ impl Host {
         }
         self.release_tree(entry).await;
         self.clear_changesets(entry);
-        let spare =
-            self.session_store().is_some_and(|store| !store.keeps_turns() || !store.keeps_attachments());
-        for store in self.session_store().into_iter().chain(self.spare_sessions().filter(|_| spare)) {
+        for store in self.session_store().into_iter().chain(self.own_sessions()) {
             if let Err(why) = store.forget.call((entry.id.clone(),)).await {
                 self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }
         self.leave_computer(entry).await;
+        let announced = !self.sessions.is_draft(entry);
         self.sessions.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
-        if let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params) {
+        if announced
+            && let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params)
+        {
             self.fanout.notify(uri::ROOT, frame);
         }
         self.root.set_active_sessions(&self.fanout, self.sessions.count());

@@ -146,7 +146,8 @@ impl Actor {
 
     /// Whether a store can give everything back.
     pub(super) fn can_rest(&self) -> bool {
-        self.host.session_store().is_some()
+        self.annotations_rest()
+            && self.host.session_store().is_some()
             && self.host.turn_store().is_some_and(|store| store.turns.is_some())
     }
 

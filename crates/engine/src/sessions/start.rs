@@ -33,10 +33,11 @@ impl Actor {
             true => start.context.clone_from(&self.chats[at].context),
             false => start.seed = Some(turns),
         }
-        let number = self.chats[at].number;
+        let (number, ending) = (self.chats[at].number, self.chats[at].ending.take());
         let (host, entry) = (self.host.clone(), self.entry.clone());
         let servers = async move { host.mcp_servers_for(&entry).await };
-        self.chats[at].backend = Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone()));
+        self.chats[at].backend =
+            Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone(), ending));
     }
 
     /// What a chat's backend is handed.

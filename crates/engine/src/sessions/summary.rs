@@ -8,6 +8,7 @@ use ostler_protocol::wire::state::{ChatSummary, SessionChatSummary, SessionStatu
 use ostler_protocol::{JsonObject, Value, json};
 
 use super::actor::Actor;
+use super::annotations;
 
 /// The bits of a status that are activity, not marks.
 const ACTIVITY: u32 = 0b1_1111;
@@ -32,7 +33,7 @@ pub(super) fn summary_of(kept: &KeptSession, owner: Option<&str>) -> SessionSumm
         origin: kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
         project: None,
         working_directories: (!kept.working_directories.is_empty()).then(|| kept.working_directories.clone()),
-        annotations: None,
+        annotations: Some(annotations::summary(&kept.uri, kept.annotations)),
         resource: kept.uri.clone(),
         created_at: kept.created_at.clone(),
         modified_at: kept.modified_at.clone(),
@@ -148,6 +149,7 @@ impl Actor {
         next.activity.clone_from(&self.state.activity);
         next.working_directories.clone_from(&self.state.working_directories);
         next.meta.clone_from(&self.state.meta);
+        next.annotations.clone_from(&self.state.annotations);
         next.changes.clone_from(&self.changes);
         if let Some(modified) = modified {
             next.modified_at = modified;

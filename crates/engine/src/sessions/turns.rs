@@ -63,8 +63,10 @@ impl Actor {
                 attachments: message.attachments,
             },
         };
+        let rewinds = self.chats[at].rewind;
         self.tell_backend(at, tell);
-        if self.chats[at].context.take().is_some() {
+        // Its backend has been given both now.
+        if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
             self.keep_later(self.keep_chats());
         }
     }
@@ -88,6 +90,8 @@ impl Actor {
         let taken = self.queued_message(at, action.queued_message_id.as_deref());
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
+        let draft = self.begin_draft();
+        let record_kept = draft.is_some().then(|| self.keep_session());
         // In the queue and in a turn it would be there twice after a crash: it leaves the queue first, and waits again
         // where the turn does not get into the store.
         self.chats[at].starting = taken.map(|queued| StartingTurn { turn: turn.clone(), queued });
@@ -111,6 +115,7 @@ impl Actor {
         // Each write was asked for in this order; what is written of the chat from now on comes after the turn.
         self.chats[at].starting = None;
         futures::join!(
+            OptionFuture::from(record_kept),
             turn_kept,
             OptionFuture::from(chats_kept),
             OptionFuture::from(title_kept),
@@ -121,7 +126,10 @@ impl Actor {
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
         }
         self.happened(at, Happened::Began);
-        self.refresh_summaries();
+        match draft {
+            Some(draft) => self.announce_begun(draft),
+            None => self.refresh_summaries(),
+        }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.host.events.raise(Event::TurnStart {
             session: session.clone(),
@@ -243,6 +251,14 @@ impl Actor {
             _ => None,
         };
         let (turn, status) = (turn.id.clone(), status_of(turn.state));
+        self.close_turn(at, turn, status).await;
+        if !self.chats[at].is_worker() && !self.begin_queued(at).await {
+            self.fall_quiet(at, status, why);
+        }
+    }
+
+    /// Withdraws what a turn asked, and tells everybody but the chat's watchers that it is over.
+    pub(super) async fn close_turn(&mut self, at: usize, turn: String, status: TurnStatus) {
         self.withdraw_questions(at);
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
@@ -259,13 +275,15 @@ impl Actor {
         self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.host.look_around(&self.entry, true);
         self.keep_later(self.keep_session());
-        if !self.begin_queued(at).await {
-            let busy = self.chats.iter().any(|chat| chat.running().is_some());
-            if !busy {
-                self.happened(at, Happened::Quiet);
-            }
-            self.host.session_quiet(&self.entry.uri, status, why, busy);
+    }
+
+    /// Tells whoever waits for the session that nothing follows a turn in its chat.
+    pub(super) fn fall_quiet(&mut self, at: usize, status: TurnStatus, why: Option<String>) {
+        let busy = self.chats.iter().any(|chat| chat.running().is_some());
+        if !busy {
+            self.happened(at, Happened::Quiet);
         }
+        self.host.session_quiet(&self.entry.uri, status, why, busy);
     }
 
     /// Takes the first message that waits. The policies may have changed while it did: one they refuse now is a turn

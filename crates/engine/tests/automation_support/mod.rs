@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_contract::points::{
@@ -22,6 +22,8 @@ pub struct Kept {
     pub progress: Arc<Mutex<HashMap<String, AutomationProgress>>>,
     /// Runs are taken and never kept.
     pub stuck: Arc<AtomicBool>,
+    /// How many runs the store was told to keep.
+    pub writes: Arc<AtomicUsize>,
 }
 
 impl Kept {
@@ -101,6 +103,7 @@ impl Kept {
             }),
             run: Call::new(move |(state,): (AutomationRunState,)| {
                 let run = run.clone();
+                run.writes.fetch_add(1, Ordering::SeqCst);
                 async move {
                     if run.stuck.load(Ordering::SeqCst) {
                         return std::future::pending().await;

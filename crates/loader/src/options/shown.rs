@@ -152,14 +152,18 @@ fn replacement(
     Ok(Some(Value::Object(made)))
 }
 
-/// `https://user:password@host/` as `https://<set>@host/`; any other text as it is.
+/// `https://user:password@host/` as `https://<set>@host/`, for each URL of a text; any other text as it is.
 pub fn without_password(text: &str) -> Cow<'_, str> {
-    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://{SET}@{host}{}", &rest[authority.len()..]).into(),
-        None => Cow::Borrowed(text),
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit_once('@').map(|(_, host)| format!("{SET}@{host}"));
+        shown.extend([before, "://", host.as_deref().unwrap_or(authority)]);
+        rest = &after[authority.len()..];
     }
+    shown.push_str(rest);
+    if shown == text { Cow::Borrowed(text) } else { Cow::Owned(shown) }
 }
 
 /// Whether a text that was sent is a held URL as it was shown, without its password.

@@ -1,5 +1,6 @@
 use ostler_contract::points::{
-    KeptAttachment, KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession,
+    AnnotationCounts, KeptAttachment, KeptChat, KeptDraft, KeptSession, KeptTurn, SessionFlags, SessionStore,
+    StoredSession,
 };
 use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
 use ostler_contract::{JsonObject, Value, json};
@@ -83,6 +84,8 @@ fn kept(uri: &str) -> KeptSession {
         ),
         backend_id: Some("b-1".into()),
         scope: Some(json!({ "team": "inn", "project": null })),
+        draft: Some(KeptDraft { client: Some("c".into()) }),
+        annotations: AnnotationCounts { annotations: 2, entries: 3 },
     }
 }
 
@@ -159,6 +162,13 @@ async fn keeps_what_belongs_to_one(store: &SessionStore) {
     store.set_artifacts.call((id(), vec![])).await.unwrap();
     assert_eq!(store.artifacts.call((id(),)).await, Ok(vec![]));
 
+    if let (Some(read), Some(set)) = (&store.annotations, &store.set_annotations) {
+        assert_eq!(read.call((id(),)).await, Ok(vec![]));
+        let annotations: Vec<Value> = vec![json!({ "id": "a", "entries": [{ "id": "e", "text": "Why?" }] })];
+        set.call((id(), annotations.clone())).await.unwrap();
+        assert_eq!(read.call((id(),)).await, Ok(annotations));
+    }
+
     assert_eq!(store.pull_requests.call((id(),)).await, Ok(JsonObject::new()));
     let requests: JsonObject = [("file:///a".to_owned(), json!({ "number": 7 }))].into_iter().collect();
     store.set_pull_requests.call((id(), requests.clone())).await.unwrap();
@@ -215,6 +225,9 @@ async fn forgets(store: &SessionStore) {
     assert_eq!(store.artifacts.call(id()).await, Ok(vec![]));
     assert_eq!(store.pull_requests.call(id()).await, Ok(JsonObject::new()));
     assert_eq!(store.chats.call(id()).await, Ok(vec![]));
+    if let Some(annotations) = &store.annotations {
+        assert_eq!(annotations.call(id()).await, Ok(vec![]));
+    }
     assert_eq!(store.chat_title.call(("s".into(), "b".into())).await, Ok(None));
     assert_eq!(store.sessions.call(()).await, Ok(vec!["s2".to_owned()]));
 

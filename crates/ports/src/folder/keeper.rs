@@ -353,7 +353,7 @@ impl<F: Format> Keeper<F> {
             self.compare_soon();
         }
         let path = self.place.path.join(name);
-        let (found, stamp) = Staged::new(&path, text.as_bytes(), Access::Usual)?.place()?;
+        let (found, stamp) = Staged::new(&path, text.as_bytes(), Access::Owner)?.place()?;
         Ok((self.format.date(value, &found), stamp))
     }
 

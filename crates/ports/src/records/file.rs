@@ -233,7 +233,7 @@ fn convert_one(path: &Path, id: &str, target: &Path, format: &RecordFormat) -> R
         text = body;
     }
     let record = format.complete(id, fields, &text)?;
-    Staged::new(target, format.text(record).as_bytes(), Access::Usual)
+    Staged::new(target, format.text(record).as_bytes(), Access::Owner)
         .and_then(Staged::place)
         .map(drop)
         .map_err(|error| error.to_string())

@@ -51,6 +51,8 @@ const VERSIONS: &[&str] = &["
         PRIMARY KEY (session, id)
     ) STRICT;
     CREATE INDEX attachments_by_id ON attachments (id);
+", "
+    CREATE TABLE session_annotations (session TEXT PRIMARY KEY, annotations TEXT NOT NULL) STRICT;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

@@ -5,6 +5,7 @@ mod pattern;
 mod player;
 mod record;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Value, json};
@@ -33,6 +34,8 @@ pub struct Transcript {
     /// How the host is set up for it.
     pub setup: JsonObject,
     lines: Vec<(usize, Line)>,
+    /// The ways in that some lines are for, by their number.
+    over: BTreeMap<usize, Vec<String>>,
 }
 
 /// One line; a connection is named where it does not matter which, `a`.
@@ -68,6 +71,7 @@ impl Transcript {
         let text = std::fs::read_to_string(path).expect("a transcript");
         let mut setup = JsonObject::new();
         let mut lines = Vec::new();
+        let mut over = BTreeMap::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let place = format!("{}:{}", path.display(), at + 1);
             let line: JsonObject =
@@ -88,9 +92,22 @@ impl Transcript {
                 "drop" => text(value).map(Line::Drop),
                 _ => None,
             };
+            if let Some(doors) = line.get("over").and_then(Value::as_array) {
+                over.insert(at + 1, doors.iter().filter_map(text).collect());
+            }
             lines.push((at + 1, read.unwrap_or_else(|| panic!("{place}: no line of a transcript"))));
         }
-        Self { path: path.to_owned(), setup, lines }
+        Self { path: path.to_owned(), setup, lines, over }
+    }
+
+    /// The transcript as it is played over a way in: without the lines that are for others.
+    #[must_use]
+    pub fn over(&self, door: &str) -> Self {
+        let mut played = self.clone();
+        played
+            .lines
+            .retain(|(at, _)| self.over.get(at).is_none_or(|doors| doors.iter().any(|own| own == door)));
+        played
     }
 
     /// Its file's name without the ending.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::super::context::Context;
 use super::super::failure::Result;
 use super::super::figure::{Figure, Target};
-use super::super::net::http_load::calls_per_second;
+use super::super::net::http_load::{Until, calls_per_second};
 use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
 use super::super::rounds::{Bounds, Column, Side, alternate};
 
@@ -38,8 +38,10 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
         let (_process, address) = context.ostler.start(folder)?;
         let body = format!(r#"{{"repository":"r{CALLED}","ref":"refs/heads/main"}}"#);
         let request = call(address, ENDPOINT, SECRET, &body);
-        calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, FIRST)?;
-        Ok(vec![calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, TIMED)? / 1000.0])
+        calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, Until::Time(FIRST))?;
+        Ok(vec![
+            calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, Until::Time(TIMED))? / 1000.0,
+        ])
     })
 }
 

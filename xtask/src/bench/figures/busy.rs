@@ -11,7 +11,7 @@ use super::super::failure::{Failure, Result};
 use super::super::figure::Figure;
 use super::super::net::crowd::{Crowd, Words};
 use super::super::net::frames;
-use super::super::net::http_load::calls_per_second;
+use super::super::net::http_load::{Until, calls_per_second};
 use super::super::net::ws::Ws;
 use super::super::ostler::Folder;
 use super::super::rounds::{Column, Side, alternate};
@@ -85,8 +85,9 @@ fn tool(address: SocketAddr) -> Result<f64> {
 /// Thousands of calls answered a second.
 fn route(address: SocketAddr) -> Result<f64> {
     let request = format!("GET /plugins/busy-plugin/horses HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    calls_per_second(address, CALLERS, request.as_bytes(), 200, Duration::from_millis(300))?;
-    Ok(calls_per_second(address, CALLERS, request.as_bytes(), 200, Duration::from_millis(1000))? / 1000.0)
+    calls_per_second(address, CALLERS, request.as_bytes(), 200, Until::Time(Duration::from_millis(300)))?;
+    Ok(calls_per_second(address, CALLERS, request.as_bytes(), 200, Until::Time(Duration::from_millis(1000)))?
+        / 1000.0)
 }
 
 /// Thousands of actions delivered a second.

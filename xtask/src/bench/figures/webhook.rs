@@ -4,12 +4,13 @@
 //! run `true`.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::context::Context;
 use super::super::failure::{Failure, Result};
 use super::super::figure::{Figure, Target};
-use super::super::net::http_load::calls_per_second;
+use super::super::net::http_load::{Until, calls_per_second};
+use super::super::net::ws::Ws;
 use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
 use super::super::progress;
 use super::super::rounds::{Bounds, Column, Side, alternate};
@@ -33,7 +34,16 @@ const COLUMNS: &[Column] = &[
 const DEBIAN: &[Column] = &[
     ("webhook calls, beside Debian's webhook", "k calls/s", Some(Target::AtLeast(5.0))),
     ("the same, run kept before the answer", "k calls/s", None),
+    ("a burst of 10,000, run kept before the answer", "k calls/s", Some(Target::AtLeast(5.0))),
+    ("the same until its runs have ended", "ms", None),
 ];
+
+/// Calls of a burst.
+const BURST: u64 = 10_000;
+/// How long its runs may take after it.
+const RUNS: Duration = Duration::from_secs(30);
+/// The endpoint whose automation says something short.
+const BURST_OF: &str = "burst";
 
 /// The endpoint an automation waits for.
 const WAITED_FOR: &str = "waited-for";
@@ -71,32 +81,68 @@ fn beside_debian(context: &Context) -> Result<Vec<Figure>> {
     alternate(bounds, DEBIAN, |side| match side {
         Side::Ostler => {
             let (_process, address) = context.ostler.start(&folder)?;
-            Ok(vec![rate(address, ENDPOINT, SECRET, 202)?, rate(address, WAITED_FOR, SECRET, 202)?])
+            let rates = [rate(address, ENDPOINT, SECRET, 202)?, rate(address, WAITED_FOR, SECRET, 202)?];
+            let begun = Instant::now();
+            let burst = burst(address, BURST_OF)?;
+            until_runs_end(address)?;
+            Ok(vec![rates[0], rates[1], burst, begun.elapsed().as_secs_f64() * 1000.0])
         }
         Side::Floor => {
             let (_process, address) = debian::start(&folder)?;
             let rate = rate(address, ENDPOINT, SECRET, 202)?;
-            Ok(vec![rate, rate])
+            let begun = Instant::now();
+            let burst = burst(address, ENDPOINT)?;
+            Ok(vec![rate, rate, burst, begun.elapsed().as_secs_f64() * 1000.0])
         }
     })
 }
 
-/// A usual folder with an automation whose first run goes on for ever: a call is matched, counted into the run that
-/// waits and kept before it is answered, and no session is made.
+/// A usual folder with two automations. The first run of one goes on for ever: a call is matched, counted into the run
+/// that waits and kept before it is answered, and no session is made. The other's runs end, one after the other.
 fn folder(context: &Context) -> Result<Folder> {
     let folder = Folder::usual(&context.root)?;
-    folder.endpoint(WAITED_FOR, "automation: true")?;
-    let automation = format!(
-        "---\ntitle: Waits\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: called, kind: event, type: webhook, \
-         events: [{{ id: call }}], config: {{ endpoint: {WAITED_FOR} }} }}\n---\n/hang\n"
-    );
-    folder.write("automations/waits.md", &automation)?;
+    for (id, endpoint, says) in [("waits", WAITED_FOR, "/hang"), ("burst", BURST_OF, "/words 1")] {
+        folder.endpoint(endpoint, "automation: true")?;
+        let automation = format!(
+            "---\ntitle: {id}\nsession: {{ provider: echo }}\ntriggers:\n  - {{ id: called, kind: event, \
+             type: webhook, events: [{{ id: call }}], config: {{ endpoint: {endpoint} }} }}\n\
+             _meta: {{ ostler: {{ hourlyCap: 1000000 }} }}\n---\n{says}\n"
+        );
+        folder.write(&format!("automations/{id}.md"), &automation)?;
+    }
     Ok(folder)
 }
 
 /// Thousands of calls answered a second.
 fn rate(address: SocketAddr, endpoint: &str, token: &str, status: u16) -> Result<f64> {
     let request = call(address, endpoint, token, BODY);
-    calls_per_second(address, CONNECTIONS, request.as_bytes(), status, FIRST)?;
-    Ok(calls_per_second(address, CONNECTIONS, request.as_bytes(), status, TIMED)? / 1000.0)
+    calls_per_second(address, CONNECTIONS, request.as_bytes(), status, Until::Time(FIRST))?;
+    Ok(calls_per_second(address, CONNECTIONS, request.as_bytes(), status, Until::Time(TIMED))? / 1000.0)
+}
+
+/// Thousands of calls of a burst answered a second.
+fn burst(address: SocketAddr, endpoint: &str) -> Result<f64> {
+    let request = call(address, endpoint, SECRET, BODY);
+    Ok(calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, Until::Answers(BURST))? / 1000.0)
+}
+
+/// Waits until no run of the burst is pending or running.
+fn until_runs_end(address: SocketAddr) -> Result<()> {
+    let mut client = Ws::introduced(address, "bench")?;
+    let deadline = Instant::now() + RUNS;
+    while Instant::now() < deadline {
+        let seen = client.ask("subscribe", serde_json::json!({ "channel": "ahp-automations://" }))?;
+        let entries = seen.pointer("/snapshot/state/entries");
+        let burst = entries
+            .and_then(|entries| {
+                entries.as_array()?.iter().find(|entry| entry["resource"] == "ahp-automation:/burst")
+            })
+            .ok_or_else(|| Failure::new(format!("the burst's automation is not listed: {seen}")))?
+            .to_string();
+        if !burst.contains(r#""status":"pending""#) && !burst.contains(r#""status":"running""#) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(Failure::new("the runs of the burst did not end"))
 }

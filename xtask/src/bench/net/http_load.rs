@@ -19,8 +19,17 @@ struct Caller {
     unread: Vec<u8>,
 }
 
-/// Calls until the time is up; answers how many calls were answered a second. Every answer has to have this
-/// status.
+/// When a load ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    /// After this time.
+    Time(Duration),
+    /// After this many answers.
+    Answers(u64),
+}
+
+/// Calls until the time is up or so many calls are answered; returns how many were answered a second. Every answer
+/// has to have this status.
 ///
 /// # Errors
 /// An answer with another status, or none.
@@ -29,7 +38,7 @@ pub fn calls_per_second(
     connections: usize,
     request: &[u8],
     status: u16,
-    time: Duration,
+    until: Until,
 ) -> Result<f64> {
     let mut poll = Poll::new()?;
     let mut callers = Vec::with_capacity(connections);
@@ -48,6 +57,11 @@ pub fn calls_per_second(
         caller.stream.write_all(request)?;
     }
     let mut answered = 0_u64;
+    let mut sent = connections as u64;
+    let most = match until {
+        Until::Time(_) => u64::MAX,
+        Until::Answers(answers) => answers,
+    };
     loop {
         poll.poll(&mut events, Some(LIMIT))?;
         if events.is_empty() {
@@ -57,11 +71,18 @@ pub fn calls_per_second(
             let caller = &mut callers[event.token().0];
             for _ in 0..caller.read(&mut buffer, status)? {
                 answered += 1;
-                caller.stream.write_all(request)?;
+                if sent < most {
+                    sent += 1;
+                    caller.stream.write_all(request)?;
+                }
             }
         }
         let elapsed = begun.elapsed();
-        if elapsed >= time {
+        let over = match until {
+            Until::Time(time) => elapsed >= time,
+            Until::Answers(answers) => answered >= answers,
+        };
+        if over {
             return Ok(answered as f64 / elapsed.as_secs_f64());
         }
     }
@@ -210,7 +231,9 @@ mod tests {
                 });
             }
         });
-        let rate = calls_per_second(address, 3, b"POST / HTTP/1.1\r\n\r\n", 202, Duration::from_millis(50));
-        assert!(rate.unwrap() > 0.0);
+        let request = b"POST / HTTP/1.1\r\n\r\n";
+        for until in [Until::Time(Duration::from_millis(50)), Until::Answers(20)] {
+            assert!(calls_per_second(address, 3, request, 202, until).unwrap() > 0.0);
+        }
     }
 }

@@ -1,0 +1,86 @@
+//! Wakes that are counted into a run that is there already. What one run gathers while it is written is written and
+//! shown once, and answered together: a burst of calls costs a commit for each batch, not one for each call.
+
+use std::sync::Arc;
+
+use ostler_contract::JsonObject;
+use ostler_protocol::wire::state::AutomationRunState;
+use ostler_protocol::{Value, names};
+
+use super::fire::{Keep, count_of, event_id_of, event_of};
+use super::run::{COUNT, EVENT, LATEST, Runs};
+use crate::host::Host;
+
+/// What a wake is counted as, and who waits for that to be kept.
+pub(super) struct Note<'a> {
+    /// The fact of the run that counts it.
+    pub what: &'static str,
+    pub wake: &'a AutomationRunState,
+    pub kept: Keep,
+}
+
+impl Runs {
+    /// Counts a wake into a run; answers whether nobody writes that run's counts yet, so that the caller has to.
+    pub(super) fn note(&mut self, held: &str, note: Note<'_>) -> bool {
+        if let Some(run) = self.open.get_mut(held) {
+            count(run.meta.get_or_insert_default(), note.what, note.wake);
+        }
+        let waiting = self.noted.entry(held.to_owned()).or_default();
+        waiting.senders.push(note.kept);
+        !std::mem::replace(&mut waiting.written, true)
+    }
+}
+
+/// Those who wait for the counts of a run to be kept.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    senders: Vec<Keep>,
+    /// Whether a task writes them.
+    written: bool,
+}
+
+fn count(meta: &mut JsonObject, what: &str, wake: &AutomationRunState) {
+    let key = names::meta_key(what);
+    let before = meta.get(&key).and_then(Value::as_u64);
+    // A run of an event counts that event from the start.
+    let counted = before.unwrap_or(u64::from(what == COUNT));
+    meta.insert(key, counted.saturating_add(count_of(wake)).into());
+    if let (COUNT, Some(event)) = (what, event_of(wake)) {
+        meta.insert(names::meta_key(LATEST), Value::Object(event.clone()));
+        match event_id_of(wake) {
+            Some(id) => drop(meta.insert(names::meta_key(EVENT), id.clone())),
+            None => drop(meta.shift_remove(&names::meta_key(EVENT))),
+        }
+    }
+}
+
+impl Host {
+    /// Shows and keeps the counts of a run until none are new.
+    pub(super) fn keep_notes(self: &Arc<Self>, held: String) {
+        let host = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let (state, senders) = {
+                    let mut runs = host.automations.runs.lock();
+                    let senders = match runs.noted.get_mut(&held) {
+                        Some(noted) if !noted.senders.is_empty() => std::mem::take(&mut noted.senders),
+                        _ => {
+                            runs.noted.remove(&held);
+                            return;
+                        }
+                    };
+                    (runs.open.get(&held).cloned(), senders)
+                };
+                if let Some(state) = state {
+                    host.automations.show(&host.fanout, &state);
+                }
+                // Where it cannot be kept, those who wait are left without an answer.
+                if host.keep_run(&held).await {
+                    for sender in senders {
+                        let _ = sender.send(Some(held.clone()));
+                    }
+                }
+            }
+        });
+    }
+}

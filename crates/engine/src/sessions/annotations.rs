@@ -1,0 +1,186 @@
+//! A session's annotations: what people note beside its files, a channel of its own. Read from the store when they are
+//! first asked for, and stored before any client is told of a change.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_annotations};
+use futures::future::OptionFuture;
+use ostler_contract::points::AnnotationCounts;
+use ostler_contract::{Thrown, Value};
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{Annotation, AnnotationEntry, AnnotationsState, AnnotationsSummary};
+use ostler_protocol::{RpcError, uri};
+
+use super::actor::{Actor, snapshot};
+use super::client_actions::{Refused, refuse};
+use super::keep::kept;
+use super::mailbox::Subscription;
+use crate::fanout::Origin;
+use crate::in_time::in_time;
+
+/// The most bytes the annotations of one session may take as JSON.
+const MAX_BYTES: usize = 4 << 20;
+/// How long the store may take to answer them.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// What listings show of a session's annotations.
+pub(super) fn summary(session: &str, counts: AnnotationCounts) -> AnnotationsSummary {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    AnnotationsSummary {
+        resource: uri::annotations(session),
+        annotation_count: number(counts.annotations),
+        entry_count: number(counts.entries),
+    }
+}
+
+impl Actor {
+    /// Whether everything that is noted beside the session is in the store.
+    pub(super) fn annotations_rest(&self) -> bool {
+        let some = self.annotations.as_ref().is_some_and(|state| !state.annotations.is_empty());
+        !some || self.host.annotation_store().is_some()
+    }
+
+    async fn annotations(&mut self) -> Result<AnnotationsState, Thrown> {
+        if let Some(state) = self.annotations.take() {
+            return Ok(state);
+        }
+        let stored = match self.host.annotation_store().and_then(|store| store.annotations.as_ref()) {
+            Some(read) => in_time(READ_LIMIT, read.call((self.entry.id.clone(),))).await?,
+            None => Vec::new(),
+        };
+        let annotations = stored.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
+        annotations.map(|annotations| AnnotationsState { annotations }).map_err(|wrong| {
+            Thrown::new(format_args!("the annotations of {} cannot be read: {wrong}", self.entry.uri))
+        })
+    }
+
+    /// Answers a subscription with the annotations as they are, and only then lets actions through.
+    pub(super) async fn watch_annotations(&mut self, subscription: Subscription) {
+        let Subscription { spelled, subscriber, answer, .. } = subscription;
+        self.settle();
+        let state = match self.annotations().await {
+            Ok(state) => state,
+            Err(why) => {
+                self.host.log.line(format_args!("{}: {}", self.entry.uri, why.for_log()));
+                return answer.fail(RpcError::internal(why.message));
+            }
+        };
+        let text = serde_json::to_string(&state).unwrap_or_else(|_| r#"{"annotations":[]}"#.to_owned());
+        self.annotations = Some(state);
+        let seq = self.host.fanout.subscribe(&uri::annotations(&self.entry.uri), subscriber);
+        answer.give(snapshot(&spelled, &text, seq));
+    }
+
+    /// Takes a client's change of the annotations.
+    pub(super) async fn annotate(&mut self, action: StateAction, origin: Option<Origin>) -> Refused {
+        let mut state = self.annotations().await.map_err(|why| why.message)?;
+        let outcome = self.annotated(&mut state, &action).await;
+        self.annotations = Some(state);
+        if outcome? {
+            self.queue(uri::annotations(&self.entry.uri).into(), &action, origin);
+        }
+        Ok(())
+    }
+
+    /// Applies a change and stores it; answers whether it changed anything. What is refused leaves the state as it was.
+    async fn annotated(
+        &mut self,
+        state: &mut AnnotationsState,
+        action: &StateAction,
+    ) -> Result<bool, String> {
+        check(state, action)?;
+        let before = state.clone();
+        if apply_action_to_annotations(state, action) != ReduceOutcome::Applied || *state == before {
+            return Ok(false);
+        }
+        let counts = counts(state);
+        let listed = std::mem::replace(&mut self.entry.row.lock().kept.annotations, counts);
+        if let Err(why) = self.store_annotations(state, counts != listed).await {
+            self.entry.row.lock().kept.annotations = listed;
+            *state = before;
+            return Err(why);
+        }
+        self.state.annotations = Some(summary(&self.entry.uri, counts));
+        self.dirty = true;
+        Ok(true)
+    }
+
+    /// Stores the annotations, and how many there are where that changed; both writes share one commit.
+    async fn store_annotations(&self, state: &AnnotationsState, counted: bool) -> Refused {
+        let rows: Vec<Value> =
+            state.annotations.iter().filter_map(|annotation| serde_json::to_value(annotation).ok()).collect();
+        let bytes: usize = rows.iter().map(|row| row.to_string().len()).sum();
+        if bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
+            return refuse(format!("the annotations of a session may take {most} MiB together; remove some"));
+        }
+        let Some(set) = self.host.annotation_store().and_then(|store| store.set_annotations.as_ref()) else {
+            return Ok(());
+        };
+        let channel = uri::annotations(&self.entry.uri);
+        let write = kept(&self.host.log, &channel, set.call((self.entry.id.clone(), rows)));
+        let record = OptionFuture::from(counted.then(|| self.keep_session()));
+        match futures::join!(write, record) {
+            (true, _) => Ok(()),
+            (false, _) => refuse("the annotation could not be stored; try again"),
+        }
+    }
+}
+
+fn counts(state: &AnnotationsState) -> AnnotationCounts {
+    let entries = state.annotations.iter().map(|annotation| annotation.entries.len() as u64);
+    AnnotationCounts { annotations: state.annotations.len() as u64, entries: entries.sum() }
+}
+
+/// Whether a change can be made, as the protocol has it.
+fn check(state: &AnnotationsState, action: &StateAction) -> Refused {
+    let named = |id: &str| {
+        let found = state.annotations.iter().find(|annotation| annotation.id == id);
+        found.ok_or_else(|| format!("there is no annotation {id}"))
+    };
+    match action {
+        StateAction::AnnotationsSet(set) => check_new(&set.annotation),
+        StateAction::AnnotationsUpdated(updated) => named(&updated.annotation_id).map(drop),
+        StateAction::AnnotationsRemoved(removed) => named(&removed.annotation_id).map(drop),
+        StateAction::AnnotationsEntrySet(set) => {
+            named(&set.annotation_id)?;
+            has_id(&set.entry.id, "entry")
+        }
+        StateAction::AnnotationsEntryRemoved(removed) => {
+            let annotation = named(&removed.annotation_id)?;
+            let is_it = |entry: &AnnotationEntry| entry.id == removed.entry_id;
+            match (annotation.entries.iter().any(is_it), annotation.entries.len()) {
+                (false, _) => refuse(format!("{} has no entry {}", removed.annotation_id, removed.entry_id)),
+                (true, 1) => refuse(format!(
+                    "{} is the last entry of {}; dispatch annotations/removed instead",
+                    removed.entry_id, removed.annotation_id
+                )),
+                (true, _) => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_new(annotation: &Annotation) -> Refused {
+    has_id(&annotation.id, "annotation")?;
+    if annotation.entries.is_empty() {
+        return refuse("an annotation needs at least one entry");
+    }
+    let mut ids = HashSet::new();
+    for entry in &annotation.entries {
+        has_id(&entry.id, "entry")?;
+        if !ids.insert(entry.id.as_str()) {
+            return refuse(format!("two entries of {} are called {}", annotation.id, entry.id));
+        }
+    }
+    Ok(())
+}
+
+fn has_id(id: &str, what: &str) -> Refused {
+    match id.trim().is_empty() {
+        true => refuse(format!("an {what} needs an id")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,204 @@
+//! Sessions before their first turn. A client creates one when a person opens a form; no other client is told of it
+//! before something is said in it, and it is removed if its clients leave before that.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ostler_contract::points::KeptDraft;
+use ostler_protocol::uri;
+use ostler_protocol::wire::actions::{SessionReadyAction, StateAction};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::create::announce;
+use super::mailbox::ToSession;
+use super::{Entry, Sessions};
+use crate::host::Host;
+
+/// How long a draft no client uses stays.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What is known of a draft.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// The client that created it, until that unsubscribes from it: it uses the draft while it is connected.
+    client: Option<String>,
+    /// Since when no client uses it; a task waits for its end then.
+    unused: Option<Instant>,
+}
+
+impl Sessions {
+    /// Records that a session is a draft.
+    pub(super) fn draft(&self, entry: &Entry) {
+        let kept = entry.row.lock().kept.draft.clone();
+        if let Some(kept) = kept {
+            let draft = Draft { client: kept.client, unused: None };
+            self.drafts.lock().insert(entry.id.clone(), draft);
+        }
+    }
+
+    /// Whether a session is a draft: it is not announced and not listed.
+    pub fn is_draft(&self, entry: &Entry) -> bool {
+        self.drafts.lock().contains_key(&entry.id)
+    }
+
+    /// The sessions that are listed.
+    pub(super) fn listed(&self) -> Vec<Arc<Entry>> {
+        let mut all = self.all();
+        let drafts = self.drafts.lock();
+        all.retain(|entry| !drafts.contains_key(&entry.id));
+        all
+    }
+
+    /// Every channel of a session that clients watch while they use it.
+    fn channels_of(&self, entry: &Entry) -> Vec<String> {
+        let mut channels = vec![entry.uri.clone(), entry.default_chat(), uri::annotations(&entry.uri)];
+        let chats = self.chats.read();
+        channels
+            .extend(chats.iter().filter(|(_, session)| **session == entry.id).map(|(chat, _)| chat.clone()));
+        channels
+    }
+
+    /// The drafts a client created.
+    fn drafts_by(&self, client: &str) -> Vec<Arc<Entry>> {
+        let drafts = self.drafts.lock();
+        let ids: Vec<String> = drafts
+            .iter()
+            .filter(|(_, draft)| draft.client.as_deref() == Some(client))
+            .map(|(id, _)| id.clone())
+            .collect();
+        drop(drafts);
+        ids.iter().filter_map(|id| self.get(id)).collect()
+    }
+}
+
+impl Host {
+    /// Gives every draft found in the store the same time to be used again.
+    pub(super) fn drafts_loaded(&self) {
+        let ids: Vec<String> = self.sessions.drafts.lock().keys().cloned().collect();
+        for entry in ids.iter().filter_map(|id| self.sessions.get(id)) {
+            self.draft_unused(&entry);
+        }
+    }
+
+    /// Looks after the drafts a client may have used on a connection that is closed.
+    pub(crate) fn drafts_left<'a>(&self, client: &str, channels: impl Iterator<Item = &'a String>) {
+        let watched = channels.filter_map(|channel| {
+            let (entry, _) = self.sessions.locate(&self.sessions.channel(channel))?;
+            self.sessions.is_draft(&entry).then_some(entry)
+        });
+        for entry in watched.chain(self.sessions.drafts_by(client)) {
+            self.draft_unused(&entry);
+        }
+    }
+
+    /// Looks after a session a client unsubscribed from, or left out when it came back.
+    pub(crate) fn draft_left(&self, entry: &Arc<Entry>, client: &str) {
+        if !self.sessions.is_draft(entry)
+            || self.watches(entry, |connection| self.is_client(connection, client))
+        {
+            return;
+        }
+        if let Some(draft) = self.sessions.drafts.lock().get_mut(&entry.id)
+            && draft.client.as_deref() == Some(client)
+        {
+            draft.client = None;
+        }
+        self.draft_unused(entry);
+    }
+
+    /// Looks after the drafts a client left out when it came back.
+    pub(crate) fn drafts_left_out(&self, client: &str) {
+        for entry in self.sessions.drafts_by(client) {
+            self.draft_left(&entry, client);
+        }
+    }
+
+    fn watches(&self, entry: &Entry, which: impl Fn(crate::fanout::ConnectionId) -> bool) -> bool {
+        let channels = self.sessions.channels_of(entry);
+        channels.iter().any(|channel| self.fanout.watchers(channel).into_iter().any(&which))
+    }
+
+    /// Whether a client watches a draft, or the one that created it is connected and has not left it.
+    fn draft_is_used(&self, entry: &Entry) -> bool {
+        let client = match self.sessions.drafts.lock().get(&entry.id) {
+            Some(draft) => draft.client.clone(),
+            None => return true,
+        };
+        self.watches(entry, |_| true)
+            || client.is_some_and(|client| {
+                self.open_connections()
+                    .iter()
+                    .any(|connection| connection.client_id().as_ref() == Some(&client))
+            })
+    }
+
+    /// Has a draft removed later if no client uses it.
+    fn draft_unused(&self, entry: &Arc<Entry>) {
+        if self.draft_is_used(entry) {
+            return;
+        }
+        let (Some(host), Ok(runtime)) = (self.me(), Handle::try_current()) else { return };
+        let mut drafts = self.sessions.drafts.lock();
+        let Some(draft) = drafts.get_mut(&entry.id) else { return };
+        if draft.unused.replace(Instant::now()).is_none() {
+            runtime.spawn(wait_for_use(Arc::downgrade(&host), entry.clone()));
+        }
+    }
+
+    /// When a draft is to be removed; nothing where it is used, begun or gone.
+    fn draft_ends(&self, entry: &Entry) -> Option<Instant> {
+        let used = self.draft_is_used(entry);
+        let mut drafts = self.sessions.drafts.lock();
+        let draft = drafts.get_mut(&entry.id)?;
+        if used {
+            draft.unused = None;
+        }
+        draft.unused.map(|since| since + GRACE)
+    }
+}
+
+/// Removes a draft once no client has used it for a while.
+async fn wait_for_use(host: Weak<Host>, entry: Arc<Entry>) {
+    loop {
+        let Some(end) = host.upgrade().and_then(|host| host.draft_ends(&entry)) else { return };
+        if end <= Instant::now() {
+            break;
+        }
+        tokio::time::sleep_until(end).await;
+    }
+    if let Some(host) = host.upgrade() {
+        host.tell(&entry, ToSession::Abandoned);
+    }
+}
+
+impl Actor {
+    /// Whether the session is a draft that no client has used for a while.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self.host.draft_ends(&self.entry) {
+            Some(end) if end <= Instant::now() => true,
+            Some(_) => {
+                tokio::spawn(wait_for_use(Arc::downgrade(&self.host), self.entry.clone()));
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Takes the mark of a draft off the session's record, for the caller to store and then to announce the session.
+    pub(super) fn begin_draft(&mut self) -> Option<KeptDraft> {
+        self.entry.row.lock().kept.draft.take()
+    }
+
+    /// Tells everybody of a session that was a draft, once that is stored.
+    pub(super) fn announce_begun(&mut self, draft: KeptDraft) {
+        self.refresh_summaries();
+        // Listed before any client sees the turn, so that one that does finds the session.
+        self.host.sessions.drafts.lock().remove(&self.entry.id);
+        self.flush_out();
+        self.announced = true;
+        announce(&self.host, &self.entry, draft.client);
+        self.apply_session(StateAction::SessionReady(SessionReadyAction {}), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! How a session ends for its clients, for the host that closes, and for good.
+
+use ostler_contract::events::Event;
+use ostler_protocol::uri;
+use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
+
+use super::actor::Actor;
+use super::backend::Tell;
+
+impl Actor {
+    /// Looks after a client's presence once none of its connections watches the session.
+    pub(super) fn handle_left(&mut self, client: &str) {
+        let present = self.state.active_clients.iter().any(|active| active.client_id == client);
+        if !present {
+            return;
+        }
+        let mut watchers = self.host.fanout.watchers(&self.entry.uri);
+        for chat in &self.chats {
+            watchers.extend(self.host.fanout.watchers(&chat.uri));
+        }
+        if watchers.iter().any(|&connection| self.host.is_client(connection, client)) {
+            return;
+        }
+        self.client_gone(client);
+        let removed = SessionActiveClientRemovedAction { client_id: client.to_owned() };
+        self.apply_session(StateAction::SessionActiveClientRemoved(removed), None);
+        self.tools_changed();
+    }
+
+    /// Ends what runs and lets go of the backends.
+    pub(super) async fn close(&mut self, reason: &str) {
+        for at in 0..self.chats.len() {
+            self.flush_gathered(at);
+            if let Some(turn) = self.chats[at].running().map(str::to_owned) {
+                self.keep_running_turn(at).await;
+                if let Some(backend) = &self.chats[at].backend {
+                    backend.tell(Tell::Cancel { turn });
+                }
+            }
+        }
+        self.settle();
+        self.settle_writes().await;
+        self.entry.end();
+        let removing = reason == "disposed";
+        let closing: Vec<_> = self
+            .chats
+            .iter_mut()
+            .filter_map(|chat| chat.backend.take())
+            .map(|backend| backend.close(removing))
+            .collect();
+        futures::future::join_all(closing).await;
+        if self.announced {
+            let session = self.entry.uri.clone();
+            self.host.events.raise(Event::SessionEnd { session, reason: reason.to_owned() });
+        }
+    }
+
+    /// Ends the session and forgets it, here, at its backend and in the store.
+    pub(super) async fn dispose(&mut self) {
+        self.close("disposed").await;
+        let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
+        for chat in &self.chats {
+            self.host.fanout.remove(&chat.uri);
+        }
+        self.host.fanout.remove(&self.entry.uri);
+        self.host.fanout.remove(&uri::annotations(&self.entry.uri));
+        self.host.forget_session(&self.entry, ids).await;
+    }
+}
