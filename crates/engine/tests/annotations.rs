@@ -170,10 +170,7 @@ async fn what_cannot_be_is_refused_and_what_changes_nothing_is_not_echoed() {
             json!({ "type": "annotations/set", "annotation": note("b", json!([entry("1", &"x".repeat(5 << 20))])) }),
             "the annotations of a session may take 4 MiB together; remove some",
         ),
-        (
-            json!({ "type": "annotations/set" }),
-            "annotations/set lacks a field the protocol gives it, or has one of another type",
-        ),
+        (json!({ "type": "annotations/set" }), "annotations/set: missing field `annotation`"),
     ] {
         let refused = change(&mut one, action).await;
         assert_eq!(refused["rejectionReason"], why);
