@@ -11,7 +11,10 @@ use ostler_loader::Entry;
 use ostler_server::names_a_host;
 
 use crate::cli::{KeptPorts, RunFlags};
-use crate::config::{self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
+use crate::config::{
+    self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
+    Unowned,
+};
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
 use crate::token::TokenSource;
@@ -187,6 +190,7 @@ impl Settings {
             usage: usage(&files, &mut warnings),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
+            limits: limits(&config.limits.unwrap_or_default()),
             plugins: plugins(flags, &files, working_dir),
             plugin_options: flags.plugin_option.clone(),
             watch_plugins: flags.watch_plugins,
