@@ -1664,7 +1664,7 @@ export interface SessionStore {
     /**
      * A page of the listing: up to `limit` sessions, the latest `modifiedAt` first and by `uri` among equal ones,
      * compared as text, beginning after a place. Fewer than `limit` only where nothing follows. A store that has
-     * `page` and `sessionOfChat` is read on demand; of any other, every session is loaded at the start.
+     * `page`, `sessionOfChat` and `drafts` is read on demand; of any other, every session is loaded at the start.
      */
     page?(limit: number, after?: ListedPlace): Awaitable<StoredSession[]>;
     /**
@@ -1672,6 +1672,8 @@ export interface SessionStore {
      * default chat with the URI the host gave it may be left out.
      */
     sessionOfChat?(chat: string): Awaitable<string | null | undefined>;
+    /** The ids of the sessions that have `draft`. */
+    drafts?(): Awaitable<string[]>;
     /** How many sessions are held; the host counts `sessions()` where it is left out. */
     count?(): Awaitable<number>;
     /** The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself. */

@@ -208,6 +208,7 @@ pub fn javascript(limits: &JavaScriptLimits, log: LogSink) -> JsOptions {
 fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
     let (mcp_servers, log) = (settings.read_mcp_servers(), log.clone());
     HostOptions {
+        limits: settings.limits,
         host_name: facts.host_name.clone(),
         version: facts.version.clone(),
         paths: settings.paths.clone(),

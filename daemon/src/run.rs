@@ -117,7 +117,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let control = Control::new(&settings, &place, &composed, &hidden, teller);
     host.set_own_settings(Arc::new(RootSettings(control.clone())));
     let mut mounts = vec![composed.tools.mount()];
-    let routes_mount = plugin_routes(registry, names.clone(), log.clone());
+    let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.bodies.clone());
     match routes {
         Some(routes) => {
             tokio::spawn(Server::new(vec![routes_mount]).serve(routes, stopped.clone()));

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
-use ostler_engine::{HostOptions, Log};
+use ostler_engine::{HostOptions, Limits, Log};
 use ostler_loader::Entry;
 use ostler_server::names_a_host;
 
 use crate::cli::{KeptPorts, RunFlags};
-use crate::config::{self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, Unowned};
+use crate::config::{
+    self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
+    Unowned,
+};
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
 use crate::token::TokenSource;
@@ -75,6 +78,8 @@ pub struct Settings {
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
     pub javascript: JavaScriptLimits,
+    /// How much is used on behalf of clients and callers.
+    pub limits: Limits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
     /// Options of plugins for this run, as typed.
@@ -185,6 +190,7 @@ impl Settings {
             usage: usage(&files, &mut warnings),
             mcp_servers,
             javascript: config.javascript.unwrap_or_default(),
+            limits: limits(&config.limits.unwrap_or_default()),
             plugins: plugins(flags, &files, working_dir),
             plugin_options: flags.plugin_option.clone(),
             watch_plugins: flags.watch_plugins,
@@ -199,6 +205,20 @@ impl Settings {
     /// The folders of the host.
     pub fn folders(&self) -> Folders {
         Folders { config: self.dir.clone(), state: self.state_dir.clone() }
+    }
+}
+
+fn limits(said: &LimitSettings) -> Limits {
+    let default = Limits::default();
+    let number = |said: u32| usize::try_from(said).unwrap_or(usize::MAX);
+    let bytes = |said: &Option<Mebibytes>, default: usize| {
+        said.as_ref().map_or(default, |said| number(said.0).saturating_mul(1024 * 1024))
+    };
+    Limits {
+        memory: bytes(&said.memory_mb, default.memory),
+        connection_memory: bytes(&said.connection_memory_mb, default.connection_memory),
+        unverified_bodies: bytes(&said.unverified_bodies_mb, default.unverified_bodies),
+        awake_sessions: said.awake_sessions.map_or(default.awake_sessions, |said| number(said.0)),
     }
 }
 

@@ -65,8 +65,9 @@ impl Inn {
 
 impl Drop for Inn {
     fn drop(&mut self) {
-        let record: Value = serde_json::from_str(&self.0.read_state("daemon.json")).unwrap_or_default();
-        if let Some(pid) = record["pid"].as_u64() {
+        // Asked of the command, which finds the daemon wherever its state is.
+        let status: Value = serde_json::from_str(&self.run("status --json").out).unwrap_or_default();
+        if let Some(pid) = status["pid"].as_u64() {
             support::tell(u32::try_from(pid).unwrap(), support::Signal::KILL);
         }
     }

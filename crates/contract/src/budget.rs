@@ -148,6 +148,11 @@ impl Charge {
         grown
     }
 
+    /// Adds another charge of the same budget to this one.
+    pub fn merge(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Corrects the charge to what is in use.
     pub fn set(&mut self, bytes: usize) {
         match bytes.checked_sub(self.bytes) {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bytes::Bytes;
 use ostler_contract_derive::{Cross, host_calls};
 use ostler_protocol::JsonObject;
 use ostler_protocol::grants::Grant;
@@ -173,6 +174,26 @@ pub trait HostCalls: Send + Sync {
         event: String,
         data: JsonObject,
     ) -> Result<Fired, Thrown>;
+
+    /// The same as `fireTrigger` for data that is long JSON text: of it only what automations read is made into
+    /// values. `over` goes over its fields. Answers the runs' URIs once each is kept; text that is no JSON object is
+    /// refused with an `RpcError`.
+    #[inner]
+    fn fire_text(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        text: Bytes,
+        over: JsonObject,
+    ) -> Pending<Vec<String>> {
+        let data = serde_json::from_slice::<JsonObject>(&text).map_err(Thrown::new);
+        let fired = data.and_then(|mut data| {
+            data.extend(over);
+            self.fire_trigger(caller, r#type, event, data)
+        });
+        Box::pin(async move { fired?.kept.call(()).await })
+    }
 
     /// Sends one HTTP request through the host's one outbound client; answers its response, of which nothing
     /// but the head is read. A redirect is answered as it is. A JavaScript plugin has `fetch` for that.

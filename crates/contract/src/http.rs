@@ -30,6 +30,9 @@ pub enum BodyError {
     /// It did not end in time.
     #[error("the body did not arrive within {} seconds", .0.as_secs())]
     Slow(Duration),
+    /// The memory for bodies is in use.
+    #[error("the host has no memory for this body now; send it again later")]
+    NoMemory,
 }
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;

@@ -34,6 +34,7 @@
 // The derive writes paths from outside; here they have to resolve too.
 extern crate self as ostler_contract;
 
+pub mod bodies;
 pub mod budget;
 pub mod call;
 pub mod cross;
@@ -57,6 +58,7 @@ pub mod thrown;
 pub mod tools_endpoint;
 pub mod vault_name;
 
+pub use bodies::Bodies;
 pub use budget::{Budget, Charge};
 pub use call::{Call, Func};
 pub use cross::{Cross, Frozen, Mismatch, Text};

@@ -394,6 +394,11 @@ impl Fanout {
         }
     }
 
+    /// Whether anybody watches a channel.
+    pub(crate) fn is_watched(&self, channel: &str) -> bool {
+        self.inner().channels.get(channel).is_some_and(|entry| !entry.subscribers.is_empty())
+    }
+
     /// Sends an action of a channel to one of its watchers alone, under the next number.
     pub fn publish_to(&self, channel: &str, connection: ConnectionId, action: String) {
         let overlay =

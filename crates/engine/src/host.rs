@@ -12,7 +12,7 @@ use ostler_contract::points::{
     ToolsServerOptions, Vault,
 };
 use ostler_contract::registry::Owned;
-use ostler_contract::{Budget, JsonObject, Pending, Registry, Thrown, Value};
+use ostler_contract::{Bodies, Budget, JsonObject, Pending, Registry, Thrown, Value};
 use ostler_protocol::Version;
 use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 use parking_lot::{Mutex, RwLock};
@@ -225,6 +225,8 @@ pub struct Host {
     pub options: HostOptions,
     /// Memory used on behalf of clients.
     pub budget: Budget,
+    /// Of it, what bodies of requests take.
+    pub bodies: Bodies,
     /// What time it is.
     pub clock: Clock,
     /// Where lines go; listeners hear them.
@@ -282,10 +284,12 @@ pub struct Host {
 impl Host {
     /// A host that plugins may already be applied against; [`Host::build`] makes it serve.
     pub fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml, gate: Gate) -> Arc<Self> {
+        let budget = Budget::new(options.limits.memory);
         Arc::new_cyclic(|me| Self {
+            bodies: Bodies::new(budget.clone(), options.limits.unverified_bodies),
+            budget,
             fanout: Fanout::new(options.replay, first_number(&clock)),
             advanced_tools: AtomicBool::new(options.advanced_tools),
-            budget: Budget::new(options.limits.memory),
             options,
             clock,
             log: heard(log.clone(), me.clone()),

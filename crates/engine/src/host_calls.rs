@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
@@ -195,6 +196,18 @@ impl HostCalls for HostDoor {
         data: JsonObject,
     ) -> Result<Fired, Thrown> {
         self.host()?.fire(caller, &r#type, &event, data)
+    }
+
+    fn fire_text(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        text: Bytes,
+        over: JsonObject,
+    ) -> Pending<Vec<String>> {
+        let (host, caller) = (self.host(), caller.clone());
+        Box::pin(async move { host?.fire_text(&caller, &r#type, &event, text, over).await })
     }
 
     fn send(&self, caller: &Caller, request: Request) -> Pending<Response> {

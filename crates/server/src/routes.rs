@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use futures::StreamExt;
+use ostler_contract::Bodies;
 use ostler_contract::http::{Body, BodyError, Request, Response};
 use ostler_contract::points::{Route, RouteHandler};
 use ostler_contract::registry::{Owner, Registry};
@@ -15,8 +16,8 @@ use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 
 /// The mount of every plugin's route. The full path, prefix included, reaches the handler; nothing but the
-/// check of the `Host` stands in front of it.
-pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log) -> Mount {
+/// check of the `Host` stands in front of it. `bodies` goes with each request.
+pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log, bodies: Bodies) -> Mount {
     let routes: HashMap<String, RouteHandler> = registry
         .all::<Route>()
         .iter()
@@ -30,7 +31,10 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log) -> Mount {
     Mount::new(
         names::ROUTES,
         guard,
-        Arc::new(move |request| Box::pin(serve(routes.clone(), log.clone(), request))),
+        Arc::new(move |mut request: Request| {
+            request.extensions_mut().insert(bodies.clone());
+            Box::pin(serve(routes.clone(), log.clone(), request))
+        }),
     )
 }
 

@@ -57,7 +57,12 @@ async fn start() -> Running {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.address();
     let names = HostNames::of(address);
-    let mount = plugin_routes(host.host.registry().unwrap(), names.clone(), host.host.log.clone());
+    let mount = plugin_routes(
+        host.host.registry().unwrap(),
+        names.clone(),
+        host.host.log.clone(),
+        host.host.bodies.clone(),
+    );
     let server = Server::new(vec![mount]).with_protocol(host.host.clone(), None, names);
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(server.serve(listener, stopped));

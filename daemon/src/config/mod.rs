@@ -14,6 +14,6 @@ pub use edit::edit;
 pub use files::{ConfigFiles, Environment, FILE, folders, parse, read, read_again};
 pub use folders::Folders;
 pub use settings::{
-    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, PolicySwitch, Port,
-    RoutesListener, Unowned, UsageSettings,
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
+    PolicySwitch, Port, RoutesListener, Unowned, UsageSettings,
 };

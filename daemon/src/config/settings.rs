@@ -67,8 +67,29 @@ pub struct Config {
     pub usage: Option<UsageSettings>,
     /// What a plugin in JavaScript may take.
     pub javascript: Option<JavaScriptLimits>,
+    /// How much is used on behalf of clients and callers. What exceeds a limit waits, is refused, or sleeps.
+    pub limits: Option<LimitSettings>,
     /// The plugins to load, in order.
     pub plugins: Option<Vec<PluginEntry>>,
+}
+
+/// How much is used on behalf of clients and callers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct LimitSettings {
+    /// Memory for messages, request bodies and answers of all connections together, in MiB. 192 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<Mebibytes>,
+    /// Memory for messages and answers of one connection, in MiB. 96 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_memory_mb: Option<Mebibytes>,
+    /// Memory for request bodies whose signature is not checked yet, in MiB. 64 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unverified_bodies_mb: Option<Mebibytes>,
+    /// Sessions in memory at the same time; idle ones beyond that sleep. 2000 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awake_sessions: Option<AwakeSessions>,
 }
 
 /// What each plugin in JavaScript may take. What goes beyond is interrupted and costs that plugin alone.
@@ -216,6 +237,10 @@ integers! {
     BusyLimit(u32): 10 to 3_600_000;
     /// MiB.
     MemoryLimit(u32): 8 to 65_536;
+    /// MiB.
+    Mebibytes(u32): 1 to 65_536;
+    /// Sessions.
+    AwakeSessions(u32): 1 to 1_000_000;
 }
 
 /// Keys this host does not serve: refused, not silently taken.

@@ -82,7 +82,12 @@ async fn serve(side: Side) -> Served {
 async fn serve_on(host: MemoryHost) -> Served {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.address();
-    let mount = plugin_routes(host.registry(), HostNames::of(address), host.host.log.clone());
+    let mount = plugin_routes(
+        host.registry(),
+        HostNames::of(address),
+        host.host.log.clone(),
+        host.host.bodies.clone(),
+    );
     let (_stop, stopped) = watch::channel(false);
     tokio::spawn(Server::new(vec![mount]).serve(listener, stopped));
     Served { host, address, _stop }

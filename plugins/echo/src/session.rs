@@ -333,7 +333,36 @@ impl Turn {
     }
 }
 
-/// Words, each with the space behind it, so that together they are the text.
+/// In at most so many pieces a text is said.
+const MOST_PIECES: usize = 4096;
+
+/// Words, each with the space behind it, so that together they are the text. Of a long text several at once.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(char::is_whitespace)
+    let least = text.len() / MOST_PIECES;
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let from = rest.ceil_char_boundary(least);
+        let end = rest[from..].find(char::is_whitespace).map(|at| from + at);
+        let end = end.map_or(rest.len(), |at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
+        let (piece, more) = rest.split_at(end);
+        rest = more;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_together_are_the_text() {
+        for text in ["", "one", "two words", " a  b ", "é\u{2003}ü\n"] {
+            let split: Vec<&str> = text.split_inclusive(char::is_whitespace).collect();
+            assert_eq!(words(text).collect::<Vec<_>>(), split, "{text:?}");
+        }
+        let long = "wörd ".repeat(100_000);
+        let pieces: Vec<&str> = words(&long).collect();
+        assert!(pieces.len() <= MOST_PIECES && pieces.iter().all(|piece| piece.ends_with(' ')));
+        assert_eq!(pieces.concat(), long);
+    }
 }

@@ -1,5 +1,6 @@
 //! A call that fires automations.
 
+use bytes::Bytes;
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
@@ -7,8 +8,11 @@ use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{Answer, Refusal};
-use crate::route::Admitted;
+use crate::route::{Admitted, LONG};
 use crate::{CALL, TRIGGER};
+
+/// The most fields of a form.
+const MOST_FIELDS: usize = 10_000;
 
 /// Fires the `webhook` trigger with the body's fields. Answered once every run it starts is kept.
 pub(crate) async fn call(
@@ -17,22 +21,43 @@ pub(crate) async fn call(
     admitted: &Admitted,
     seen: &mut Delivery,
 ) -> Result<Answer, Thrown> {
-    let mut data = match fields(endpoint, admitted) {
-        Ok(data) => data,
-        Err(what) => return Ok(Refusal::Bad(format!("The body is {what}")).into()),
+    let bad = |what: &str| Ok(Refusal::Bad(format!("The body is {what}")).into());
+    let over = JsonObject::from_iter([("endpoint".to_owned(), Value::from(&*endpoint.id))]);
+    seen.runs = match fields(endpoint, admitted) {
+        Ok(Data::Fields(mut data)) => {
+            data.extend(over);
+            host.fire_trigger(TRIGGER.to_owned(), CALL.to_owned(), data)?.kept.call(()).await?
+        }
+        Ok(Data::Text(text)) => match host.fire_text(TRIGGER.to_owned(), CALL.to_owned(), text, over).await {
+            Ok(runs) => runs,
+            Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
+            Err(why) => return Err(why),
+        },
+        Err(what) => return bad(&what),
     };
-    data.insert("endpoint".to_owned(), (*endpoint.id).into());
-    let fired = host.fire_trigger(TRIGGER.to_owned(), CALL.to_owned(), data)?;
-    seen.runs = fired.kept.call(()).await?;
     Ok(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
 }
 
-fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<JsonObject, &'static str> {
+/// What a body says.
+enum Data {
+    Fields(JsonObject),
+    /// Long JSON text, not read yet.
+    Text(Bytes),
+}
+
+fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<Data, String> {
     // Senders that sign may send forms: a command of Slack's, a hook of GitHub's set up so.
     if endpoint.extras.verify.is_some() && is_form(admitted) {
-        return Ok(form(&admitted.body));
+        return form(&admitted.body);
     }
-    read_json(&admitted.body).map_err(|error| if error.is_data() { "not a JSON object" } else { "not JSON" })
+    if admitted.body.len() > LONG {
+        return Ok(Data::Text(admitted.body.clone()));
+    }
+    let fields = read_json(&admitted.body);
+    fields.map(Data::Fields).map_err(|error| {
+        let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
+        what.to_owned()
+    })
 }
 
 fn is_form(admitted: &Admitted) -> bool {
@@ -42,12 +67,24 @@ fn is_form(admitted: &Admitted) -> bool {
 }
 
 /// A form's fields as text. One that holds a JSON object under `payload` and nothing else is that object.
-fn form(body: &[u8]) -> JsonObject {
-    let fields: JsonObject = url::form_urlencoded::parse(body)
+fn form(body: &[u8]) -> Result<Data, String> {
+    if body.iter().filter(|byte| **byte == b'&').count() >= MOST_FIELDS {
+        return Err(format!("a form with more than {MOST_FIELDS} fields"));
+    }
+    let mut fields: JsonObject = url::form_urlencoded::parse(body)
         .map(|(name, value)| (name.into_owned(), Value::from(value.into_owned())))
         .collect();
-    let payload = fields.get("payload").filter(|_| fields.len() == 1).and_then(Value::as_str);
-    payload.and_then(|payload| read_json(payload.as_bytes()).ok()).unwrap_or(fields)
+    if fields.len() == 1
+        && let Some(Value::String(payload)) = fields.get_mut("payload")
+    {
+        if payload.len() > LONG && payload.trim_start().starts_with('{') {
+            return Ok(Data::Text(std::mem::take(payload).into()));
+        }
+        if let Ok(object) = read_json(payload.as_bytes()) {
+            return Ok(Data::Fields(object));
+        }
+    }
+    Ok(Data::Fields(fields))
 }
 
 #[cfg(test)]
@@ -56,10 +93,20 @@ mod tests {
 
     #[test]
     fn a_form_is_its_fields_or_the_object_it_carries() {
-        let of = |body: &str| Value::Object(form(body.as_bytes()));
+        let of = |body: &str| match form(body.as_bytes()) {
+            Ok(Data::Fields(fields)) => Value::Object(fields),
+            Ok(Data::Text(text)) => Value::from(text.len()),
+            Err(why) => why.into(),
+        };
         assert_eq!(of("a=1&b=x%20y&a=2"), json!({ "a": "2", "b": "x y" }));
         assert_eq!(of("payload=%7B%22ref%22%3A%22main%22%7D"), json!({ "ref": "main" }));
         assert_eq!(of("payload=5"), json!({ "payload": "5" }));
         assert_eq!(of("payload=%7B%7D&token=t"), json!({ "payload": "{}", "token": "t" }));
+        assert_eq!(
+            of(&format!("payload={{{}}}", " ".repeat(LONG))),
+            json!(LONG + 2),
+            "long text is not read here"
+        );
+        assert_eq!(of(&"a&".repeat(MOST_FIELDS)), json!("a form with more than 10000 fields"));
     }
 }

@@ -47,6 +47,8 @@ pub(crate) enum Refusal {
     NoBot(String),
     /// More calls than the endpoint takes; when the next one may come.
     TooMany(Duration),
+    /// The memory for bodies is in use.
+    NoMemory,
 }
 
 impl Refusal {
@@ -58,6 +60,7 @@ impl Refusal {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -69,6 +72,7 @@ impl Refusal {
             Self::NotAdmitted => "The endpoint's secret is needed as bearer token".to_owned(),
             Self::NotSigned(why) => (*why).to_owned(),
             Self::Bad(why) | Self::NoBot(why) => why.clone(),
+            Self::NoMemory => "The host has no memory for this body now; send it again later".to_owned(),
             Self::TooMany(wait) => {
                 format!("The endpoint takes no more calls for {} seconds", seconds(*wait))
             }
@@ -79,6 +83,7 @@ impl Refusal {
         match self {
             Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
             Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::NoMemory => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
             Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
             _ => None,
         }

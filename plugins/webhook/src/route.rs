@@ -7,7 +7,8 @@ use bytes::Bytes;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::{PluginHost, Slug, Thrown, Value, json};
+use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::callbacks::Callbacks;
@@ -54,6 +55,16 @@ pub(crate) struct Admitted {
     pub body: Bytes,
 }
 
+/// What Slack asks a new endpoint. Nothing else of a body is read for it.
+#[derive(Deserialize)]
+struct Greeting {
+    r#type: String,
+    challenge: Option<String>,
+}
+
+/// A body longer than this is checked and read off the shared threads.
+pub(crate) const LONG: usize = 256 * 1024;
+
 /// A body: signatures are over it, so a signed one is read before its sender is let in.
 enum Unread {
     Not(Body),
@@ -69,9 +80,10 @@ impl Webhook {
         if request.method() != Method::POST {
             return Ok(refused(Refusal::NotPost));
         }
+        let bodies = request.extensions().get::<Bodies>().cloned().unwrap_or_default();
         let mut seen = Delivery { at: crate::now(), ..Delivery::default() };
-        let (admitted, outcome) = match self.admit(&endpoint, request).await {
-            Ok((head, body)) => (true, self.answer(&endpoint, head, body, &mut seen).await),
+        let (admitted, outcome) = match self.admit(&endpoint, request, &bodies).await {
+            Ok((head, body)) => (true, self.answer(&endpoint, head, body, &bodies, &mut seen).await),
             Err(refusal) => (false, Ok(refusal.into())),
         };
         let (status, why) = match &outcome {
@@ -97,7 +109,12 @@ impl Webhook {
     }
 
     /// Lets the sender in, or not. Of a body whose sender is to show a token nothing is read.
-    async fn admit(&self, endpoint: &Endpoint, request: Request) -> Result<(Head, Unread), Refusal> {
+    async fn admit(
+        &self,
+        endpoint: &Endpoint,
+        request: Request,
+        bodies: &Bodies,
+    ) -> Result<(Head, Unread), Refusal> {
         let (parts, body) = request.into_parts();
         let head = Head { uri: parts.uri, headers: parts.headers };
         match endpoint.extras.verify {
@@ -112,8 +129,19 @@ impl Webhook {
             Some(scheme) => {
                 let claim = scheme.claim(&head.headers, now()).map_err(Refusal::NotSigned)?;
                 let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
-                let body = read(&head, body, endpoint.body_limit()).await.map_err(|error| unread(&error))?;
-                claim.check(&secret, &body).map_err(Refusal::NotSigned)?;
+                let limit = endpoint.body_limit();
+                let body = match too_large(&head, limit) {
+                    true => Err(BodyError::TooLarge(limit)),
+                    false => bodies.read_unverified(body, limit).await,
+                };
+                let body = body.map_err(|error| unread(&error))?;
+                let checked = if body.len() > LONG {
+                    let signed = body.clone();
+                    off_shared_threads(move || claim.check(&secret, &signed)).await?
+                } else {
+                    claim.check(&secret, &body)
+                };
+                checked.map_err(Refusal::NotSigned)?;
                 Ok((head, Unread::Read(body)))
             }
         }
@@ -138,6 +166,7 @@ impl Webhook {
         endpoint: &Endpoint,
         head: Head,
         body: Unread,
+        bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
         let first = match self.delivery(endpoint, &head).await? {
@@ -155,10 +184,17 @@ impl Webhook {
         }
         let body = match body {
             Unread::Read(body) => body,
-            Unread::Not(body) => match read(&head, body, endpoint.body_limit()).await {
-                Ok(body) => body,
-                Err(error) => return Ok(unread(&error).into()),
-            },
+            Unread::Not(body) => {
+                let limit = endpoint.body_limit();
+                let read = match too_large(&head, limit) {
+                    true => Err(BodyError::TooLarge(limit)),
+                    false => bodies.read(body, limit).await,
+                };
+                match read {
+                    Ok(body) => body,
+                    Err(error) => return Ok(unread(&error).into()),
+                }
+            }
         };
         seen.bytes = Some(body.len());
         let admitted = Admitted { head, body };
@@ -192,8 +228,8 @@ impl Webhook {
                 Some(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
             }
             Scheme::Slack => {
-                let body: Value = read_json(&admitted.body).ok()?;
-                let challenge = body["challenge"].as_str().filter(|_| body["type"] == "url_verification")?;
+                let body: Greeting = read_json(&admitted.body).ok()?;
+                let challenge = body.challenge.filter(|_| body.r#type == "url_verification")?;
                 Some(Answer::new(StatusCode::OK, json!({ "challenge": challenge })))
             }
             _ => None,
@@ -201,14 +237,18 @@ impl Webhook {
     }
 }
 
-/// A body; one that says beforehand that it is too large is not waited for.
-async fn read(head: &Head, body: Body, limit: usize) -> Result<Bytes, BodyError> {
+/// Whether a body says beforehand that it is too large; such a one is not waited for.
+fn too_large(head: &Head, limit: usize) -> bool {
     let length = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let length = length.and_then(|length| length.parse::<u64>().ok());
-    match length.is_some_and(|length| length > u64::try_from(limit).unwrap_or(u64::MAX)) {
-        true => Err(BodyError::TooLarge(limit)),
-        false => body.read(limit).await,
-    }
+    length.is_some_and(|length| length > u64::try_from(limit).unwrap_or(u64::MAX))
+}
+
+/// Runs what takes long where it keeps no other task waiting.
+async fn off_shared_threads<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::NoMemory)
 }
 
 fn refused(refusal: Refusal) -> Response {
@@ -216,6 +256,9 @@ fn refused(refusal: Refusal) -> Response {
 }
 
 fn unread(error: &BodyError) -> Refusal {
+    if *error == BodyError::NoMemory {
+        return Refusal::NoMemory;
+    }
     let mut text = error.to_string();
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();

@@ -1,8 +1,10 @@
 //! What a call to a bot says: thread, text and callback, in either shape. Spec: *Webhook bot-call request body*.
 
+use std::collections::HashMap;
+
 use ostler_contract::http::{HeaderMap, header};
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::{JsonObject, Value};
+use serde_json::value::RawValue;
 
 use crate::reply::Refusal;
 
@@ -25,7 +27,7 @@ impl Said {
         let fields = json_shape(headers, body);
         // A sender whose body is of its own making names the rest in the URL.
         let named = |name: &str| match fields.as_ref().and_then(|fields| fields.get(name)) {
-            Some(value) => value.as_str().map(str::to_owned),
+            Some(value) => text_of(value),
             None => parameter(query, name),
         };
         let thread = named("thread").filter(|thread| !thread.trim().is_empty());
@@ -34,24 +36,31 @@ impl Said {
             return Err(Refusal::Bad(format!("The thread is longer than {THREAD_MAX} bytes")));
         }
         let callback = named("callback").filter(|callback| !callback.is_empty());
-        let text =
-            fields.as_ref().and_then(|fields| fields.get("text")).and_then(Value::as_str).unwrap_or(body);
+        let text = fields.as_ref().and_then(|fields| text_of(fields.get("text")?));
+        let text = text.unwrap_or_else(|| body.to_owned());
         if text.trim().is_empty() {
             return Err(bad("The call has no text"));
         }
-        Ok(Self { thread, text: text.to_owned(), callback })
+        Ok(Self { thread, text, callback })
     }
 }
 
+/// Fields by name, each as its JSON text: only what a call needs is made into a value.
+type Fields = HashMap<String, Box<RawValue>>;
+
+fn text_of(value: &RawValue) -> Option<String> {
+    read_json(value.get().as_bytes()).ok()
+}
+
 /// The body's fields, where it is a JSON object with a text. A body that says it is plain text is text.
-fn json_shape(headers: &HeaderMap, body: &str) -> Option<JsonObject> {
+fn json_shape(headers: &HeaderMap, body: &str) -> Option<Fields> {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
     if kind.is_some_and(|kind| kind.trim_ascii_start().starts_with(b"text/")) {
         return None;
     }
-    read_json::<JsonObject>(body.as_bytes())
-        .ok()
-        .filter(|fields| fields.get("text").is_some_and(Value::is_string))
+    let fields = read_json::<Fields>(body.as_bytes()).ok()?;
+    fields.get("text").and_then(|text| text_of(text))?;
+    Some(fields)
 }
 
 /// The first query parameter of a name.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ostler_contract::host::Fired;
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Owner;
@@ -10,12 +11,14 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
     AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind, SessionStatus,
 };
-use ostler_protocol::{Value, names, uri};
+use ostler_protocol::{RpcError, Value, names, uri};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause};
+use super::large::{LONGEST, Unreadable, select};
+use super::message::fields_in;
 use super::noted::Note;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, RunPlace, STEERED, opening};
 use super::settings::Settings;
@@ -82,9 +85,7 @@ impl Host {
                     let waits = wait
                         .await
                         .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
-                    let runs = futures::future::join_all(waits).await;
-                    let lost = |_| Thrown::new("a run this event started could not be kept");
-                    runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()
+                    runs_of(waits).await
                 }
             }),
         })
@@ -101,6 +102,66 @@ impl Host {
         let (matching, _) = self.automations.index.read().matching(r#type, event, data);
         let by = format!("plugin:{}", caller.plugin);
         matching.iter().filter_map(|waiting| self.wake_by_plugin(&by, waiting, event, data)).collect()
+    }
+
+    /// The same for data that is long JSON text: read off the shared threads, one text at a time, and only as far as
+    /// the automations it wakes read it.
+    pub(crate) async fn fire_text(
+        self: Arc<Self>,
+        caller: &Caller,
+        r#type: &str,
+        event: &str,
+        text: Bytes,
+        over: JsonObject,
+    ) -> Result<Vec<String>, Thrown> {
+        let ended = || Thrown::new("the host ended before this event was heard");
+        let mut loaded = self.automations.loaded.subscribe();
+        loaded.wait_for(|loaded| *loaded).await.map_err(|_| ended())?;
+        self.check_fire(caller, r#type, event)?;
+        let _alone = self.automations.reading_text.lock().await;
+        let (host, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
+        let by = format!("plugin:{}", caller.plugin);
+        let woken =
+            tokio::task::spawn_blocking(move || host.wake_all_text(&by, &r#type, &event, &text, &over));
+        let waits = woken.await.map_err(|_| ended())?;
+        let waits = waits.map_err(|why| Thrown::from(RpcError::invalid_params(why.text())))?;
+        drop(_alone);
+        runs_of(waits).await
+    }
+
+    fn wake_all_text(
+        self: &Arc<Self>,
+        by: &str,
+        r#type: &str,
+        event: &str,
+        text: &[u8],
+        over: &JsonObject,
+    ) -> Result<Vec<Kept>, Unreadable> {
+        let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let keys = self.automations.index.read().keys(r#type, event);
+        let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let mut decides = select(text, &names)?.fields;
+        decides.extend(over());
+        let (matching, _) = self.automations.index.read().matching(r#type, event, &decides);
+        let woken: Vec<_> =
+            matching.iter().filter_map(|waiting| self.automations.entry(&waiting.automation)).collect();
+        names.extend(woken.iter().flat_map(|entry| fields_in(&entry.wire.definition.message.text)));
+        if matching.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut read = select(text, &names)?;
+        read.fields.extend(over());
+        read.too_long.sort_unstable();
+        read.too_long.dedup();
+        for field in &read.too_long {
+            self.log.line(format_args!(
+                "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
+            ));
+        }
+        Ok(matching
+            .iter()
+            .filter_map(|waiting| self.wake_by_plugin(by, waiting, event, &read.fields))
+            .collect())
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
@@ -315,6 +376,13 @@ impl Host {
         let status = entry.row.lock().summary.status;
         status & SessionStatus::InProgress.bits() != 0
     }
+}
+
+/// The runs that wakes came to, once each is kept.
+async fn runs_of(waits: Vec<Kept>) -> Result<Vec<String>, Thrown> {
+    let runs = futures::future::join_all(waits).await;
+    let lost = |_| Thrown::new("a run this event started could not be kept");
+    runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()
 }
 
 /// How many events a run stands for.

@@ -77,8 +77,14 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
     }
 }
 
+/// The names of the event's fields that a template reads.
+pub(super) fn fields_in(template: &str) -> Vec<&str> {
+    let parts = template.split("{{").skip(1);
+    parts.filter_map(|part| part.split_once("}}")?.0.trim().strip_prefix("event.")).collect()
+}
+
 /// A field by its name; a dot reaches into an object where no field has the whole name.
-fn lookup<'a>(data: &'a JsonObject, field: &str) -> Option<&'a Value> {
+pub(super) fn lookup<'a>(data: &'a JsonObject, field: &str) -> Option<&'a Value> {
     if let Some(value) = data.get(field) {
         return Some(value);
     }
@@ -170,6 +176,11 @@ mod tests {
         );
         let unnamed = Facts { session: Some("echo:/1"), event: Some("idle"), ..Facts::default() };
         assert_eq!(fill("x", &unnamed), "x\n\nWhat woke this run: idle\nSession: echo:/1");
+    }
+
+    #[test]
+    fn the_fields_a_template_reads() {
+        assert_eq!(fields_in("{{event.a}} {{ event.b.c }}{{at}}{{event}} {{event.d"), ["a", "b.c"]);
     }
 
     proptest::proptest! {

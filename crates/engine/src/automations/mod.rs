@@ -5,6 +5,7 @@ mod check;
 mod clockwork;
 mod fire;
 mod lanes;
+mod large;
 mod message;
 mod noted;
 mod plan;
@@ -40,6 +41,8 @@ pub struct Automations {
     /// Told when there may be something to do sooner.
     planned: Arc<Notify>,
     watching: Watching,
+    /// Held while a long text is read.
+    reading_text: tokio::sync::Mutex<()>,
     /// Held while the store is told, so that it is told in order.
     keeping: Mutex<()>,
     /// Whether the automations of the store were read.

@@ -129,6 +129,12 @@ impl Index {
         }
     }
 
+    /// The fields of an event's data that decide what it wakes.
+    pub fn keys(&self, r#type: &str, event: &str) -> HashSet<String> {
+        let waiters = self.events.get(&(r#type.to_owned(), event.to_owned()));
+        waiters.into_iter().flat_map(|waiters| waiters.shapes.keys().flatten()).cloned().collect()
+    }
+
     /// The triggers a fire wakes, one per automation, in the order of their ids, and how many were looked at.
     pub fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> (Vec<Arc<Waiting>>, usize) {
         // Nobody builds keys for an event nobody waits for.

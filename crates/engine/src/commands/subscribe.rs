@@ -148,9 +148,15 @@ impl Connection {
                 return answer.fail(error);
             }
         };
+        let located = host.sessions.locate(&parsed);
+        if let Some((entry, _)) = &located
+            && let Err(full) = host.may_wake(entry)
+        {
+            return answer.fail(full);
+        }
         let subscriber = self.subscriber(spelled, &channel, latency);
         self.remember(spelled, &channel);
-        if let Some((entry, place)) = host.sessions.locate(&parsed) {
+        if let Some((entry, place)) = located {
             let client = self.client_id().unwrap_or_else(|| "anonymous".to_owned());
             let subscription =
                 Subscription { spelled: spelled.to_owned(), place, subscriber, turns, client, answer };

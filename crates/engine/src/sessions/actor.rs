@@ -20,7 +20,8 @@ use super::ahead::Ahead;
 use super::chat::Chat;
 use super::chats::Opening;
 use super::mailbox::{Mailbox, Subscription, ToSession};
-use super::{Entry, Place, Resting};
+use super::rest::{SLEEP_AFTER, release};
+use super::{Entry, Place};
 use crate::fanout::{Audience, Origin, Outgoing};
 use crate::host::Host;
 use crate::refusals::nothing_at;
@@ -29,8 +30,6 @@ use crate::refusals::nothing_at;
 const BATCH: usize = 256;
 /// How often a running turn is kept as far as it has come.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long a session nobody watches and nothing runs in stays in memory.
-const SLEEP_AFTER: Duration = Duration::from_secs(600);
 
 /// One session at work.
 #[derive(Debug)]
@@ -64,6 +63,8 @@ pub(super) struct Actor {
     /// Writes that nobody waits for.
     pub unwaited: Vec<JoinHandle<bool>>,
     channel: Arc<str>,
+    /// Whether it was asked to sleep.
+    rest: bool,
     out: Vec<(Arc<str>, Outgoing)>,
 }
 
@@ -105,6 +106,7 @@ impl Actor {
             changes: None,
             annotations: None,
             facts: Vec::new(),
+            rest: false,
             unwaited: Vec::new(),
             out: Vec::new(),
         }
@@ -112,7 +114,7 @@ impl Actor {
 
     /// Serves the mailbox until the session ends or falls asleep.
     pub async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ToSession>) {
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::new();
         loop {
             let taken = tokio::select! {
                 biased;
@@ -146,6 +148,15 @@ impl Actor {
                     // A backend that never pauses leaves no moment in which nothing waits.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {
                         self.tick().await;
+                    }
+                    let rest = std::mem::take(&mut self.rest) && self.is_idle() && self.can_rest();
+                    if rest && self.fall_asleep(&mut inbox).await {
+                        return;
+                    }
+                    // A session that pauses keeps no memory for what it may be sent next.
+                    if inbox.is_empty() {
+                        release(&mut batch);
+                        release(&mut self.out);
                     }
                 }
             }
@@ -275,6 +286,7 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::Around(found) => self.take_around(*found),
+            ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
                 self.dispose().await;
                 let _ = done.send(());
@@ -428,6 +440,7 @@ impl Actor {
         self.settle();
     }
 
+<<<<<<< HEAD
     /// Whether nothing runs and nobody watches.
     fn is_idle(&self) -> bool {
         self.audience.count() == 0
@@ -471,6 +484,8 @@ impl Actor {
         true
     }
 
+=======
+>>>>>>> main
     /// Answers a subscription with the state as it is, and only then lets actions through.
     fn handle_subscribe(&mut self, subscription: Subscription) {
         let Subscription { spelled, place, subscriber, turns, client, answer } = subscription;

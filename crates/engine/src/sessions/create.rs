@@ -122,8 +122,7 @@ impl Host {
             annotations: AnnotationCounts::default(),
         };
         let (mailbox, inbox) = mpsc::unbounded_channel();
-        let entry =
-            Arc::new(entry_of(&new.id, kept, SessionFlags::default(), Resting::Open(mailbox.clone())));
+        let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.sessions.open(&mailbox)));
         *entry.tokens.lock() = new.credentials.clone().unwrap_or_default();
         if !self.sessions.claim(&entry) {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
@@ -136,12 +135,12 @@ impl Host {
     pub fn tell(self: &Arc<Self>, entry: &Arc<Entry>, message: ToSession) -> bool {
         let mut resting = entry.mailbox.lock();
         match &*resting {
-            Resting::Open(mailbox) => mailbox.send(message).is_ok(),
+            Resting::Open(mailbox, _) => mailbox.send(message).is_ok(),
             Resting::Gone => false,
             Resting::Asleep => {
                 let (mailbox, inbox) = mpsc::unbounded_channel();
                 let sent = mailbox.send(message).is_ok();
-                *resting = Resting::Open(mailbox.clone());
+                *resting = self.sessions.open(&mailbox);
                 tokio::spawn(wake(self.clone(), entry.clone(), mailbox, inbox));
                 sent
             }
@@ -186,6 +185,7 @@ impl Claimed {
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
         let made = async {
             host.check_directories(&new.working_directories, new.directories).await?;
+            host.room_for_session().await?;
             host.may_use(entry.owner.as_deref(), wanted).await?;
             host.isolate(&entry, &agent, &new.config).await?;
             make(host, &entry, &agent, &new, &mailbox).await

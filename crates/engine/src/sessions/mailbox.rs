@@ -209,6 +209,8 @@ pub enum ToSession {
         /// The call.
         call: String,
     },
+    /// Too many sessions are in memory: it sleeps if it is idle.
+    Rest,
     /// The session ends and is forgotten.
     Dispose {
         /// Answered when it is gone.

@@ -27,6 +27,7 @@ mod older;
 mod places;
 mod preamble;
 mod requests;
+mod rest;
 mod start;
 mod summary;
 mod tools;
@@ -52,6 +53,7 @@ pub use create::NewSession;
 use drafts::Draft;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
+use rest::{Awake, Census};
 pub(crate) use turns::{named, tidy_title};
 
 /// The sessions in memory, by id: those that are awake, and those that rest and were used lately. Others are in the
@@ -61,6 +63,7 @@ pub struct Sessions {
     entries: RwLock<HashMap<String, Arc<Entry>>>,
     /// Chats with URIs of their own, by URI: the session's id. Of sessions in memory.
     chats: RwLock<HashMap<String, String>>,
+<<<<<<< HEAD
     /// How many sessions there are, here and in the store. Changes with `entries` locked.
     total: AtomicUsize,
     /// Whether those in the store are counted in `total`.
@@ -73,6 +76,9 @@ pub struct Sessions {
     uses: AtomicU64,
     /// How many have to be in memory before it is looked whether some can go.
     next_look: AtomicUsize,
+=======
+    census: Arc<Census>,
+>>>>>>> main
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
 }
@@ -118,7 +124,7 @@ pub struct Row {
 #[derive(Debug)]
 enum Resting {
     /// A mailbox is open.
-    Open(Mailbox),
+    Open(Mailbox, #[expect(dead_code, reason = "counts the session while it is awake")] Awake),
     /// Nobody does; the next message wakes it.
     Asleep,
     /// It was disposed, or could not be made.
@@ -144,7 +150,7 @@ impl Entry {
 
     /// Whether its state is in memory.
     pub fn is_awake(&self) -> bool {
-        matches!(*self.mailbox.lock(), Resting::Open(_))
+        matches!(*self.mailbox.lock(), Resting::Open(..))
     }
 
     /// The session's default chat, as the host spells it.
@@ -188,7 +194,16 @@ impl Sessions {
         self.entries.read().values().cloned().collect()
     }
 
+<<<<<<< HEAD
     /// How many are listed, in memory or not: all but drafts.
+=======
+    /// How many are in memory.
+    pub fn awake(&self) -> usize {
+        self.census.count()
+    }
+
+    /// How many are listed: all but drafts.
+>>>>>>> main
     pub fn count(&self) -> usize {
         self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
     }
@@ -227,6 +242,11 @@ impl Sessions {
             }
             _ => None,
         }
+    }
+
+    /// A mailbox that is open, of a session in memory.
+    fn open(&self, mailbox: &Mailbox) -> Resting {
+        Resting::Open(mailbox.clone(), self.census.enter())
     }
 
     /// Puts a session into the catalogue; answers whether its id was free.

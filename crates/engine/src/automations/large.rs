@@ -1,0 +1,206 @@
+//! Events with much data: only what an automation reads of it is made into values.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use ostler_contract::{JsonObject, Value};
+use ostler_protocol::surrogates::{read_json, well_formed};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The longest text of a value that is read.
+pub(super) const LONGEST: usize = 1024 * 1024;
+/// The longest text of a field that is stored though nothing reads it.
+const SHORT: usize = 4 * 1024;
+/// How much is stored that nothing reads.
+const UNREAD: usize = 64 * 1024;
+/// What one value counts beside its text.
+const VALUE: usize = 128;
+
+/// What was read of an event's data.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Selected {
+    pub fields: JsonObject,
+    /// Names that are too long to be read.
+    pub too_long: Vec<String>,
+}
+
+/// Why a text holds no fields.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    NotJson,
+    NotAnObject,
+}
+
+impl Unreadable {
+    pub fn text(&self) -> &'static str {
+        match self {
+            Self::NotJson => "not JSON",
+            Self::NotAnObject => "not a JSON object",
+        }
+    }
+}
+
+/// The fields of these names, as `a.b` where one is inside another, and those that are short.
+pub(super) fn select(text: &[u8], names: &[&str]) -> Result<Selected, Unreadable> {
+    if std::str::from_utf8(text).is_err() {
+        return Err(Unreadable::NotJson);
+    }
+    match select_in(text, names) {
+        Err(Unreadable::NotJson) => match well_formed(text) {
+            Some(text) => select_in(&text, names),
+            None => Err(Unreadable::NotJson),
+        },
+        selected => selected,
+    }
+}
+
+fn select_in(text: &[u8], names: &[&str]) -> Result<Selected, Unreadable> {
+    let mut selected = Selected::default();
+    let mut unread = UNREAD;
+    let read = Select { names, unread: &mut unread, too_long: &mut selected.too_long };
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let fields = read.deserialize(&mut reader).and_then(|fields| reader.end().map(|()| fields));
+    match fields {
+        Ok(fields) => {
+            selected.fields = fields;
+            Ok(selected)
+        }
+        Err(error) if error.is_data() && serde_json::from_slice::<IgnoredAny>(text).is_ok() => {
+            Err(Unreadable::NotAnObject)
+        }
+        Err(_) => Err(Unreadable::NotJson),
+    }
+}
+
+struct Select<'a> {
+    names: &'a [&'a str],
+    /// How much more may be stored that nothing reads.
+    unread: &'a mut usize,
+    too_long: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Select<'_> {
+    type Value = JsonObject;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonObject, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Select<'_> {
+    type Value = JsonObject;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<JsonObject, A::Error> {
+        let mut fields = JsonObject::new();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            let raw: &RawValue = map.next_value()?;
+            match self.value(&key, raw.get()) {
+                Some(value) => drop(fields.insert(key.into_owned(), value)),
+                // The last of two fields of a name is the one.
+                None => drop(fields.remove(&*key)),
+            }
+        }
+        Ok(fields)
+    }
+}
+
+impl Select<'_> {
+    fn value(&mut self, key: &str, text: &str) -> Option<Value> {
+        let weight = || text.len() + VALUE * ostler_protocol::message::count_values(text.as_bytes());
+        if self.names.contains(&key) {
+            if text.len() <= LONGEST && weight() <= 16 * LONGEST {
+                return read_json(text.as_bytes()).ok();
+            }
+            self.too_long.push(key.to_owned());
+            return None;
+        }
+        let inside: Vec<&str> =
+            self.names.iter().filter_map(|name| name.strip_prefix(key)?.strip_prefix('.')).collect();
+        if !inside.is_empty() && text.starts_with('{') {
+            let within = Select { names: &inside, unread: self.unread, too_long: self.too_long };
+            let mut reader = serde_json::Deserializer::from_str(text);
+            return within.deserialize(&mut reader).ok().map(Value::Object);
+        }
+        if text.len() > SHORT {
+            return None;
+        }
+        let weight = key.len() + weight();
+        *self.unread = self.unread.checked_sub(weight)?;
+        read_json(text.as_bytes()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_protocol::json;
+
+    use super::*;
+
+    fn selected(text: &str, names: &[&str]) -> Value {
+        Value::Object(select(text.as_bytes(), names).unwrap().fields)
+    }
+
+    #[test]
+    fn what_is_read_and_what_is_short_is_there() {
+        let long = "x".repeat(5000);
+        let text = json!({
+            "a": { "b": { "c": [1, { "d": long }], "long": long }, "n": 1, "long": long },
+            "a.b": long, "list": [long], "short": { "k": [true] }, "é": 1
+        })
+        .to_string();
+        assert_eq!(selected(&text, &[]), json!({ "short": { "k": [true] }, "é": 1 }));
+        assert_eq!(
+            selected(&text, &["a.b.c", "list"]),
+            json!({ "a": { "b": { "c": [1, { "d": long }] }, "n": 1 }, "list": [long], "short": { "k": [true] }, "é": 1 })
+        );
+        assert_eq!(selected(&text, &["a.b"])["a.b"], json!(long), "a field's whole name comes first");
+        assert_eq!(selected(r#"{"x":1,"x":2,"\ud800":3}"#, &["x"]), json!({ "x": 2, "\u{fffd}": 3 }));
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_apart_from_what_is_no_json() {
+        for text in ["[1]", "3", "null", "\"x\""] {
+            assert_eq!(select(text.as_bytes(), &[]), Err(Unreadable::NotAnObject), "{text}");
+        }
+        for text in [&b""[..], b"{", b"[", b"{}x", b"{\"a\":}", b"{\"a\":\"\xff\"}", b"[1]]"] {
+            assert_eq!(select(text, &["a"]), Err(Unreadable::NotJson), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_too_long_is_named_and_unread_values_are_bounded() {
+        let long = format!("{{\"x\":\"{}\",\"y\":[{}1]}}", "x".repeat(LONGEST), "{},".repeat(300_000));
+        let read = select(long.as_bytes(), &["x", "y"]).unwrap();
+        assert_eq!((read.fields.len(), read.too_long), (0, vec!["x".to_owned(), "y".to_owned()]));
+        let many: Vec<String> = (0..100_000).map(|at| format!("\"k{at}\":1")).collect();
+        let fields = select(format!("{{{}}}", many.join(",")).as_bytes(), &[]).unwrap().fields;
+        assert!(!fields.is_empty() && fields.len() < 600, "{}", fields.len());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_name_is_read_as_from_the_whole(
+            data in "\\{(\"[ab]{1,2}\":(1|\"x\"|\\{\"[ab]\":[0-9]\\}|\\[1\\]),){0,4}\"z\":0\\}",
+            names in proptest::collection::vec("[ab](\\.[ab]){0,2}", 0..4),
+        ) {
+            let whole: JsonObject = serde_json::from_str(&data).unwrap();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let fields = select(data.as_bytes(), &names).unwrap().fields;
+            for name in names {
+                proptest::prop_assert_eq!(
+                    super::super::message::lookup(&fields, name), super::super::message::lookup(&whole, name)
+                );
+            }
+        }
+
+        #[test]
+        fn nothing_panics(text in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60)) {
+            let _ = select(&text, &["a.b"]);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! How many sessions are in memory: beyond the limit, idle ones are put to sleep.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ostler_protocol::RpcError;
+use ostler_protocol::wire::state::SessionStatus;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::{Entry, Resting, ToSession};
+use crate::host::Host;
+
+/// How long a new session waits for others to fall asleep.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it has others asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// For how many messages a session that pauses keeps memory.
+const KEPT: usize = 8;
+/// How long a session nobody watches and nothing runs in stays in memory.
+pub(super) const SLEEP_AFTER: Duration = Duration::from_secs(600);
+
+/// The sessions in memory.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    awake: AtomicUsize,
+    fewer: Notify,
+    asking: AtomicBool,
+}
+
+/// One session in memory, for as long as this is held.
+#[derive(Debug)]
+pub(super) struct Awake(Arc<Census>);
+
+impl Census {
+    pub fn enter(self: &Arc<Self>) -> Awake {
+        self.awake.fetch_add(1, Ordering::AcqRel);
+        Awake(self.clone())
+    }
+
+    pub fn count(&self) -> usize {
+        self.awake.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.0.awake.fetch_sub(1, Ordering::AcqRel);
+        self.0.fewer.notify_waiters();
+    }
+}
+
+impl Host {
+    /// Waits until the sessions in memory, a new one included, are no more than may be.
+    ///
+    /// # Errors
+    /// All of them are at work or watched.
+    pub(super) async fn room_for_session(&self) -> Result<(), RpcError> {
+        let census = &self.sessions.census;
+        let most = self.options.limits.awake_sessions;
+        let room = async {
+            loop {
+                let fewer = census.fewer.notified();
+                tokio::pin!(fewer);
+                fewer.as_mut().enable();
+                if census.count() <= most {
+                    return;
+                }
+                self.rest_idle_sessions();
+                let _ = tokio::time::timeout(ASK_AGAIN, fewer).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, room).await.map_err(|_| full(most))
+    }
+
+    /// Whether a session may be woken. Sessions that clients watch may exceed the limit by a quarter.
+    ///
+    /// # Errors
+    /// Too many are in memory, and none of them can sleep now.
+    pub(crate) fn may_wake(&self, entry: &Entry) -> Result<(), RpcError> {
+        let most = self.options.limits.awake_sessions;
+        if self.sessions.awake() < most || entry.is_awake() {
+            return Ok(());
+        }
+        self.rest_idle_sessions();
+        match self.sessions.awake() > most + most / 4 {
+            true => Err(full(most)),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more.
+    fn rest_idle_sessions(&self) {
+        let census = &self.sessions.census;
+        if census.asking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let most = self.options.limits.awake_sessions;
+        let surplus = (census.count() + 1).saturating_sub(most) + most / 16;
+        let mut idle: Vec<(String, Arc<Entry>)> = self
+            .sessions
+            .all()
+            .into_iter()
+            .filter(|entry| entry.is_awake() && !self.fanout.is_watched(&entry.uri))
+            .filter_map(|entry| {
+                let row = entry.row.lock();
+                let busy = row.summary.status & SessionStatus::InProgress.bits() != 0;
+                let modified = row.summary.modified_at.clone();
+                drop(row);
+                (!busy).then_some((modified, entry))
+            })
+            .collect();
+        idle.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        for (_, entry) in idle.into_iter().take(surplus) {
+            if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
+                let _ = mailbox.send(ToSession::Rest);
+            }
+        }
+        census.asking.store(false, Ordering::Release);
+    }
+}
+
+fn full(most: usize) -> RpcError {
+    RpcError::internal(format!(
+        "{most} sessions are at work or watched, as many as limits.awakeSessions allows; end or leave one, then try again"
+    ))
+}
+
+impl Actor {
+    /// Whether nothing runs and nobody watches.
+    pub(super) fn is_idle(&self) -> bool {
+        self.audience.count() == 0
+            && self.opening.is_empty()
+            && self
+                .chats
+                .iter()
+                .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
+    }
+
+    pub(super) fn may_sleep(&self) -> bool {
+        self.is_idle() && self.can_rest() && self.busy_at + SLEEP_AFTER <= Instant::now()
+    }
+
+    /// Whether a store can give everything back.
+    pub(super) fn can_rest(&self) -> bool {
+        self.annotations_rest()
+            && self.host.session_store().is_some()
+            && self.host.turn_store().is_some_and(|store| store.turns.is_some())
+    }
+
+    /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
+    pub(super) async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
+        // Whoever wakes it reads the store.
+        self.settle_writes().await;
+        {
+            let mut resting = self.entry.mailbox.lock();
+            if !inbox.is_empty() || !matches!(*resting, Resting::Open(..)) {
+                return false;
+            }
+            *resting = Resting::Asleep;
+            inbox.close();
+        }
+        for chat in &mut self.chats {
+            if let Some(backend) = chat.backend.take() {
+                backend.close(false).await;
+            }
+        }
+        true
+    }
+}
+
+/// Gives back the memory of a list that is empty.
+pub(super) fn release<T>(list: &mut Vec<T>) {
+    if list.is_empty() && list.capacity() > KEPT {
+        *list = Vec::new();
+    }
+}

@@ -1,0 +1,100 @@
+//! The limit of sessions in memory: idle ones sleep, and where none can, a new one is refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::{Value, json};
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_testkit::{MemoryHost, RawClient};
+
+const MOST: usize = 8;
+
+async fn host(dir: &tempfile::TempDir) -> MemoryHost {
+    let db = StateDb::open(dir.path()).unwrap();
+    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .sessions(sessions)
+        .options(|options| {
+            options.delta_window_ms = 0;
+            options.limits.awake_sessions = MOST;
+        })
+        .start()
+        .await
+}
+
+async fn create(client: &mut RawClient, at: usize) -> Result<Value, Value> {
+    client.request("createSession", json!({ "channel": format!("echo:/s{at}"), "provider": "echo" })).await
+}
+
+async fn say(client: &mut RawClient, at: usize, text: &str) {
+    let chat = ostler_protocol::uri::default_chat(&format!("echo:/s{at}"));
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": format!("t{at}"), "message": { "text": text } });
+    client.dispatch(&chat, i64::try_from(at).unwrap(), turn).await;
+    let name = if text == "/hang" { "chat/turnStarted" } else { "chat/turnComplete" };
+    client.actions_until(name).await;
+}
+
+#[tokio::test]
+async fn idle_sessions_beyond_the_limit_sleep_and_wake_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(&dir).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    create(&mut client, 0).await.unwrap();
+    say(&mut client, 0, "remember me").await;
+    let chat = ostler_protocol::uri::default_chat("echo:/s0");
+    client.notify("unsubscribe", json!({ "channel": chat })).await;
+    for at in 1..10 * MOST {
+        create(&mut client, at).await.unwrap();
+        assert!(host.host.sessions.awake() <= MOST, "{}", host.host.sessions.awake());
+    }
+    let subscribed = client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let turns = subscribed["snapshot"]["state"]["turns"].as_array().unwrap().clone();
+    assert_eq!(turns[0]["message"]["text"], "remember me");
+    say(&mut client, 10 * MOST - 1, "hello").await;
+}
+
+#[tokio::test]
+async fn where_every_session_is_at_work_a_new_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(&dir).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for at in 0..MOST {
+        create(&mut client, at).await.unwrap();
+        say(&mut client, at, "/hang").await;
+    }
+    let refused = create(&mut client, MOST).await.unwrap_err();
+    assert_eq!(
+        refused["message"],
+        "8 sessions are at work or watched, as many as limits.awakeSessions allows; end or leave one, then try again"
+    );
+    let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert_eq!(listed["items"].as_array().unwrap().len(), MOST, "it leaves nothing behind");
+    assert_eq!(host.host.sessions.awake(), MOST);
+    client.request("disposeSession", json!({ "channel": "echo:/s0" })).await.unwrap();
+    create(&mut client, MOST).await.unwrap();
+}
+
+#[tokio::test]
+async fn watched_sessions_exceed_the_limit_by_a_quarter_at_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(&dir).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for at in 0..3 * MOST {
+        create(&mut client, at).await.unwrap();
+    }
+    let mut refused = 0;
+    for at in 0..3 * MOST {
+        let subscribed = client.request("subscribe", json!({ "channel": format!("echo:/s{at}") })).await;
+        refused += usize::from(subscribed.is_err());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(refused >= MOST, "{refused}");
+    assert!(host.host.sessions.awake() <= MOST + MOST / 4 + 1, "{}", host.host.sessions.awake());
+}
