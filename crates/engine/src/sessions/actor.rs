@@ -440,52 +440,6 @@ impl Actor {
         self.settle();
     }
 
-<<<<<<< HEAD
-    /// Whether nothing runs and nobody watches.
-    fn is_idle(&self) -> bool {
-        self.audience.count() == 0
-            && self.opening.is_empty()
-            && self
-                .chats
-                .iter()
-                .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
-    }
-
-    fn may_sleep(&self) -> bool {
-        self.is_idle() && self.can_rest() && self.busy_at + SLEEP_AFTER <= Instant::now()
-    }
-
-    /// Whether a store can give everything back.
-    fn can_rest(&self) -> bool {
-        self.annotations_rest()
-            && self.host.session_store().is_some()
-            && self.host.turn_store().is_some_and(|store| store.turns.is_some())
-    }
-
-    /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
-    async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
-        // Whoever wakes it reads the store.
-        self.settle_writes().await;
-        self.keep_unsaved().await;
-        {
-            let mut resting = self.entry.mailbox.lock();
-            if !inbox.is_empty() || !matches!(*resting, Resting::Open(_)) {
-                return false;
-            }
-            *resting = Resting::Asleep;
-            inbox.close();
-        }
-        for chat in &mut self.chats {
-            if let Some(backend) = chat.backend.take() {
-                backend.close(false).await;
-            }
-        }
-        self.host.rests();
-        true
-    }
-
-=======
->>>>>>> main
     /// Answers a subscription with the state as it is, and only then lets actions through.
     fn handle_subscribe(&mut self, subscription: Subscription) {
         let Subscription { spelled, place, subscriber, turns, client, answer } = subscription;

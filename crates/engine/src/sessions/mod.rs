@@ -63,7 +63,6 @@ pub struct Sessions {
     entries: RwLock<HashMap<String, Arc<Entry>>>,
     /// Chats with URIs of their own, by URI: the session's id. Of sessions in memory.
     chats: RwLock<HashMap<String, String>>,
-<<<<<<< HEAD
     /// How many sessions there are, here and in the store. Changes with `entries` locked.
     total: AtomicUsize,
     /// Whether those in the store are counted in `total`.
@@ -76,9 +75,7 @@ pub struct Sessions {
     uses: AtomicU64,
     /// How many have to be in memory before it is looked whether some can go.
     next_look: AtomicUsize,
-=======
     census: Arc<Census>,
->>>>>>> main
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
 }
@@ -194,16 +191,12 @@ impl Sessions {
         self.entries.read().values().cloned().collect()
     }
 
-<<<<<<< HEAD
-    /// How many are listed, in memory or not: all but drafts.
-=======
-    /// How many are in memory.
+    /// How many are awake.
     pub fn awake(&self) -> usize {
         self.census.count()
     }
 
-    /// How many are listed: all but drafts.
->>>>>>> main
+    /// How many are listed, in memory or not: all but drafts.
     pub fn count(&self) -> usize {
         self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
     }
