@@ -37,7 +37,7 @@ function wrong({ title, triggers, disableConditions = [] }: AutomationDefinition
             return `disableConditions[${at}].date must be a timestamp, as 2026-01-31T12:00:00Z`;
         }
         if (kinds.has(condition.kind)) {
-            return `${condition.kind} is named twice, and a condition kind may appear at most once`;
+            return `disableConditions[${at}].kind must be one no other condition has; ${condition.kind} is named twice`;
         }
         kinds.add(condition.kind);
     }
