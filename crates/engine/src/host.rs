@@ -1,7 +1,6 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -40,6 +39,9 @@ use crate::telemetry::Telling;
 use crate::terminals::Terminals;
 use crate::usage::UsageOptions;
 use crate::wire::Wire;
+
+pub(crate) use crate::file_uris::names_a_directory;
+pub use crate::file_uris::{file_path, file_uri};
 
 /// How a host is set up.
 #[derive(Debug, Clone)]
@@ -575,27 +577,4 @@ pub(crate) fn upgraded(host: &Weak<Host>) -> Result<Arc<Host>, Thrown> {
 /// A message of the host's own making.
 pub fn message(text: String, kind: MessageKind) -> Message {
     Message { text, origin: MessageOrigin { kind }, attachments: None, model: None, agent: None, meta: None }
-}
-
-/// A path as a `file:` URI; what is one already stays.
-pub fn file_uri(path: &str) -> String {
-    if path.starts_with("file:") {
-        return path.to_owned();
-    }
-    url::Url::from_file_path(path).map_or_else(|()| format!("file://{path}"), String::from)
-}
-
-/// A `file:` URI as a path; what is a path already stays.
-pub fn file_path(uri: &str) -> String {
-    path_of(uri).map_or_else(|| uri.to_owned(), |path| path.to_string_lossy().into_owned())
-}
-
-fn path_of(uri: &str) -> Option<PathBuf> {
-    let url = url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
-    url.to_file_path().ok()
-}
-
-/// Whether a text names a directory to work in: a `file:` URI or an absolute path.
-pub(crate) fn names_a_directory(text: &str) -> bool {
-    text.starts_with('/') || path_of(text).is_some()
 }

@@ -25,6 +25,7 @@ mod directories;
 mod editor_settings;
 pub mod events;
 pub mod fanout;
+mod file_uris;
 mod held;
 pub mod host;
 mod host_calls;

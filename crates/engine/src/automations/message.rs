@@ -1,10 +1,16 @@
 //! What a run says first: the automation's message with its placeholders filled.
 
 use ostler_contract::{JsonObject, Value};
+use ostler_protocol::wire::state::{
+    AutomationDefinition, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationTrigger,
+};
+
+use super::fire::{count_of, event_id_of, event_of};
+use super::watching::is_watched_type;
 
 /// What is known about why a run started.
 #[derive(Debug, Default)]
-pub(super) struct Facts<'a> {
+struct Facts<'a> {
     /// What the trigger is called.
     pub trigger: Option<&'a str>,
     /// The event's id; absent for a schedule or a press.
@@ -27,9 +33,58 @@ pub(super) struct Facts<'a> {
     pub run_session: Option<&'a str>,
 }
 
+/// Which run says something, and in which session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunPlace<'a> {
+    pub run: Option<&'a str>,
+    pub session: &'a str,
+}
+
+/// What a run says first.
+pub(super) fn opening(
+    definition: &AutomationDefinition,
+    run: &AutomationRunState,
+    place: RunPlace<'_>,
+) -> String {
+    let template = match definition.message.text.trim() {
+        "" => &definition.title,
+        _ => &definition.message.text,
+    };
+    let own = Facts { run: place.run, run_session: Some(place.session), ..Facts::default() };
+    let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &own) };
+    let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
+        AutomationTrigger::Event(trigger) if trigger.id == origin.trigger_id => Some(trigger),
+        _ => None,
+    });
+    let data = event_of(run);
+    let text = |key: &str| data.and_then(|data| data.get(key)?.as_str());
+    let own_id = event_id_of(run).and_then(Value::as_str);
+    let event = own_id.or_else(|| text("event"));
+    // Only what the host itself watches is about a session; a plugin's data may have a field of that name.
+    let watched = trigger.is_some_and(|trigger| is_watched_type(&trigger.r#type));
+    let created = match &run.lifecycle {
+        AutomationRunLifecycle::Pending(pending) => Some(pending.created_at.as_str()),
+        _ => None,
+    };
+    fill(
+        template,
+        &Facts {
+            trigger: trigger.map(|trigger| trigger.title.as_str()),
+            event,
+            data,
+            id_in_data: !watched && own_id.is_none(),
+            session: text("session").filter(|_| watched),
+            session_title: text("sessionTitle").filter(|_| watched),
+            count: event.map(|_| count_of(run)),
+            at: text("at").filter(|_| watched).or(created),
+            ..own
+        },
+    )
+}
+
 /// Fills `{{…}}`. An unknown name stays as it is written; a missing fact is filled with nothing. Braces beyond the two
 /// are text: `{{{at}}}` is the time in braces.
-pub(super) fn fill(template: &str, facts: &Facts<'_>) -> String {
+fn fill(template: &str, facts: &Facts<'_>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(open) = rest.find("{{") {

@@ -12,22 +12,20 @@ use ostler_protocol::wire::actions::{
     AutomationRunSessionRemovedAction, AutomationRunSessionSetAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    AutomationDefinition, AutomationDefinitionPatch, AutomationManualRunOrigin,
-    AutomationPendingRunLifecycle, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
-    AutomationTrigger, MessageKind,
+    AutomationDefinitionPatch, AutomationManualRunOrigin, AutomationPendingRunLifecycle,
+    AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, MessageKind,
 };
-use ostler_protocol::{RpcError, Value, Version, json, names, uri};
+use ostler_protocol::{RpcError, Version, json, names, uri};
 use tokio::time::Instant;
 
 use super::Automations;
 use super::catalogue::{Entry, none};
-use super::fire::{Keep, count_of, event_id_of, event_of};
+use super::fire::Keep;
 use super::lanes::{Cause, Lane};
-use super::message::{Facts, fill};
+use super::message::{RunPlace, opening};
 use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
 use super::shown::summary_of;
-use super::watching::is_watched_type;
 use crate::fanout::{Fanout, Outgoing, Subscriber};
 use crate::host::{Host, message};
 use crate::policies::Use;
@@ -558,53 +556,4 @@ impl Automations {
     pub(super) fn show(&self, fanout: &Fanout, run: &AutomationRunState) -> bool {
         uri::automation_id(&run.automation).is_some_and(|id| self.show_run(fanout, id, summary_of(run)))
     }
-}
-
-/// Which run says something, and in which session.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RunPlace<'a> {
-    pub run: Option<&'a str>,
-    pub session: &'a str,
-}
-
-/// What a run says first.
-pub(super) fn opening(
-    definition: &AutomationDefinition,
-    run: &AutomationRunState,
-    place: RunPlace<'_>,
-) -> String {
-    let template = match definition.message.text.trim() {
-        "" => &definition.title,
-        _ => &definition.message.text,
-    };
-    let own = Facts { run: place.run, run_session: Some(place.session), ..Facts::default() };
-    let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &own) };
-    let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
-        AutomationTrigger::Event(trigger) if trigger.id == origin.trigger_id => Some(trigger),
-        _ => None,
-    });
-    let data = event_of(run);
-    let text = |key: &str| data.and_then(|data| data.get(key)?.as_str());
-    let own_id = event_id_of(run).and_then(Value::as_str);
-    let event = own_id.or_else(|| text("event"));
-    // Only what the host itself watches is about a session; a plugin's data may have a field of that name.
-    let watched = trigger.is_some_and(|trigger| is_watched_type(&trigger.r#type));
-    let created = match &run.lifecycle {
-        AutomationRunLifecycle::Pending(pending) => Some(pending.created_at.as_str()),
-        _ => None,
-    };
-    fill(
-        template,
-        &Facts {
-            trigger: trigger.map(|trigger| trigger.title.as_str()),
-            event,
-            data,
-            id_in_data: !watched && own_id.is_none(),
-            session: text("session").filter(|_| watched),
-            session_title: text("sessionTitle").filter(|_| watched),
-            count: event.map(|_| count_of(run)),
-            at: text("at").filter(|_| watched).or(created),
-            ..own
-        },
-    )
 }
