@@ -1659,6 +1659,23 @@ export interface SessionStore {
     forget(id: string): void;
     /** Every session with its marks, at once; the host asks one by one where it is left out. */
     all?(): Awaitable<StoredSession[]>;
+    /** One session with its marks and chats, or nothing; the host asks for them one by one where it is left out. */
+    session?(id: string): Awaitable<StoredSession | null | undefined>;
+    /**
+     * A page of the listing: up to `limit` sessions, the latest `modifiedAt` first and by `uri` among equal ones,
+     * compared as text, beginning after a place. Fewer than `limit` only where nothing follows. A store that has
+     * `page`, `sessionOfChat` and `drafts` is read on demand; of any other, every session is loaded at the start.
+     */
+    page?(limit: number, after?: ListedPlace): Awaitable<StoredSession[]>;
+    /**
+     * The id of the session that has an open chat of that URI, or nothing; the one stored first where several do. A
+     * default chat with the URI the host gave it may be left out.
+     */
+    sessionOfChat?(chat: string): Awaitable<string | null | undefined>;
+    /** The ids of the sessions that have `draft`. */
+    drafts?(): Awaitable<string[]>;
+    /** How many sessions are held; the host counts `sessions()` where it is left out. */
+    count?(): Awaitable<number>;
     /** The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself. */
     turns?(id: string, chat: string): Awaitable<Turn[]>;
     /** Keeps a turn at its place, replacing what the place held. */
@@ -1784,6 +1801,14 @@ export interface StoredSession {
     flags?: SessionFlags;
     /** Its chats; the host asks for them one by one where they are left out. */
     chats?: KeptChat[];
+}
+
+/** A place in the listing of sessions: that of the session a page ended with. */
+export interface ListedPlace {
+    /** Its `modifiedAt`. */
+    modifiedAt: string;
+    /** Its URI. */
+    uri: string;
 }
 
 /** A turn as it is kept: a finished one, or a running one as far as it has come. */

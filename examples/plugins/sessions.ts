@@ -5,6 +5,7 @@ import type {
     KeptChat,
     KeptSession,
     KeptTurn,
+    ListedPlace,
     PluginHost,
     SessionFlags,
     SessionStore,
@@ -22,6 +23,12 @@ class Kept {
     titles = new Map<string, string>();
     chats: KeptChat[] = [];
     turns = new Map<string, Turn[]>();
+}
+
+/** Below zero where `one` is listed before `other`: the session modified last comes first. */
+function order(one: ListedPlace, other: ListedPlace): number {
+    const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
+    return compare(other.modifiedAt, one.modifiedAt) || compare(one.uri, other.uri);
 }
 
 class MemorySessions implements SessionStore {
@@ -58,9 +65,19 @@ class MemorySessions implements SessionStore {
     forget = (id: string) => void this.#kept.delete(id);
 
     all = () =>
-        [...this.#kept].flatMap(([id, { config, flags }]): StoredSession[] =>
-            config ? [{ id, session: config, flags }] : [],
+        [...this.#kept].flatMap(([id, { config, flags, chats }]): StoredSession[] =>
+            config ? [{ id, session: config, flags, chats }] : [],
         );
+    session = (id: string) => this.all().find((stored) => stored.id === id);
+    page = (limit: number, after?: ListedPlace | null) =>
+        this.all()
+            .filter(({ session }) => !after || order(session, after) > 0)
+            .sort((one, other) => order(one.session, other.session))
+            .slice(0, limit);
+    sessionOfChat = (chat: string) =>
+        this.all().find(({ chats }) => chats?.some(({ uri, closed }) => uri === chat && !closed))?.id;
+    drafts = () => this.all().flatMap(({ id, session }) => (session.draft ? [id] : []));
+    count = () => this.sessions().length;
     turns = (id: string, chat: string) => this.#of(id).turns.get(chat) ?? [];
     setTurn = (id: string, chat: string, place: number, { turn }: KeptTurn) =>
         this.#change(id, (kept) => {

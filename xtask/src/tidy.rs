@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("rquickjs-sys", &["rquickjs-sys"]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
-    ("xtask", &["ostler-contract", "ostler-js", "ostler-protocol"]),
+    ("xtask", &["ostler-contract", "ostler-js", "ostler-ports", "ostler-protocol"]),
 ];
 
 /// A plugin depends on nothing but this.

@@ -46,7 +46,13 @@ impl Host {
         changes.ok_or_else(|| RpcError::method_not_found("this host tells no changes"))
     }
 
-    fn changeset_of(&self, spelled: &str) -> Result<Of, RpcError> {
+    async fn changeset_of(&self, spelled: &str) -> Result<Of, RpcError> {
+        let _held = self.load_channel(spelled).await;
+        self.changeset_in_memory(spelled)
+    }
+
+    /// A changeset of a session that is in memory.
+    fn changeset_in_memory(&self, spelled: &str) -> Result<Of, RpcError> {
         let Channel::Changeset { session, scope } = Channel::parse(spelled) else {
             return Err(no_channel(spelled));
         };
@@ -58,7 +64,7 @@ impl Host {
 
     /// A changeset's own name, while somebody watches it.
     pub(crate) fn watched_changeset(&self, spelled: &str) -> Result<String, RpcError> {
-        let of = self.changeset_of(spelled)?;
+        let of = self.changeset_in_memory(spelled)?;
         match self.changesets.0.lock().contains_key(&of.uri) {
             true => Ok(of.uri),
             false => Err(no_channel(spelled)),
@@ -155,7 +161,7 @@ impl Host {
         params: c::InvokeChangesetOperationParams,
     ) -> Result<c::InvokeChangesetOperationResult, RpcError> {
         let changes = self.changes()?;
-        let of = self.changeset_of(&params.channel)?;
+        let of = self.changeset_of(&params.channel).await?;
         let operate = changes.operate.as_ref();
         let operate =
             operate.ok_or_else(|| RpcError::method_not_found("this host changes nothing of changes"))?;
@@ -200,7 +206,7 @@ impl Host {
 
     /// Marks files as seen, or not; only where the changeset says that people do.
     pub(crate) async fn review(&self, spelled: &str, action: Value, origin: Origin) -> Result<(), String> {
-        let of = self.changeset_of(spelled).map_err(|error| error.message)?;
+        let of = self.changeset_of(spelled).await.map_err(|error| error.message)?;
         let changes = self.changes().map_err(|error| error.message)?;
         let scopes = in_time(STATE_LIMIT, changes.scopes.call((of.entry.changes_of(),))).await;
         let scopes = scopes.map_err(|why| why.message)?;
@@ -230,7 +236,7 @@ impl Connection {
             let host = connection.host();
             let found = async {
                 host.changes()?;
-                let of = host.changeset_of(&spelled)?;
+                let of = host.changeset_of(&spelled).await?;
                 let told = host.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
                 Ok::<_, RpcError>((of, told))
             };

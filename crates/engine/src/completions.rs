@@ -32,7 +32,7 @@ impl Host {
     /// Rows for what a person typed so far. What cannot be completed has none.
     pub(crate) async fn complete(self: &Arc<Self>, params: c::CompletionsParams) -> c::CompletionsResult {
         let none = c::CompletionsResult { items: Vec::new() };
-        let Some((entry, _)) = self.sessions.locate(&self.sessions.channel(&params.channel)) else {
+        let Some((entry, _)) = self.located(&params.channel).await else {
             return none;
         };
         if params.kind != c::CompletionItemKind::UserMessage {

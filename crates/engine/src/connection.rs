@@ -11,7 +11,7 @@ use ostler_contract::events::Event;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::uri::Channel;
-use ostler_protocol::{Id, Message, RpcError, Version};
+use ostler_protocol::{Id, Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -310,7 +310,16 @@ impl Connection {
                     return;
                 }
                 match Notification::decode(&method, &params) {
-                    Some(Ok(Notification::DispatchAction(dispatch))) => self.handle_dispatch(dispatch),
+                    Some(Ok(Notification::DispatchAction(dispatch))) => {
+                        let _held = self.host.load_channel(&dispatch.channel).await;
+                        // A terminal is claimed for one.
+                        let _claims = match dispatch.action.pointer("/claim/session").and_then(Value::as_str)
+                        {
+                            Some(session) => self.host.load_channel(session).await,
+                            None => None,
+                        };
+                        self.handle_dispatch(dispatch);
+                    }
                     Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
                     Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
                     Some(Err(error)) => {

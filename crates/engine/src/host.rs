@@ -68,6 +68,8 @@ pub struct HostOptions {
     pub replay: usize,
     /// How much may wait for one client, in bytes.
     pub outbox: usize,
+    /// How many sessions that rest stay in memory.
+    pub resting_sessions: usize,
     /// How much is used on behalf of clients.
     pub limits: Limits,
 }
@@ -77,6 +79,8 @@ impl HostOptions {
     pub const DELTA_WINDOW_MS: u64 = 75;
     /// How long a client's tool may take, where nothing else is said.
     pub const CLIENT_TOOL_TIMEOUT_MS: u64 = 600_000;
+    /// How many sessions that rest stay in memory, where nothing else is said.
+    pub const RESTING_SESSIONS: usize = 1000;
 }
 
 impl Default for HostOptions {
@@ -94,6 +98,7 @@ impl Default for HostOptions {
             mcp_servers: McpServers::default(),
             replay: DEFAULT_REPLAY,
             outbox: DEFAULT_LIMIT,
+            resting_sessions: Self::RESTING_SESSIONS,
             limits: Limits::default(),
         }
     }
@@ -346,7 +351,7 @@ impl Host {
         if self.terminal_store().is_some() {
             self.root.serve_terminals();
         }
-        self.load_sessions().await;
+        self.open_sessions().await;
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
         self.warn_of_no_policies().await;
         self.reach(Stage::Built);

@@ -122,7 +122,7 @@ impl HostCalls for HostDoor {
                 return Ok(false);
             }
             let scheme = ostler_protocol::uri::scheme(&uri).unwrap_or_default();
-            let entry = host.sessions.by_uri(&uri);
+            let entry = host.session_at(&uri).await;
             Ok(entry.is_some_and(|entry| !entry.is_gone() && entry.provider.eq_ignore_ascii_case(&scheme)))
         })
     }
@@ -132,7 +132,7 @@ impl HostCalls for HostDoor {
         Box::pin(async move {
             let host = host?;
             host.built().await;
-            Ok(host.sessions.by_uri(&uri).and_then(|entry| entry.owner.clone()))
+            Ok(host.session_at(&uri).await.and_then(|entry| entry.owner.clone()))
         })
     }
 

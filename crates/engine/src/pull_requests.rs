@@ -24,7 +24,7 @@ impl Connection {
         let host = self.host();
         let github = host.registry().and_then(|registry| registry.port::<PullRequests>());
         let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
-        let entry = host.sessions.by_uri(&params.channel);
+        let entry = host.session_at(&params.channel).await;
         let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
             return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));

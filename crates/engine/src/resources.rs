@@ -381,7 +381,7 @@ impl Host {
         if uri::attachment_id(uri).is_some() {
             return Ok(content_of(self.read_attachment(uri).await?));
         }
-        let owned = self.sessions.by_uri(session).and_then(|entry| entry.owner.clone());
+        let owned = self.session_at(session).await.and_then(|entry| entry.owner.clone());
         let owner = owned.clone().unwrap_or_else(|| "nobody".to_owned());
         if let Some(client) = self.publisher(uri, owned.as_deref())? {
             self.require_of(&owner, &Grant::on("file", "get"))?;

@@ -1,16 +1,17 @@
 //! The session store, in the state database.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
-    KeptAttachment, KeptChat, KeptSession, KeptTurn, SessionFlags, SessionStore, StoredSession,
+    KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
 use ostler_contract::protocol::wire::state::Turn;
 use ostler_contract::{JsonObject, Thrown, Value};
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,15 +22,32 @@ use crate::state::{Failure, StateDb};
 pub struct SqliteSessions {
     db: Arc<StateDb>,
     report: Report,
+    unreadable: Arc<Mutex<HashSet<String>>>,
+}
+
+/// Reads rows of sessions for a listing; one that is damaged is left out of it and reported once.
+struct Reader {
+    report: Report,
+    unreadable: Arc<Mutex<HashSet<String>>>,
+}
+
+/// Selects sessions with their marks and chats, for [`stored`] to read.
+macro_rules! stored {
+    () => {
+        "SELECT id, kept, chats, coalesce(is_read, 0) AS is_read, coalesce(is_archived, 0) AS is_archived
+         FROM sessions LEFT JOIN session_flags ON session_flags.session = id
+         LEFT JOIN session_chats ON session_chats.session = id "
+    };
 }
 
 /// Everything that is kept under a session's id.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 10] = [
     ("sessions", "id"),
     ("session_flags", "session"),
     ("session_artifacts", "session"),
     ("session_pull_requests", "session"),
     ("session_chats", "session"),
+    ("session_chat_uris", "session"),
     ("session_annotations", "session"),
     ("chat_titles", "session"),
     ("turns", "session"),
@@ -39,7 +57,7 @@ const TABLES: [(&str, &str); 9] = [
 impl SqliteSessions {
     /// The sessions in a database.
     pub fn new(db: Arc<StateDb>, report: Report) -> Self {
-        Self { db, report }
+        Self { db, report, unreadable: Arc::default() }
     }
 
     /// The store as the point has it.
@@ -93,6 +111,11 @@ impl SqliteSessions {
             sessions: member!(self, Self::sessions),
             forget: member!(self, Self::forget),
             all: Some(member!(self, Self::all)),
+            session: Some(member!(self, Self::session)),
+            page: Some(member!(self, Self::page)),
+            session_of_chat: Some(member!(self, Self::session_of_chat)),
+            drafts: Some(member!(self, Self::drafts)),
+            count: Some(member!(self, Self::count)),
             turns: Some(member!(self, Self::turns)),
             set_turn: Some(member!(self, Self::set_turn)),
             drop_turns: Some(member!(self, Self::drop_turns)),
@@ -149,7 +172,7 @@ impl SqliteSessions {
         self.db.read(move |db| {
             let mut asked =
                 db.prepare_cached("SELECT is_read, is_archived FROM session_flags WHERE session = ?1")?;
-            let flags = |row: &rusqlite::Row<'_>| {
+            let flags = |row: &Row<'_>| {
                 Ok(SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? })
             };
             Ok(asked.query_row([id], flags).optional()?)
@@ -198,33 +221,84 @@ impl SqliteSessions {
     }
 
     fn all(&self, (): ()) -> Pending<Vec<StoredSession>> {
-        let report = self.report.clone();
+        let read = self.reader();
         self.db.read(move |db| {
-            let mut asked = db.prepare_cached(
-                "SELECT id, kept, chats, coalesce(is_read, 0) AS is_read, coalesce(is_archived, 0) AS is_archived
-                 FROM sessions LEFT JOIN session_flags ON session_flags.session = id
-                 LEFT JOIN session_chats ON session_chats.session = id ORDER BY sessions.rowid",
-            )?;
+            let mut asked = db.prepare_cached(concat!(stored!(), "ORDER BY sessions.rowid"))?;
             let mut rows = asked.query([])?;
             let mut all = Vec::new();
             while let Some(row) = rows.next()? {
-                let id: String = row.get("id")?;
-                let flags =
-                    SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? };
-                // What cannot be read here is asked for, and reported, when somebody needs it.
-                let chats = match row.get_ref("chats")?.as_str() {
-                    Ok(text) => serde_json::from_str(text).ok(),
-                    Err(_) => Some(Vec::new()),
-                };
-                // One that cannot be read keeps none of the others from being listed.
-                match decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "the session", &id) {
-                    Ok(session) => all.push(StoredSession { id, session, flags, chats }),
-                    Err(Failure::Thrown(thrown)) => report(format!("{thrown}; it is left out")),
-                    Err(failure) => return Err(failure),
-                }
+                all.extend(read.listed(row)?);
             }
             Ok(all)
         })
+    }
+
+    fn session(&self, (id,): (String,)) -> Pending<Option<StoredSession>> {
+        self.db.read(move |db| {
+            let mut asked = db.prepare_cached(concat!(stored!(), "WHERE id = ?1"))?;
+            let mut rows = asked.query([id])?;
+            rows.next()?.map(stored).transpose()
+        })
+    }
+
+    fn page(&self, (limit, after): (u64, Option<ListedPlace>)) -> Pending<Vec<StoredSession>> {
+        let read = self.reader();
+        self.db.read(move |db| {
+            let (mut first, mut next);
+            let mut rows = match &after {
+                None => {
+                    first = db.prepare_cached(concat!(
+                        stored!(),
+                        "WHERE modified_at IS NOT NULL ORDER BY modified_at DESC, uri"
+                    ))?;
+                    first.query([])?
+                }
+                Some(after) => {
+                    next = db.prepare_cached(concat!(
+                        stored!(),
+                        "WHERE modified_at <= ?1 AND (modified_at < ?1 OR uri > ?2)
+                         ORDER BY modified_at DESC, uri"
+                    ))?;
+                    next.query([&after.modified_at, &after.uri])?
+                }
+            };
+            let mut page = Vec::new();
+            while (page.len() as u64) < limit
+                && let Some(row) = rows.next()?
+            {
+                page.extend(read.listed(row)?);
+            }
+            Ok(page)
+        })
+    }
+
+    fn session_of_chat(&self, (chat,): (String,)) -> Pending<Option<String>> {
+        self.db.read(move |db| {
+            let mut asked = db.prepare_cached(
+                "SELECT session FROM session_chat_uris JOIN sessions ON sessions.id = session
+                 WHERE session_chat_uris.uri = ?1 ORDER BY sessions.rowid LIMIT 1",
+            )?;
+            Ok(asked.query_row([chat], |row| row.get(0)).optional()?)
+        })
+    }
+
+    fn drafts(&self, (): ()) -> Pending<Vec<String>> {
+        self.db.read(|db| {
+            let mut asked = db.prepare_cached("SELECT id FROM sessions WHERE draft IS NOT NULL")?;
+            Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn count(&self, (): ()) -> Pending<u64> {
+        self.db.read(|db| {
+            let mut asked =
+                db.prepare_cached("SELECT count(*) FROM sessions WHERE modified_at IS NOT NULL")?;
+            Ok(asked.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs())
+        })
+    }
+
+    fn reader(&self) -> Reader {
+        Reader { report: self.report.clone(), unreadable: self.unreadable.clone() }
     }
 
     fn forget(&self, (id,): (String,)) -> Pending<()> {
@@ -303,6 +377,35 @@ impl SqliteSessions {
             Ok(())
         })
     }
+}
+
+impl Reader {
+    /// The session of a row, or nothing where it is damaged, so that the others can be listed.
+    fn listed(&self, row: &Row<'_>) -> Result<Option<StoredSession>, Failure> {
+        match stored(row) {
+            Ok(session) => Ok(Some(session)),
+            Err(Failure::Thrown(thrown)) => {
+                let id: String = row.get("id")?;
+                if self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
+                    (self.report)(format!("{thrown}; it is left out"));
+                }
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn stored(row: &Row<'_>) -> Result<StoredSession, Failure> {
+    let id: String = row.get("id")?;
+    let flags = SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? };
+    // What cannot be read here is asked for, and reported, when somebody needs it.
+    let chats = match row.get_ref("chats")?.as_str() {
+        Ok(text) => serde_json::from_str(text).ok(),
+        Err(_) => Some(Vec::new()),
+    };
+    let session = decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "the session", &id)?;
+    Ok(StoredSession { id, session, flags, chats })
 }
 
 /// A place as SQLite counts; nobody gets that far.

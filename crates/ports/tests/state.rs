@@ -99,8 +99,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 5); update ostler, or move the file away to begin anew");
-    version(5);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 6); update ostler, or move the file away to begin anew");
+    version(6);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -186,6 +186,82 @@ async fn an_empty_file_beside_a_log_is_not_begun_anew() {
 }
 
 #[tokio::test]
+async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    drop(sessions(folder.path()));
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch(
+        "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
+         DROP INDEX sessions_drafts;
+         ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN modified_at; ALTER TABLE sessions DROP COLUMN uri;
+         PRAGMA user_version = 5;",
+    )
+    .unwrap();
+    let row = |id: &str, kept: &str| {
+        db.execute("INSERT INTO sessions (id, kept) VALUES (?1, ?2)", [id, kept]).unwrap();
+    };
+    for (id, day) in [("a", 1), ("b", 3), ("c", 2)] {
+        let modified_at = format!("2026-01-0{day}T00:00:00.000Z");
+        let kept = KeptSession { uri: format!("echo:/{id}"), modified_at, ..KeptSession::default() };
+        row(id, &serde_json::to_string(&kept).unwrap());
+    }
+    row("damaged", "{");
+    row("unread", r#"{"uri":"echo:/unread","modifiedAt":"2026-01-09T00:00:00.000Z"}"#);
+    row("odd", r#"{"uri":7,"modifiedAt":[1]}"#);
+    let chats = [
+        (
+            "a",
+            r#"[{"uri":"ahp-chat://default/ZQ","default":true},{"uri":"ahp-chat:/a2"},{"uri":"ahp-chat:/a3","closed":true}]"#,
+        ),
+        ("b", "["),
+    ];
+    for (id, chats) in chats {
+        db.execute("INSERT INTO session_chats (session, chats) VALUES (?1, ?2)", [id, chats]).unwrap();
+    }
+    drop(db);
+
+    let lines = Lines::default();
+    let store = SqliteSessions::new(StateDb::open(folder.path()).unwrap(), lines.report());
+    let store = Arc::new(store).into_point();
+    let page = store.page.clone().unwrap();
+    for _ in 0..2 {
+        let listed = page.call((3, None)).await.unwrap();
+        assert_eq!(listed.iter().map(|listed| listed.id.as_str()).collect::<Vec<_>>(), ["b", "c", "a"]);
+        assert_eq!(listed[0].chats, None, "chats that cannot be read are said when they are asked for");
+    }
+    let said = lines.taken("");
+    assert_eq!(said.len(), 2, "each that cannot be read is reported once: {said:?}");
+    let of = store.session_of_chat.clone().unwrap();
+    let of = async |chat: &str| of.call((chat.into(),)).await.unwrap();
+    assert_eq!(of("ahp-chat:/a2").await.as_deref(), Some("a"));
+    assert_eq!((of("ahp-chat:/a3").await, of("ahp-chat://default/ZQ").await), (None, None));
+    let damaged = store.session.clone().unwrap().call(("damaged".into(),)).await;
+    assert!(damaged.unwrap_err().message.contains("damaged"));
+}
+
+#[tokio::test]
+async fn a_page_of_sessions_is_read_in_the_order_of_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(sessions(folder.path()));
+    let db = Connection::open(folder.path().join("state.db")).unwrap();
+    let plan = |sql: &str| {
+        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let rows = plan.query_map([], |row| row.get::<_, String>("detail")).unwrap();
+        rows.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+    };
+    let first = plan("SELECT id FROM sessions WHERE modified_at IS NOT NULL ORDER BY modified_at DESC, uri");
+    let next = plan(
+        "SELECT id FROM sessions WHERE modified_at <= '2026' AND (modified_at < '2026' OR uri > 'e')
+         ORDER BY modified_at DESC, uri",
+    );
+    for plan in [first, next] {
+        assert!(plan.contains("SEARCH sessions USING INDEX sessions_listed"), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn damage_is_said_where_it_is_met() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
@@ -195,11 +271,11 @@ async fn damage_is_said_where_it_is_met() {
         let set = store.set_turn.as_ref().unwrap();
         set.call(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
     }
-    // Into the one file, and then over the middle of it.
+    // Into the one file, and then over the turns in it.
     Connection::open(&path).unwrap().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(store);
     let mut bytes = fs::read(&path).unwrap();
-    let middle = bytes.len() / 4..bytes.len() * 3 / 4;
+    let middle = bytes.len() / 2..bytes.len() * 3 / 4;
     bytes[middle].fill(0xAA);
     fs::write(&path, &bytes).unwrap();
 

@@ -43,6 +43,19 @@ pub struct SessionStore {
     pub forget: Call<fn(id: String)>,
     /// Every session with its marks, at once; the host asks one by one where it is left out.
     pub all: Option<Call<fn() -> Vec<StoredSession>>>,
+    /// One session with its marks and chats, or nothing; the host asks for them one by one where it is left out.
+    pub session: Option<Call<fn(id: String) -> Option<StoredSession>>>,
+    /// A page of the listing: up to `limit` sessions, the latest `modifiedAt` first and by `uri` among equal ones,
+    /// compared as text, beginning after a place. Fewer than `limit` only where nothing follows. A store that has
+    /// `page`, `sessionOfChat` and `drafts` is read on demand; of any other, every session is loaded at the start.
+    pub page: Option<Call<fn(limit: u64, after: Option<ListedPlace>) -> Vec<StoredSession>>>,
+    /// The id of the session that has an open chat of that URI, or nothing; the one stored first where several do. A
+    /// default chat with the URI the host gave it may be left out.
+    pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
+    /// The ids of the sessions that have `draft`.
+    pub drafts: Option<Call<fn() -> Vec<String>>>,
+    /// How many sessions are held; the host counts `sessions()` where it is left out.
+    pub count: Option<Call<fn() -> u64>>,
     /// The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself.
     pub turns: Option<Call<fn(id: String, chat: String) -> Vec<Turn>>>,
     /// Keeps a turn at its place, replacing what the place held.
@@ -71,6 +84,11 @@ impl SessionStore {
     /// Whether it keeps turns.
     pub fn keeps_turns(&self) -> bool {
         self.turns.is_some() && self.set_turn.is_some() && self.drop_turns.is_some()
+    }
+
+    /// Whether sessions can be read on demand, so that none has to be loaded at the start.
+    pub fn reads_on_demand(&self) -> bool {
+        self.page.is_some() && self.session_of_chat.is_some() && self.drafts.is_some()
     }
 
     /// Whether it keeps annotations.
@@ -181,6 +199,17 @@ pub struct StoredSession {
     /// Its chats; the host asks for them one by one where they are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chats: Option<Vec<KeptChat>>,
+}
+
+/// A place in the listing of sessions: that of the session a page ended with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct ListedPlace {
+    /// Its `modifiedAt`.
+    pub modified_at: String,
+    /// Its URI.
+    pub uri: String,
 }
 
 /// One chat of a session.

@@ -327,6 +327,7 @@ impl Host {
             }
             None => settings.pinned_session.clone(),
         };
+        // A turn that runs keeps its session in memory.
         let target = session.and_then(|session| self.sessions.by_uri(&session));
         if let Some(target) = target
             && target.owner == entry.owner
@@ -370,6 +371,7 @@ impl Host {
     /// Whether anybody's turn runs in the chat an automation is pinned to.
     pub(super) fn pinned_chat_is_busy(&self, settings: &Settings) -> bool {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
+        // A turn that runs keeps its session in memory.
         let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
         let status = entry.row.lock().summary.status;
         status & SessionStatus::InProgress.bits() != 0

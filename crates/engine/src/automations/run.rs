@@ -194,6 +194,8 @@ impl Host {
         self.may_start(entry.owner.as_deref()).map_err(refused)?;
         let settings = Settings::of(&entry.wire.definition);
         let key = (id.to_owned(), request.to_owned());
+        // The one it is pinned to is looked for below where no other request can come between.
+        let _held = self.load_pinned(&settings).await;
         let run = {
             let mut requests = self.automations.requests.lock();
             if let Some(run) = requests.get(&key) {
@@ -290,7 +292,10 @@ impl Host {
         let definition = &entry.wire.definition;
         let settings = Settings::of(definition);
         let pinned = match settings.pinned {
-            true => self.own_pinned(&settings, entry.owner.as_deref())?,
+            true => {
+                let _held = self.load_pinned(&settings).await;
+                self.own_pinned(&settings, entry.owner.as_deref())?
+            }
             false => None,
         };
         let model = definition.session.model.clone().or(definition.message.model.clone());
@@ -362,7 +367,13 @@ impl Host {
         claimed.start(self).await.map_err(|error| error.message)
     }
 
-    /// The session an automation is pinned to, where it is still there.
+    /// Brings the session an automation is pinned to into memory.
+    async fn load_pinned(&self, settings: &Settings) -> Option<Arc<Session>> {
+        let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten()?;
+        self.session_at(session).await
+    }
+
+    /// The session an automation is pinned to, where it is still there and in memory.
     fn own_pinned(&self, settings: &Settings, owner: Option<&str>) -> Result<Option<Arc<Session>>, String> {
         let session = settings.pinned_session.as_ref().and_then(|session| self.sessions.by_uri(session));
         let Some(session) = session.filter(|session| !session.is_gone()) else { return Ok(None) };

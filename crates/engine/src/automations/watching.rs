@@ -239,20 +239,28 @@ impl Host {
                 _ => state.parents.get(&session.uri).cloned(),
             }
         };
-        if let Some(parent) = parent.and_then(|parent| self.sessions.by_uri(&parent))
-            && self.automations.watches()
-        {
-            let running = self
-                .automations
-                .watching
-                .state
-                .lock()
-                .sessions
-                .get(&parent.uri)
-                .is_some_and(|session| session.running);
-            let what = Happened::Child(session.uri.clone());
-            self.look_at(Happening { session: parent, what, running, queued: 0, tool_calls: 0 });
+        let Some(parent) = parent.filter(|_| self.automations.watches()) else { return };
+        match self.sessions.by_uri(&parent) {
+            Some(parent) => self.child_quiet(parent, &session.uri),
+            None => {
+                // It rests, but rules may ask about it all the same.
+                let host = self.clone();
+                tokio::spawn(async move {
+                    if let Some(parent) = host.session_at(&parent).await {
+                        host.child_quiet(parent, &session.uri);
+                    }
+                });
+            }
         }
+    }
+
+    /// Holds against the rules that a session which another one made is quiet.
+    fn child_quiet(self: &Arc<Self>, parent: Arc<Entry>, child: &str) {
+        let state = self.automations.watching.state.lock();
+        let running = state.sessions.get(&parent.uri).is_some_and(|session| session.running);
+        drop(state);
+        let what = Happened::Child(child.to_owned());
+        self.look_at(Happening { session: parent, what, running, queued: 0, tool_calls: 0 });
     }
 
     fn look_at(self: &Arc<Self>, happening: Happening) {

@@ -10,7 +10,7 @@ use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version
 use super::subscribe::COLLECT_LIMIT;
 use crate::connection::{Connection, Responder};
 use crate::outbox::Closed;
-use crate::sessions::ToSession;
+use crate::sessions::{Entry, ToSession};
 use crate::terminals::PREFIX;
 
 impl Connection {
@@ -79,7 +79,7 @@ impl Connection {
         });
     }
 
-    pub(super) fn handle_reconnect(self: &Arc<Self>, params: c::ReconnectParams, responder: Responder) {
+    pub(super) async fn handle_reconnect(self: &Arc<Self>, params: c::ReconnectParams, responder: Responder) {
         let host = self.host().clone();
         if self.client_id().is_none() {
             let spoken = host.spoken_by(&params.client_id).unwrap_or(Version::V1);
@@ -100,7 +100,15 @@ impl Connection {
                 _ => missing.push(spelled.clone()),
             }
         }
-        let back = Back { client: params.client_id, seen: params.last_seen_server_seq, known, missing };
+        let channels: Vec<&str> = known.iter().map(|(spelled, _)| spelled.as_str()).collect();
+        let sessions = host.load_channels(&channels).await;
+        let back = Back {
+            client: params.client_id,
+            seen: params.last_seen_server_seq,
+            known,
+            missing,
+            _sessions: sessions,
+        };
         if asked.is_empty() {
             return self.resume(back, responder);
         }
@@ -126,7 +134,7 @@ impl Connection {
     /// Takes up what a client may still have: with what it missed, or with new snapshots.
     fn resume(self: &Arc<Self>, back: Back, responder: Responder) {
         let host = self.host().clone();
-        let Back { client, seen, known, missing } = back;
+        let Back { client, seen, known, missing, _sessions } = back;
         let subscriptions: Vec<_> = known
             .iter()
             .map(|(spelled, channel)| (channel.clone(), self.subscriber(spelled, channel, None)))
@@ -183,4 +191,6 @@ struct Back {
     /// The URI as the client spelt it, and the channel's own name.
     known: Vec<(String, String)>,
     missing: Vec<String>,
+    /// Keeps the sessions of these channels in memory.
+    _sessions: Vec<Arc<Entry>>,
 }

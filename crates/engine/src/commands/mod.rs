@@ -12,20 +12,26 @@ use std::sync::Arc;
 
 use ostler_protocol::commands::Command;
 use ostler_protocol::json;
+use ostler_protocol::wire::commands::ChatMoveDestination;
+use ostler_protocol::wire::state::TerminalClaim;
 
 use crate::connection::{Connection, Responder};
 
 impl Connection {
     pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
         let host = self.host().clone();
+        // What a command is of is looked for in memory from here on, until whoever takes it has it.
+        let _held = host.load_channels(&channels_of(&command)).await;
         match command {
             Command::Ping(_) => responder.done(),
             Command::Initialize(params) => self.handle_initialize(params, responder),
-            Command::Reconnect(params) => self.handle_reconnect(params, responder),
+            Command::Reconnect(params) => self.handle_reconnect(params, responder).await,
             Command::Authenticate(params) => self.handle_authenticate(params, responder),
             Command::Subscribe(params) => self.handle_subscribe(params, responder),
-            Command::ListSessions(params) => responder.settle(sessions::handle_list_sessions(&host, &params)),
-            Command::CreateSession(params) => self.handle_create_session(params, responder),
+            Command::ListSessions(params) => {
+                responder.settle(sessions::handle_list_sessions(&host, params).await);
+            }
+            Command::CreateSession(params) => self.handle_create_session(params, responder).await,
             Command::DisposeSession(params) => self.handle_dispose_session(&params.channel, responder),
             Command::FetchTurns(params) => self.handle_fetch_turns(params, responder),
             Command::ResolveSessionConfig(params) => {
@@ -99,5 +105,29 @@ impl Connection {
                 tokio::spawn(async move { responder.settle(host.operate(params).await) });
             }
         }
+    }
+}
+
+/// The channels of sessions a command names that is served from memory.
+fn channels_of(command: &Command) -> Vec<&str> {
+    match command {
+        Command::Initialize(params) => {
+            params.initial_subscriptions.iter().flatten().map(String::as_str).collect()
+        }
+        Command::Reconnect(params) => params.subscriptions.iter().map(String::as_str).collect(),
+        Command::Subscribe(params) => vec![&params.channel],
+        Command::DisposeSession(params) => vec![&params.channel],
+        Command::FetchTurns(params) => vec![&params.channel],
+        Command::CreateChat(params) => vec![&params.channel, &params.chat],
+        Command::DisposeChat(params) => vec![&params.channel],
+        Command::MoveChat(params) => match &params.destination {
+            ChatMoveDestination::Session(to) => vec![&params.channel, &to.session],
+            _ => vec![&params.channel],
+        },
+        Command::CreateTerminal(params) => match &params.claim {
+            Some(TerminalClaim::Session(claim)) => vec![&claim.session],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
     }
 }

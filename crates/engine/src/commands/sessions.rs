@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::points::ListedPlace;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{RpcError, json, uri};
@@ -17,7 +18,7 @@ use crate::sessions::{NewSession, Place, ToSession};
 const PAGE_MAX: usize = 500;
 
 impl Connection {
-    pub(super) fn handle_create_session(
+    pub(super) async fn handle_create_session(
         self: &Arc<Self>,
         params: c::CreateSessionParams,
         responder: Responder,
@@ -40,6 +41,14 @@ impl Connection {
         {
             return responder.fail(no_provider(&host, provider));
         }
+        // Where the store cannot say, it may be taken.
+        let _taken = match host.session(id).await {
+            Ok(taken) => taken,
+            Err(why) => {
+                let error = format!("the session store could not be asked whether {id} is taken: {why}");
+                return responder.fail(RpcError::internal(error));
+            }
+        };
         let client = self.client_id();
         let mut active_client = params.active_client;
         if let (Some(active), Some(client)) = (&mut active_client, &client) {
@@ -145,35 +154,30 @@ impl Progress {
     }
 }
 
-pub(super) fn handle_list_sessions(
+pub(super) async fn handle_list_sessions(
     host: &Host,
-    params: &c::ListSessionsParams,
+    params: c::ListSessionsParams,
 ) -> Result<c::ListSessionsResult, RpcError> {
-    let rows = host.session_rows();
-    let start = match &params.cursor {
-        None => 0,
+    // The row itself may have moved; what was behind it has not.
+    let after = match &params.cursor {
+        None => None,
         Some(cursor) => {
             let unknown = || RpcError::unrecognised_cursor(cursor);
             let (modified, uri) = cursor.split_once('|').ok_or_else(unknown)?;
             if modified.parse::<jiff::Timestamp>().is_err() {
                 return Err(unknown());
             }
-            // The row itself may have moved; what was behind it has not.
-            rows.iter()
-                .position(|row| {
-                    (row.modified_at.as_str(), modified).0 < modified
-                        || row.modified_at == modified && row.resource.as_str() > uri
-                })
-                .unwrap_or(rows.len())
+            Some(ListedPlace { modified_at: modified.to_owned(), uri: uri.to_owned() })
         }
     };
     let limit = match params.limit {
-        None => rows.len(),
+        None => usize::MAX,
         Some(limit) => usize::try_from(limit).unwrap_or_default().clamp(1, PAGE_MAX),
     };
-    let end = (start + limit).min(rows.len());
-    let next_cursor = (end < rows.len())
-        .then(|| rows[..end].last().map(|row| format!("{}|{}", row.modified_at, row.resource)))
-        .flatten();
-    Ok(c::ListSessionsResult { items: rows[start..end].to_vec(), next_cursor })
+    let page = host.session_page(after, limit).await;
+    let (items, more) = page
+        .map_err(|why| RpcError::internal(format!("the sessions could not be read from the store: {why}")))?;
+    let last = items.last().filter(|_| more);
+    let next_cursor = last.map(|row| format!("{}|{}", row.modified_at, row.resource));
+    Ok(c::ListSessionsResult { items, next_cursor })
 }

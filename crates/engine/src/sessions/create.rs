@@ -8,7 +8,6 @@ use std::time::Duration;
 use ostler_contract::events::Event;
 use ostler_contract::points::{
     Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
-    StoredSession,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
@@ -25,7 +24,7 @@ use super::backend::{Backend, CLOSE_LIMIT, take_settings};
 use super::chat::Chat;
 use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::moving::Lent;
-use super::summary::{marks, summary_of};
+use super::summary::{marks, summary_at_rest};
 use super::{Entry, Resting, Row};
 use crate::directories::Directories;
 use crate::host::{Host, names_a_directory};
@@ -78,7 +77,8 @@ pub struct Claimed {
 }
 
 impl Host {
-    /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it.
+    /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it. An id a client chose
+    /// has to be looked for in the store before: whether it is taken is looked up here only in memory.
     ///
     /// # Errors
     /// `-32002` where no such backend is loaded, `-32003` where the id is taken, `-32602` for a working directory that is
@@ -131,36 +131,6 @@ impl Host {
         Ok(Claimed { entry, agent, new, mailbox, inbox })
     }
 
-    /// Puts the sessions of the store into the catalogue.
-    pub(crate) async fn load_sessions(&self) {
-        let Some(store) = self.session_store() else { return };
-        let rows = match &store.all {
-            Some(all) => all.call(()).await,
-            None => one_by_one(store).await,
-        };
-        match rows {
-            Ok(rows) => {
-                for StoredSession { id, session, flags, chats } in rows {
-                    let chats = match chats {
-                        Some(chats) => Ok(chats),
-                        None => store.chats.call((id.clone(),)).await,
-                    };
-                    let chats = chats.unwrap_or_else(|why| {
-                        self.log.line(format_args!("{id}: its chats could not be read: {why}"));
-                        Vec::new()
-                    });
-                    let entry = Arc::new(entry_of(&id, session, flags, Resting::Asleep));
-                    if self.sessions.claim(&entry) {
-                        self.sessions.claim_kept(&entry, &chats);
-                        self.sessions.draft(&entry);
-                    }
-                }
-                self.drafts_loaded();
-            }
-            Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
-        }
-    }
-
     /// Sends a message to a session, waking it where it rests; answers whether there was somebody to take it.
     pub fn tell(self: &Arc<Self>, entry: &Arc<Entry>, message: ToSession) -> bool {
         let mut resting = entry.mailbox.lock();
@@ -178,19 +148,8 @@ impl Host {
     }
 }
 
-async fn one_by_one(store: &ostler_contract::points::SessionStore) -> Result<Vec<StoredSession>, Thrown> {
-    let mut rows = Vec::new();
-    for id in store.sessions.call(()).await? {
-        let Some(session) = store.config.call((id.clone(),)).await? else { continue };
-        let flags = store.flags.call((id.clone(),)).await?.unwrap_or_default();
-        rows.push(StoredSession { id, session, flags, chats: None });
-    }
-    Ok(rows)
-}
-
-fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) -> Entry {
-    let mut summary = summary_of(&kept, kept.owner.as_deref());
-    summary.status |= marks(flags);
+pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) -> Entry {
+    let summary = summary_at_rest(&kept, flags);
     Entry {
         id: id.to_owned(),
         uri: kept.uri.clone(),
@@ -198,9 +157,10 @@ fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) 
         owner: kept.owner.clone(),
         default_chat: parking_lot::Mutex::new(uri::default_chat(&kept.uri)),
         brought: watch::Sender::default(),
-        row: parking_lot::Mutex::new(Row { summary, kept, flags }),
+        row: parking_lot::Mutex::new(Row { summary, kept, flags, unsaved: false }),
         tokens: parking_lot::Mutex::default(),
         mailbox: parking_lot::Mutex::new(resting),
+        used: std::sync::atomic::AtomicU64::default(),
     }
 }
 

@@ -43,14 +43,6 @@ impl Sessions {
         self.drafts.lock().contains_key(&entry.id)
     }
 
-    /// The sessions that are listed.
-    pub(super) fn listed(&self) -> Vec<Arc<Entry>> {
-        let mut all = self.all();
-        let drafts = self.drafts.lock();
-        all.retain(|entry| !drafts.contains_key(&entry.id));
-        all
-    }
-
     /// Every channel of a session that clients watch while they use it.
     fn channels_of(&self, entry: &Entry) -> Vec<String> {
         let mut channels = vec![entry.uri.clone(), entry.default_chat(), uri::annotations(&entry.uri)];

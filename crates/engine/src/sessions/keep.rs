@@ -58,10 +58,11 @@ impl Actor {
     /// Keeps who the session is and how it is set up.
     pub(super) fn keep_session(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {
-            let kept = self.entry.row.lock().kept.clone();
-            store.set_config.call((self.entry.id.clone(), kept))
+            let mut row = self.entry.row.lock();
+            row.unsaved = false;
+            store.set_config.call((self.entry.id.clone(), row.kept.clone()))
         });
-        self.keeping(&self.entry.uri, write)
+        self.keeping_row(write)
     }
 
     /// Keeps the session's marks.
@@ -70,7 +71,27 @@ impl Actor {
             let flags = self.entry.row.lock().flags;
             store.set_flags.call((self.entry.id.clone(), flags))
         });
-        self.keeping(&self.entry.uri, write)
+        self.keeping_row(write)
+    }
+
+    /// Waits for a write of what listings show, and notes where the store does not have it.
+    fn keeping_row(&self, write: Option<Pending<()>>) -> impl Future<Output = bool> + Send + use<> {
+        let (entry, write) = (self.entry.clone(), self.keeping(&self.entry.uri, write));
+        async move {
+            let kept = write.await;
+            if !kept {
+                entry.row.lock().unsaved = true;
+            }
+            kept
+        }
+    }
+
+    /// Keeps what listings show, where the store has it otherwise.
+    pub(super) async fn keep_unsaved(&self) {
+        if self.entry.row.lock().unsaved {
+            let writes = (self.keep_flags(), self.keep_session());
+            futures::join!(writes.0, writes.1);
+        }
     }
 
     /// Keeps which chats there are; answers whether they are.

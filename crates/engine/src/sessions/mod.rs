@@ -10,6 +10,7 @@ mod backend;
 mod backend_actions;
 mod beside;
 mod bound;
+mod catalogue;
 mod charge;
 mod chat;
 mod chat_actions;
@@ -35,6 +36,7 @@ mod watched;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::uri::{self, Channel};
@@ -54,12 +56,25 @@ pub use moving::{Destination, Lent};
 use rest::{Awake, Census};
 pub(crate) use turns::{named, tidy_title};
 
-/// Every session this host holds, by id.
+/// The sessions in memory, by id: those that are awake, and those that rest and were used lately. Others are in the
+/// store; see [`Host::session`](crate::host::Host::session).
 #[derive(Debug, Default)]
 pub struct Sessions {
     entries: RwLock<HashMap<String, Arc<Entry>>>,
-    /// Chats with URIs of their own, by URI: the session's id.
+    /// Chats with URIs of their own, by URI: the session's id. Of sessions in memory.
     chats: RwLock<HashMap<String, String>>,
+    /// How many sessions there are, here and in the store. Changes with `entries` locked.
+    total: AtomicUsize,
+    /// Whether those in the store are counted in `total`.
+    counted: AtomicBool,
+    /// Whether none is but in the store: where there is no store, or one that cannot be read on demand.
+    whole: AtomicBool,
+    /// Those on their way into memory.
+    loading: Mutex<HashMap<String, catalogue::Loading>>,
+    /// What `Entry::used` is counted with.
+    uses: AtomicU64,
+    /// How many have to be in memory before it is looked whether some can go.
+    next_look: AtomicUsize,
     census: Arc<Census>,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
@@ -85,6 +100,8 @@ pub struct Entry {
     /// Tokens of whoever made it, by what they are for.
     tokens: Mutex<BTreeMap<String, String>>,
     mailbox: Mutex<Resting>,
+    /// When it was looked up last, of all look-ups.
+    used: AtomicU64,
 }
 
 /// What a listing shows of a session.
@@ -96,6 +113,8 @@ pub struct Row {
     pub kept: KeptSession,
     /// Its marks.
     pub flags: SessionFlags,
+    /// Whether the store has it otherwise.
+    pub unsaved: bool,
 }
 
 /// Whether somebody reads the mailbox.
@@ -151,33 +170,44 @@ pub enum Place {
 }
 
 impl Sessions {
-    /// The session of an id.
+    /// The session of an id, if it is in memory.
     pub fn get(&self, id: &str) -> Option<Arc<Entry>> {
-        self.entries.read().get(id).cloned()
+        let entry = self.entries.read().get(id).cloned()?;
+        self.touch(&entry);
+        Some(entry)
     }
 
-    /// The session a URI names, whatever its scheme.
+    fn touch(&self, entry: &Entry) {
+        entry.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The session a URI names, whatever its scheme, if it is in memory.
     pub fn by_uri(&self, uri: &str) -> Option<Arc<Entry>> {
         self.get(uri::session_id(uri)?)
     }
 
-    /// Every session.
+    /// Every session in memory. One that is awake is.
     pub fn all(&self) -> Vec<Arc<Entry>> {
         self.entries.read().values().cloned().collect()
     }
 
-    /// How many are in memory.
+    /// How many are awake.
     pub fn awake(&self) -> usize {
         self.census.count()
     }
 
-    /// How many are listed: all but drafts.
+    /// How many are listed, in memory or not: all but drafts.
     pub fn count(&self) -> usize {
-        let entries = self.entries.read().len();
-        entries.saturating_sub(self.drafts.lock().len())
+        self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
     }
 
-    /// What a channel URI names: a chat keeps whatever URI its client chose.
+    /// The session in memory that has a chat with a URI of its own.
+    fn session_of_chat(&self, chat: &str) -> Option<Arc<Entry>> {
+        let owner = self.chats.read().get(chat).cloned();
+        owner.and_then(|id| self.get(&id))
+    }
+
+    /// What a channel URI names, as far as is in memory: a chat keeps whatever URI its client chose.
     pub fn channel(&self, spelled: &str) -> Channel {
         match self.chats.read().contains_key(spelled) {
             true => Channel::Chat(spelled.to_owned()),
@@ -185,15 +215,14 @@ impl Sessions {
         }
     }
 
-    /// The session and the place in it that a channel names.
+    /// The session and the place in it that a channel names, if it is in memory.
     pub fn locate(&self, channel: &Channel) -> Option<(Arc<Entry>, Place)> {
         match channel {
             Channel::Session(id) => Some((self.get(id)?, Place::Session)),
             Channel::DefaultChat(id) => Some((self.get(id)?, Place::DefaultChat)),
             Channel::Annotations(id) => Some((self.get(id)?, Place::Annotations)),
             Channel::Chat(chat) => {
-                let owner = self.chats.read().get(chat).cloned();
-                if let Some(entry) = owner.and_then(|id| self.get(&id)) {
+                if let Some(entry) = self.session_of_chat(chat) {
                     return Some((entry, Place::Chat(chat.clone())));
                 }
                 let entry = self.get(uri::old_default_chat(chat)?)?;
@@ -218,7 +247,9 @@ impl Sessions {
         match self.entries.write().entry(entry.id.clone()) {
             std::collections::hash_map::Entry::Occupied(_) => false,
             std::collections::hash_map::Entry::Vacant(free) => {
+                self.touch(entry);
                 free.insert(entry.clone());
+                self.total.fetch_add(1, Ordering::AcqRel);
                 true
             }
         }
@@ -229,6 +260,7 @@ impl Sessions {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
             entries.remove(&entry.id);
+            self.total.fetch_sub(1, Ordering::AcqRel);
             self.drafts.lock().remove(&entry.id);
         }
         self.chats.write().retain(|_, session| *session != entry.id);

@@ -17,11 +17,11 @@ use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest,
 
 impl Host {
     /// What a listing shows, newest first.
-    pub fn session_rows(&self) -> Vec<SessionSummary> {
-        let mut rows: Vec<SessionSummary> =
-            self.sessions.listed().iter().map(|entry| entry.row.lock().summary.clone()).collect();
-        rows.sort_by(|a, b| b.modified_at.cmp(&a.modified_at).then_with(|| a.resource.cmp(&b.resource)));
-        rows
+    ///
+    /// # Errors
+    /// What the store failed with.
+    pub async fn session_rows(&self) -> Result<Vec<SessionSummary>, Thrown> {
+        Ok(self.session_page(None, usize::MAX).await?.0)
     }
 
     pub(crate) async fn chats_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<ChatSummary>> {
@@ -106,7 +106,7 @@ impl Host {
         from: &str,
         request: ToolSession,
     ) -> Result<String, Thrown> {
-        let entry = self.sessions.by_uri(from).ok_or_else(|| Thrown::from(nothing_at(from)))?;
+        let entry = self.session_at(from).await.ok_or_else(|| Thrown::from(nothing_at(from)))?;
         let directories = match &request.working_directory {
             Some(path) => vec![file_uri(path)],
             None => entry.row.lock().kept.working_directories.clone(),
@@ -156,8 +156,8 @@ impl Host {
 
     /// The turn that runs in a chat.
     pub(crate) async fn running_turn(self: &Arc<Self>, session: &str, chat: &str) -> Option<String> {
-        let entry = self.sessions.by_uri(session)?;
-        let (_, place) = self.sessions.locate(&self.sessions.channel(chat))?;
+        let entry = self.session_at(session).await?;
+        let (_, place) = self.located(chat).await?;
         let (answer, wait) = oneshot::channel();
         self.tell(&entry, ToSession::Running { place, answer });
         wait.await.ok().flatten()

@@ -155,6 +155,7 @@ impl Actor {
     pub(super) async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
         // Whoever wakes it reads the store.
         self.settle_writes().await;
+        self.keep_unsaved().await;
         {
             let mut resting = self.entry.mailbox.lock();
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(..)) {
@@ -168,6 +169,7 @@ impl Actor {
                 backend.close(false).await;
             }
         }
+        self.host.rests();
         true
     }
 }

@@ -19,16 +19,16 @@ pub(super) fn marks(flags: SessionFlags) -> u32 {
     bits(flags.is_read, SessionStatus::IsRead) | bits(flags.is_archived, SessionStatus::IsArchived)
 }
 
-/// A new session as listings show it.
-pub(super) fn summary_of(kept: &KeptSession, owner: Option<&str>) -> SessionSummary {
+/// A session that is new or rests as listings show it, but for its chats.
+pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> SessionSummary {
     let mut meta = JsonObject::new();
-    if let Some(owner) = owner {
-        meta.insert(ostler_protocol::names::meta_key("owner"), owner.into());
+    if let Some(owner) = &kept.owner {
+        meta.insert(ostler_protocol::names::meta_key("owner"), owner.as_str().into());
     }
     SessionSummary {
         provider: kept.provider.clone(),
         title: kept.title.clone(),
-        status: SessionStatus::Idle.bits(),
+        status: SessionStatus::Idle.bits() | marks(flags),
         activity: None,
         origin: kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
         project: None,
@@ -157,9 +157,17 @@ impl Actor {
         next.default_chat.clone_from(&self.state.default_chat);
         next.chats = several(chats);
         let next = row.summary.clone();
-        row.kept.title.clone_from(&next.title);
-        row.kept.modified_at.clone_from(&next.modified_at);
-        row.kept.working_directories = next.working_directories.clone().unwrap_or_default();
+        let directories = next.working_directories.as_deref().unwrap_or_default();
+        let kept = &mut row.kept;
+        if kept.title != next.title
+            || kept.modified_at != next.modified_at
+            || kept.working_directories != directories
+        {
+            kept.title.clone_from(&next.title);
+            kept.modified_at.clone_from(&next.modified_at);
+            kept.working_directories = directories.to_vec();
+            row.unsaved = true;
+        }
         drop(row);
         let changes = row_changes(&last, &next);
         if changes.is_empty() || !self.announced {

@@ -173,8 +173,8 @@ impl At {
         upgraded(&self.host)
     }
 
-    fn session(&self, host: &Host, uri: &str) -> Result<Arc<Entry>, Thrown> {
-        host.sessions.by_uri(uri).ok_or_else(|| no_session(uri))
+    async fn session(&self, host: &Host, uri: &str) -> Result<Arc<Entry>, Thrown> {
+        host.session_at(uri).await.ok_or_else(|| no_session(uri))
     }
 }
 
@@ -207,24 +207,26 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
                 None => Ok(at.host()?.running_turn(&at.session, &at.chat).await),
             }
         }),
-        sessions: at(&here, |at, ()| async move { Ok(at.host()?.session_rows()) }),
+        sessions: at(&here, |at, ()| async move { at.host()?.session_rows().await }),
         chats: at(&here, |at, (session,): (String,)| async move {
             let host = at.host()?;
-            let entry = at.session(&host, &session)?;
+            let entry = at.session(&host, &session).await?;
             host.chats_of(&entry).await.ok_or_else(|| no_session(&session))
         }),
         context: at(&here, |at, (session, chat): (String, Option<String>)| async move {
             let host = at.host()?;
-            let entry = at.session(&host, &session)?;
-            let turns =
-                host.turns_of(&entry, place_of(&host, chat)).await.ok_or_else(|| no_session(&session))?;
+            let entry = at.session(&host, &session).await?;
+            let turns = host
+                .turns_of(&entry, place_of(&host, chat).await)
+                .await
+                .ok_or_else(|| no_session(&session))?;
             Ok(Frozen(turns))
         }),
         send: at(&here, |at, (session, chat, text): (String, Option<String>, String)| async move {
             let host = at.host()?;
-            let entry = at.session(&host, &session)?;
+            let entry = at.session(&host, &session).await?;
             let request = TurnRequest {
-                place: place_of(&host, chat),
+                place: place_of(&host, chat).await,
                 message: message(text, MessageKind::Agent),
                 model: None,
                 sender: None,
@@ -240,7 +242,7 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
         }),
         create_chat: at(&here, |at, (session, request): (String, ToolChat)| async move {
             let host = at.host()?;
-            let entry = at.session(&host, &session)?;
+            let entry = at.session(&host, &session).await?;
             let origin = at
                 .place
                 .tool_call_id
@@ -250,14 +252,14 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
         }),
         rename: at(&here, |at, (session, title): (String, String)| async move {
             let host = at.host()?;
-            let entry = at.session(&host, &session)?;
+            let entry = at.session(&host, &session).await?;
             named(&title).map_err(Thrown::new)?;
             host.tell(&entry, ToSession::Rename { title });
             Ok(())
         }),
         remove: at(&here, |at, (session,): (String,)| async move {
             let host = at.host()?;
-            let entry = at.session(&host, &session)?;
+            let entry = at.session(&host, &session).await?;
             if entry.uri == at.session {
                 return Err(Thrown::new("a session cannot remove itself"));
             }
@@ -273,7 +275,7 @@ fn no_session(session: &str) -> Thrown {
     Thrown::from(nothing_at(session))
 }
 
-fn place_of(host: &Host, chat: Option<String>) -> Place {
-    let named = chat.and_then(|uri| host.sessions.locate(&host.sessions.channel(&uri)));
-    named.map_or(Place::DefaultChat, |(_, place)| place)
+async fn place_of(host: &Host, chat: Option<String>) -> Place {
+    let Some(chat) = chat else { return Place::DefaultChat };
+    host.located(&chat).await.map_or(Place::DefaultChat, |(_, place)| place)
 }

@@ -1,6 +1,6 @@
 use ostler_contract::points::{
-    AnnotationCounts, KeptAttachment, KeptChat, KeptDraft, KeptSession, KeptTurn, SessionFlags, SessionStore,
-    StoredSession,
+    AnnotationCounts, KeptAttachment, KeptChat, KeptDraft, KeptSession, KeptTurn, ListedPlace, SessionFlags,
+    SessionStore, StoredSession,
 };
 use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
 use ostler_contract::{JsonObject, Value, json};
@@ -10,6 +10,8 @@ pub async fn sessions_conformance(store: SessionStore) {
     keeps_sessions(&store).await;
     keeps_what_belongs_to_one(&store).await;
     forgets(&store).await;
+    lists_in_pages(&store).await;
+    knows_whose_a_chat_is(&store).await;
     if let (Some(set), Some(get)) = (&store.set_attachment, &store.attachment) {
         let kept = |data: &str| KeptAttachment { content_type: "image/png".into(), data: data.into() };
         let put = async |session: &str, id: &str, data: &str| {
@@ -246,4 +248,120 @@ async fn forgets(store: &SessionStore) {
     );
     store.forget.call(("s2".into(),)).await.unwrap();
     assert_eq!(store.sessions.call(()).await, Ok(vec![]));
+}
+
+/// A session that is no draft.
+fn begun(uri: &str) -> KeptSession {
+    KeptSession { draft: None, ..kept(uri) }
+}
+
+async fn lists_in_pages(store: &SessionStore) {
+    let count = async || match &store.count {
+        Some(count) => count.call(()).await.unwrap(),
+        None => store.sessions.call(()).await.unwrap().len() as u64,
+    };
+    assert_eq!(count().await, 0);
+    // In no order of the listing.
+    let sessions = [("b", 2), ("e", 1), ("c", 2), ("a", 2), ("d", 3)];
+    for (id, day) in sessions {
+        let kept = KeptSession {
+            modified_at: format!("2026-01-0{day}T00:00:00.000Z"),
+            ..begun(&format!("echo:/{id}"))
+        };
+        store.set_config.call((id.into(), kept)).await.unwrap();
+    }
+    let flags = SessionFlags { is_read: true, is_archived: true };
+    store.set_flags.call(("c".into(), flags)).await.unwrap();
+    store.set_flags.call(("nobody".into(), flags)).await.unwrap();
+    let chats = vec![KeptChat { uri: "ahp-chat:/c1".into(), default: true, ..KeptChat::default() }];
+    store.set_chats.call(("c".into(), chats.clone())).await.unwrap();
+    assert_eq!(count().await, 5);
+    if let Some(session) = &store.session {
+        let mut found = session.call(("c".into(),)).await.unwrap().unwrap();
+        assert!(found.chats.take().is_none_or(|found| found == chats));
+        assert_eq!((found.id.as_str(), found.flags, found.session.uri.as_str()), ("c", flags, "echo:/c"));
+        let found = session.call(("d".into(),)).await.unwrap().unwrap();
+        assert_eq!((found.flags, found.chats.unwrap_or_default()), (SessionFlags::default(), vec![]));
+        assert_eq!(session.call(("nobody".into(),)).await, Ok(None));
+    }
+    if let Some(drafts) = &store.drafts {
+        assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
+        let draft = KeptSession { draft: Some(KeptDraft::default()), ..begun("echo:/f") };
+        store.set_config.call(("f".into(), draft)).await.unwrap();
+        assert_eq!(drafts.call(()).await.unwrap(), ["f"]);
+        store.set_config.call(("f".into(), begun("echo:/f"))).await.unwrap();
+        assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
+        store.forget.call(("f".into(),)).await.unwrap();
+    }
+    if let Some(page) = &store.page {
+        let after = |listed: &StoredSession| ListedPlace {
+            modified_at: listed.session.modified_at.clone(),
+            uri: listed.session.uri.clone(),
+        };
+        let ids = |page: &[StoredSession]| page.iter().map(|listed| listed.id.clone()).collect::<Vec<_>>();
+        let all = page.call((100, None)).await.unwrap();
+        assert_eq!(ids(&all), ["d", "a", "b", "c", "e"]);
+        let marked = all.iter().find(|listed| listed.id == "c").unwrap();
+        assert_eq!(
+            (marked.flags, &marked.session),
+            (flags, &store.config.call(("c".into(),)).await.unwrap().unwrap())
+        );
+        assert!(marked.chats.as_ref().is_none_or(|of| *of == chats));
+        for size in 1..=6 {
+            let (mut seen, mut place) = (Vec::new(), None);
+            loop {
+                let rows = page.call((size, place)).await.unwrap();
+                seen.extend(ids(&rows));
+                place = rows.last().map(after);
+                if (rows.len() as u64) < size {
+                    break;
+                }
+            }
+            assert_eq!(seen, ["d", "a", "b", "c", "e"], "in pages of {size}");
+        }
+        // A place need not be that of a session that is still there.
+        let place = ListedPlace { modified_at: "2026-01-02T00:00:00.000Z".into(), uri: "echo:/aa".into() };
+        assert_eq!(ids(&page.call((2, Some(place))).await.unwrap()), ["b", "c"]);
+        // Whatever changes moves.
+        let touched = KeptSession { modified_at: "2026-01-04T00:00:00.000Z".into(), ..begun("echo:/e") };
+        store.set_config.call(("e".into(), touched)).await.unwrap();
+        store.forget.call(("a".into(),)).await.unwrap();
+        assert_eq!(ids(&page.call((3, None)).await.unwrap()), ["e", "d", "b"]);
+    }
+    for id in ["a", "b", "c", "d", "e", "nobody"] {
+        store.forget.call((id.into(),)).await.unwrap();
+    }
+    assert_eq!(count().await, 0);
+}
+
+async fn knows_whose_a_chat_is(store: &SessionStore) {
+    let Some(session_of_chat) = &store.session_of_chat else { return };
+    let of = async |chat: &str| session_of_chat.call((chat.into(),)).await.unwrap();
+    let set = async |id: &str, chats: &[(&str, bool)]| {
+        let chats = chats.iter().map(|(uri, closed)| KeptChat {
+            uri: (*uri).into(),
+            closed: *closed,
+            ..KeptChat::default()
+        });
+        store.set_chats.call((id.into(), chats.collect())).await.unwrap();
+    };
+    for id in ["s", "s2"] {
+        store.set_config.call((id.into(), kept(&format!("echo:/{id}")))).await.unwrap();
+    }
+    assert_eq!(of("ahp-chat:/1").await, None);
+    set("s2", &[("ahp-chat:/2", false)]).await;
+    set("s", &[("ahp-chat:/1", false), ("my:/own", false), ("ahp-chat:/3", true)]).await;
+    assert_eq!(of("ahp-chat:/1").await.as_deref(), Some("s"));
+    assert_eq!(of("my:/own").await.as_deref(), Some("s"));
+    assert_eq!(of("ahp-chat:/2").await.as_deref(), Some("s2"));
+    assert_eq!(of("ahp-chat:/3").await, None, "a closed chat is nobody's");
+    // On its way from one to the other it is in both.
+    set("s2", &[("ahp-chat:/2", false), ("ahp-chat:/1", false)]).await;
+    assert_eq!(of("ahp-chat:/1").await.as_deref(), Some("s"));
+    set("s", &[("my:/own", true)]).await;
+    assert_eq!(of("ahp-chat:/1").await.as_deref(), Some("s2"));
+    assert_eq!(of("my:/own").await, None);
+    store.forget.call(("s2".into(),)).await.unwrap();
+    assert_eq!((of("ahp-chat:/1").await, of("ahp-chat:/2").await), (None, None));
+    store.forget.call(("s".into(),)).await.unwrap();
 }

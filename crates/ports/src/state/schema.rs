@@ -53,6 +53,32 @@ const VERSIONS: &[&str] = &["
     CREATE INDEX attachments_by_id ON attachments (id);
 ", "
     CREATE TABLE session_annotations (session TEXT PRIMARY KEY, annotations TEXT NOT NULL) STRICT;
+", "
+    ALTER TABLE sessions ADD COLUMN modified_at TEXT
+        AS (CASE WHEN json_valid(kept) THEN CAST(kept ->> '$.modifiedAt' AS TEXT) END) VIRTUAL;
+    ALTER TABLE sessions ADD COLUMN uri TEXT
+        AS (CASE WHEN json_valid(kept) THEN CAST(kept ->> '$.uri' AS TEXT) END) VIRTUAL;
+    CREATE INDEX sessions_listed ON sessions (modified_at DESC, uri);
+    ALTER TABLE sessions ADD COLUMN draft TEXT AS (CASE WHEN json_valid(kept) THEN kept -> '$.draft' END) VIRTUAL;
+    CREATE INDEX sessions_drafts ON sessions (id) WHERE draft IS NOT NULL;
+
+    CREATE TABLE session_chat_uris (
+        uri TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (uri, session)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX session_chat_uris_of ON session_chat_uris (session);
+    CREATE TRIGGER session_chats_stored AFTER INSERT ON session_chats BEGIN
+        DELETE FROM session_chat_uris WHERE session = NEW.session;
+        INSERT OR IGNORE INTO session_chat_uris (uri, session)
+            SELECT value ->> '$.uri', NEW.session
+            FROM json_each(CASE WHEN json_valid(NEW.chats) THEN NEW.chats ELSE '[]' END)
+            WHERE NOT coalesce(value ->> '$.closed', 0)
+                AND value ->> '$.uri' NOT LIKE 'ahp-chat://default/%';
+    END;
+    INSERT OR IGNORE INTO session_chat_uris (uri, session)
+        SELECT value ->> '$.uri', session
+        FROM session_chats, json_each(CASE WHEN json_valid(chats) THEN chats ELSE '[]' END)
+        WHERE NOT coalesce(value ->> '$.closed', 0)
+            AND value ->> '$.uri' NOT LIKE 'ahp-chat://default/%';
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

@@ -9,6 +9,7 @@ mod latency;
 mod modules;
 mod plugins;
 mod start;
+mod stored;
 mod sync;
 mod turn;
 mod webhook;
@@ -33,6 +34,11 @@ pub const GROUPS: &[Group] = &[
         name: "start",
         what: "from the spawn to the first connection, and the memory held then",
         measure: start::measure,
+    },
+    Group {
+        name: "stored",
+        what: "a start over 12,000 stored sessions, the memory written then, and pages of the listing",
+        measure: stored::measure,
     },
     Group {
         name: "create-session",

@@ -1,0 +1,442 @@
+//! The catalogue of sessions: those in memory, and those in the store that are loaded when somebody needs them.
+//!
+//! At the start nothing is loaded where the store can be read on demand. A session comes into memory by its id, its URI
+//! or the URI of one of its chats, and leaves it again once it rests, nobody refers to it and enough others were used
+//! since. What is in memory is never older than what is stored, so a listing takes what is in memory and the rest from
+//! the store.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use ostler_contract::Thrown;
+use ostler_contract::points::{KeptChat, ListedPlace, SessionStore, StoredSession};
+use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::wire::state::SessionSummary;
+
+use super::create::entry_of;
+use super::summary::{rest, summary_at_rest};
+use super::{Entry, Place, Resting, Sessions};
+use crate::host::Host;
+use crate::in_time::in_time;
+
+/// How long the store may take to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How many sessions the store is asked for at a time, at most.
+const CHUNK: usize = 1000;
+
+/// A session on its way into memory, shared by all who wait for it.
+pub(super) type Loading = Shared<BoxFuture<'static, Result<Option<Arc<Entry>>, Thrown>>>;
+
+impl Sessions {
+    /// Whether every session there is is in memory.
+    fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Acquire)
+    }
+
+    /// Puts a session that comes from the store into memory; answers the one that is there if it was faster.
+    fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat]) -> Arc<Entry> {
+        let mut entries = self.entries.write();
+        if let Some(held) = entries.get(&entry.id) {
+            return held.clone();
+        }
+        // Before anybody finds it.
+        self.claim_kept(&entry, chats);
+        self.draft(&entry);
+        self.touch(&entry);
+        entries.insert(entry.id.clone(), entry.clone());
+        entry
+    }
+
+    /// Lets go of the sessions used longest ago, once there are many: of those that rest as they are stored, that nobody
+    /// refers to and whose channels `watched` denies. As many sessions at rest as `limit` stay.
+    fn let_go(&self, limit: usize, watched: impl Fn(&Entry) -> bool) {
+        if self.is_whole() || self.entries.read().len() <= self.next_look.load(Ordering::Acquire) {
+            return;
+        }
+        let mut entries = self.entries.write();
+        let resting = entries.values().filter(|entry| {
+            // Whoever gets hold of one gets it here, or of somebody who has it.
+            Arc::strong_count(entry) == 1 && entry.can_go() && !watched(entry)
+        });
+        let mut resting: Vec<_> =
+            resting.map(|entry| (entry.used.load(Ordering::Relaxed), entry.id.clone())).collect();
+        resting.sort_unstable();
+        let stay = limit - limit / 4;
+        resting.truncate(resting.len().saturating_sub(stay));
+        let gone: HashSet<String> = resting.into_iter().map(|(_, id)| id).collect();
+        entries.retain(|id, _| !gone.contains(id));
+        self.chats.write().retain(|_, session| !gone.contains(session));
+        // Not again before there is enough to let go of.
+        self.next_look.store(limit.max(entries.len() + limit / 4), Ordering::Release);
+    }
+}
+
+impl Entry {
+    /// Whether the store can give everything back that is to be known of it.
+    fn can_go(&self) -> bool {
+        // A token is kept nowhere else.
+        matches!(*self.mailbox.lock(), Resting::Asleep)
+            && {
+                let row = self.row.lock();
+                !row.unsaved && row.kept.draft.is_none()
+            }
+            && self.tokens.lock().is_empty()
+    }
+}
+
+impl Host {
+    /// Takes stock of the sessions of the store; loads them where it cannot be read on demand.
+    pub(crate) async fn open_sessions(&self) {
+        let sessions = &self.sessions;
+        sessions.next_look.store(self.options.resting_sessions, Ordering::Release);
+        let Some(store) = self.session_store() else { return sessions.whole.store(true, Ordering::Release) };
+        if store.reads_on_demand() {
+            let count = match &store.count {
+                Some(count) => in_time(LIMIT, count.call(())).await,
+                None => in_time(LIMIT, store.sessions.call(())).await.map(|ids| ids.len() as u64),
+            };
+            match count {
+                Ok(count) => {
+                    sessions.total.fetch_add(usize::try_from(count).unwrap_or(usize::MAX), Ordering::AcqRel);
+                    sessions.counted.store(true, Ordering::Release);
+                }
+                Err(why) => {
+                    self.log.line(format_args!("the sessions of the store could not be counted: {why}"))
+                }
+            }
+            let drafts = match &store.drafts {
+                Some(drafts) => in_time(LIMIT, drafts.call(())).await,
+                None => Ok(Vec::new()),
+            };
+            let drafts = drafts.unwrap_or_else(|why| {
+                self.log.line(format_args!("the drafts of the store could not be read: {why}"));
+                Vec::new()
+            });
+            for id in drafts {
+                self.session_or_log(&id).await;
+            }
+            self.drafts_loaded();
+            return;
+        }
+        let rows = match &store.all {
+            Some(all) => all.call(()).await,
+            None => one_by_one(store).await,
+        };
+        match rows {
+            Ok(rows) => {
+                for mut stored in rows {
+                    let chats = self.chats_in(store, &mut stored).await;
+                    sessions.take_in(
+                        Arc::new(entry_of(&stored.id, stored.session, stored.flags, Resting::Asleep)),
+                        &chats,
+                    );
+                }
+            }
+            Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
+        }
+        sessions.total.store(sessions.entries.read().len(), Ordering::Release);
+        sessions.whole.store(true, Ordering::Release);
+        self.drafts_loaded();
+    }
+
+    /// The chats a session is stored with.
+    async fn chats_in(&self, store: &SessionStore, stored: &mut StoredSession) -> Vec<KeptChat> {
+        let chats = match stored.chats.take() {
+            Some(chats) => Ok(chats),
+            None => in_time(LIMIT, store.chats.call((stored.id.clone(),))).await,
+        };
+        chats.unwrap_or_else(|why| {
+            self.log.line(format_args!("{}: its chats could not be read: {why}", stored.id));
+            Vec::new()
+        })
+    }
+
+    /// The session of an id, in memory or from the store.
+    ///
+    /// # Errors
+    /// What the store failed with.
+    pub async fn session(&self, id: &str) -> Result<Option<Arc<Entry>>, Thrown> {
+        if let Some(entry) = self.sessions.get(id) {
+            return Ok(Some(entry));
+        }
+        let Some(host) = self.me().filter(|_| !self.sessions.is_whole()) else { return Ok(None) };
+        let loading = {
+            let mut loading = self.sessions.loading.lock();
+            match loading.get(id) {
+                Some(loading) => loading.clone(),
+                None => {
+                    // One that was loaded meanwhile was in memory before it left this list.
+                    if let Some(entry) = self.sessions.get(id) {
+                        return Ok(Some(entry));
+                    }
+                    let id = id.to_owned();
+                    let load = tokio::spawn(load(host, id.clone()));
+                    let load =
+                        load.map(|loaded| loaded.unwrap_or_else(|_| Err(Thrown::new("the host is closing"))));
+                    let load = load.boxed().shared();
+                    loading.insert(id, load.clone());
+                    load
+                }
+            }
+        };
+        loading.await
+    }
+
+    /// The session a URI names, whatever its scheme, in memory or from the store.
+    pub async fn session_at(&self, uri: &str) -> Option<Arc<Entry>> {
+        self.session_or_log(uri::session_id(uri)?).await
+    }
+
+    async fn session_or_log(&self, id: &str) -> Option<Arc<Entry>> {
+        self.session(id).await.unwrap_or_else(|why| {
+            self.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
+            None
+        })
+    }
+
+    /// Brings the session a channel is of into memory, for those who look there. It stays as long as the answer is held.
+    pub(crate) async fn load_channel(&self, spelled: &str) -> Option<Arc<Entry>> {
+        let sessions = &self.sessions;
+        if sessions.is_whole() {
+            return None;
+        }
+        let parsed = match sessions.channel(spelled) {
+            // A chat of a session in memory.
+            Channel::Chat(chat) if let Some(entry) = sessions.session_of_chat(&chat) => return Some(entry),
+            parsed => parsed,
+        };
+        match &parsed {
+            Channel::Session(id) => {
+                if let Some(entry) = sessions.get(id) {
+                    return Some(entry);
+                }
+                match self.stored_chat(spelled).await {
+                    Some(entry) => Some(entry),
+                    None => self.session_or_log(id).await,
+                }
+            }
+            Channel::Chat(chat) => match self.stored_chat(chat).await {
+                Some(entry) => Some(entry),
+                None => self.session_or_log(uri::old_default_chat(chat)?).await,
+            },
+            Channel::DefaultChat(id) | Channel::Annotations(id) | Channel::Changeset { session: id, .. } => {
+                self.session_or_log(id).await
+            }
+            Channel::Worker { session, .. } => self.session_at(session).await,
+            _ => None,
+        }
+    }
+
+    /// Brings the sessions several channels are of into memory; they stay as long as the answer is held.
+    pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Vec<Arc<Entry>> {
+        if self.sessions.is_whole() {
+            return Vec::new();
+        }
+        let mut reached = Vec::new();
+        for spelled in spelled {
+            reached.extend(self.load_channel(spelled).await);
+        }
+        reached
+    }
+
+    /// The session and the place in it that a channel URI names, in memory or from the store.
+    pub async fn located(&self, spelled: &str) -> Option<(Arc<Entry>, Place)> {
+        let _held = self.load_channel(spelled).await;
+        self.sessions.locate(&self.sessions.channel(spelled))
+    }
+
+    /// The session that is stored with a chat.
+    async fn stored_chat(&self, chat: &str) -> Option<Arc<Entry>> {
+        let id = self.owner_of_chat(chat).await?;
+        self.session_or_log(&id).await
+    }
+
+    async fn owner_of_chat(&self, chat: &str) -> Option<String> {
+        let session_of_chat = self.session_store()?.session_of_chat.as_ref()?;
+        in_time(LIMIT, session_of_chat.call((chat.to_owned(),))).await.unwrap_or_else(|why| {
+            self.log.line(format_args!("{chat}: its session could not be read from the store: {why}"));
+            None
+        })
+    }
+
+    /// Lets go of sessions that rest, once many are in memory.
+    pub(crate) fn let_go_of_sessions(&self) {
+        self.sessions.let_go(self.options.resting_sessions, |entry| {
+            !self.fanout.watchers(&entry.uri).is_empty()
+                || !self.fanout.watchers(&entry.default_chat()).is_empty()
+        });
+    }
+
+    /// Says that a session fell asleep.
+    pub(crate) fn rests(&self) {
+        // One more that can be let go of: the next look comes earlier by as much.
+        let limit = self.options.resting_sessions;
+        let _ = self
+            .sessions
+            .next_look
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |next| (next > limit).then(|| next - 1));
+        self.let_go_of_sessions();
+    }
+
+    /// A page of the listing: the sessions modified last first, from after a place on, and whether more follow.
+    ///
+    /// # Errors
+    /// What the store failed with.
+    pub async fn session_page(
+        &self,
+        after: Option<ListedPlace>,
+        limit: usize,
+    ) -> Result<(Vec<SessionSummary>, bool), Thrown> {
+        let (held, total) = self.sessions.held();
+        let counted = self.sessions.counted.load(Ordering::Acquire);
+        let whole = self.sessions.is_whole() || counted && held.len() >= total;
+        // One more, to know whether there is one.
+        let wanted = limit.saturating_add(1);
+        let stored =
+            match self.session_store().and_then(|store| store.page.as_ref().map(|page| (store, page))) {
+                Some((store, page)) if !whole => {
+                    let ids: HashSet<&str> = held.iter().map(|(_, entry)| entry.id.as_str()).collect();
+                    let mut rows = Vec::new();
+                    let (mut place, mut chunk) = (after.clone(), wanted.min(CHUNK));
+                    loop {
+                        let some = in_time(LIMIT, page.call((chunk as u64, place.clone()))).await?;
+                        let last = some.len() < chunk;
+                        for row in some {
+                            let next = place_of(&row);
+                            if place.as_ref().is_some_and(|place| !follows(&next, place)) {
+                                return Err(Thrown::new(format_args!(
+                                    "the store lists {} out of order",
+                                    next.uri
+                                )));
+                            }
+                            place = Some(next);
+                            if row.session.draft.is_none() && !ids.contains(row.id.as_str()) {
+                                rows.push(row);
+                            }
+                        }
+                        if last || rows.len() >= wanted {
+                            break;
+                        }
+                        chunk = (chunk * 2).min(CHUNK);
+                    }
+                    rows.truncate(wanted);
+                    let mut shown = Vec::with_capacity(rows.len());
+                    for mut row in rows {
+                        let chats = self.chats_in(store, &mut row).await;
+                        shown.push((place_of(&row), Row::Stored(Box::new((row, chats)))));
+                    }
+                    shown
+                }
+                _ => Vec::new(),
+            };
+        let mut rows = stored;
+        let held = held.into_iter().filter(|(place, entry)| {
+            after.as_ref().is_none_or(|after| follows(place, after)) && !self.sessions.is_draft(entry)
+        });
+        rows.extend(held.map(|(place, entry)| (place, Row::Held(entry))));
+        rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let shown = rows.into_iter().map(|(_, row)| match row {
+            Row::Held(entry) => entry.row.lock().summary.clone(),
+            Row::Stored(stored) => self.sessions.at_rest(&stored.0, &stored.1),
+        });
+        Ok((shown.collect(), more))
+    }
+}
+
+/// A session of a listing.
+enum Row {
+    /// In memory.
+    Held(Arc<Entry>),
+    /// In the store, with its chats.
+    Stored(Box<(StoredSession, Vec<KeptChat>)>),
+}
+
+impl Sessions {
+    /// Every session in memory with its place in the listing, and how many sessions there are.
+    fn held(&self) -> (Vec<(ListedPlace, Arc<Entry>)>, usize) {
+        let entries = self.entries.read();
+        let held = entries.values().map(|entry| {
+            let modified_at = entry.row.lock().summary.modified_at.clone();
+            (ListedPlace { modified_at, uri: entry.uri.clone() }, entry.clone())
+        });
+        (held.collect(), self.total.load(Ordering::Acquire))
+    }
+
+    /// What a listing shows of a session that is not in memory.
+    fn at_rest(&self, stored: &StoredSession, chats: &[KeptChat]) -> SessionSummary {
+        let StoredSession { id, session, flags, .. } = stored;
+        let mut summary = summary_at_rest(session, *flags);
+        let first = uri::default_chat(&session.uri);
+        let open = || chats.iter().filter(|chat| !chat.closed);
+        let default =
+            open().rfind(|chat| chat.default).map_or_else(|| first.clone(), |chat| chat.uri.clone());
+        let others = self.chats.read();
+        rest(
+            &mut summary,
+            default,
+            open().filter(|chat| others.get(&chat.uri).is_none_or(|owner| owner == id)),
+        );
+        summary
+    }
+}
+
+fn place_of(stored: &StoredSession) -> ListedPlace {
+    ListedPlace { modified_at: stored.session.modified_at.clone(), uri: stored.session.uri.clone() }
+}
+
+/// The order of the listing.
+fn order(one: &ListedPlace, other: &ListedPlace) -> std::cmp::Ordering {
+    other.modified_at.cmp(&one.modified_at).then_with(|| one.uri.cmp(&other.uri))
+}
+
+fn follows(place: &ListedPlace, after: &ListedPlace) -> bool {
+    order(place, after).is_gt()
+}
+
+async fn load(host: Arc<Host>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
+    let loaded = load_from_store(&host, &id).await;
+    host.sessions.loading.lock().remove(&id);
+    host.let_go_of_sessions();
+    loaded
+}
+
+async fn load_from_store(host: &Host, id: &str) -> Result<Option<Arc<Entry>>, Thrown> {
+    let Some(store) = host.session_store() else { return Ok(None) };
+    let stored = match &store.session {
+        Some(session) => in_time(LIMIT, session.call((id.to_owned(),))).await?,
+        None => in_time(LIMIT, one(store, id.to_owned())).await?,
+    };
+    let Some(mut stored) = stored else { return Ok(None) };
+    let mut chats = host.chats_in(store, &mut stored).await;
+    let entry = Arc::new(entry_of(id, stored.session, stored.flags, Resting::Asleep));
+    // One that was on its way to another session when the host was killed may be stored with both.
+    let first = uri::default_chat(&entry.uri);
+    let mut others = Vec::new();
+    for chat in chats.iter().filter(|chat| !chat.closed && chat.uri != first) {
+        if host.owner_of_chat(&chat.uri).await.is_some_and(|owner| owner != id) {
+            others.push(chat.uri.clone());
+        }
+    }
+    chats.retain(|chat| !others.contains(&chat.uri));
+    Ok(Some(host.sessions.take_in(entry, &chats)))
+}
+
+async fn one(store: &SessionStore, id: String) -> Result<Option<StoredSession>, Thrown> {
+    let Some(session) = store.config.call((id.clone(),)).await? else { return Ok(None) };
+    let flags = store.flags.call((id.clone(),)).await?.unwrap_or_default();
+    Ok(Some(StoredSession { id, session, flags, chats: None }))
+}
+
+async fn one_by_one(store: &SessionStore) -> Result<Vec<StoredSession>, Thrown> {
+    let mut rows = Vec::new();
+    for id in store.sessions.call(()).await? {
+        rows.extend(one(store, id).await?);
+    }
+    Ok(rows)
+}
