@@ -205,7 +205,7 @@ async fn messages_of_many_values_and_messages_never_ended() {
         }
     };
     let why = refused["error"]["message"].as_str().unwrap();
-    assert!(why.starts_with("the message holds 16000001 JSON values; at most "), "{why}");
+    assert!(why.starts_with("the message holds 16000002 JSON values; at most "), "{why}");
 }
 
 fn endpoints() -> Folder {
