@@ -135,9 +135,13 @@ async fn read(
             return Err(BodyError::TooLarge(limit));
         }
         if length > all.capacity() {
-            let capacity = length.max(2 * all.capacity()).min(limit);
-            let more = capacity - charge.bytes();
-            grow(&mut charge, budget, more, &make_room).await?;
+            let mut capacity = length.max(2 * all.capacity()).min(limit);
+            // Where there is no memory to grow at ease, there may be some for what came.
+            if !charge.try_grow(capacity - charge.bytes()) {
+                capacity = length;
+                let more = capacity - charge.bytes();
+                grow(&mut charge, budget, more, &make_room).await?;
+            }
             all.reserve_exact(capacity - all.len());
         }
         all.extend_from_slice(&bytes);

@@ -40,7 +40,7 @@ fn session(number: usize) -> KeptSession {
         uri: format!("echo:/s{number}"),
         provider: "echo".into(),
         title: format!("Session {number}"),
-        owner: (number % 5 == 0).then(|| "user:ada".into()),
+        owner: number.is_multiple_of(5).then(|| "user:ada".into()),
         created_at: "2026-01-01T00:00:00.000Z".into(),
         // Several of each.
         modified_at: format!("2026-01-01T00:00:{:02}.000Z", number * 7 % 60),

@@ -53,7 +53,7 @@ const CHARGE_STEP: usize = 1024 * 1024;
 /// What a message takes for each byte read: its text, and what is decoded from it.
 const COPIES: usize = 2;
 /// How long a message waits for memory before its connection is closed.
-const MEMORY_WAIT: Duration = Duration::from_secs(5);
+const MEMORY_WAIT: Duration = Duration::from_secs(1);
 /// How often it asks.
 const MEMORY_ASK: Duration = Duration::from_millis(20);
 
@@ -181,7 +181,8 @@ async fn serve(
         }
     };
     // Read on meanwhile: who sends without a pause takes nothing before it is done.
-    tokio::join!(farewell, linger(frames.into_inner().reader));
+    let ReadIo { reader, .. } = frames.into_inner().released();
+    tokio::join!(farewell, linger(reader));
 }
 
 /// When something was last heard of a peer.
@@ -258,6 +259,12 @@ impl ReadIo {
     fn taken(&mut self) -> Option<Charge> {
         self.read = 0;
         self.charge.take()
+    }
+
+    /// The same without a charge: what was read of a message is dropped.
+    fn released(mut self) -> Self {
+        self.taken();
+        self
     }
 
     /// Charges what was read and is about to be.
