@@ -39,13 +39,17 @@ impl Ostler {
     /// # Errors
     /// What the system says.
     pub fn spawn(&self, folder: &Folder, output: Output) -> Result<Process> {
+        Process::spawn(&mut self.command(folder), output)
+    }
+
+    fn command(&self, folder: &Folder) -> Command {
         let mut command = Command::new(&self.program);
         command
             .arg("--config-file")
             .arg(folder.path().join("config.json"))
             .env("XDG_STATE_HOME", folder.path().join(".state"))
             .current_dir(folder.path());
-        Process::spawn(&mut command, output)
+        command
     }
 
     /// Starts it on a folder and waits until it says where it listens.
@@ -53,7 +57,20 @@ impl Ostler {
     /// # Errors
     /// What it said instead.
     pub fn start(&self, folder: &Folder) -> Result<(Process, SocketAddr)> {
-        let mut process = self.spawn(folder, Output::Out)?;
+        Self::listening(self.spawn(folder, Output::Out)?)
+    }
+
+    /// The same, serving another directory than the folder.
+    ///
+    /// # Errors
+    /// What it said instead.
+    pub fn start_serving(&self, folder: &Folder, directory: &Path) -> Result<(Process, SocketAddr)> {
+        let mut command = self.command(folder);
+        command.arg("--path").arg(directory);
+        Self::listening(Process::spawn(&mut command, Output::Out)?)
+    }
+
+    fn listening(mut process: Process) -> Result<(Process, SocketAddr)> {
         let address = process
             .wait_for(|line| line.split(' ').find_map(|word| word.strip_prefix("ws://")?.parse().ok()))?;
         Ok((process, address))

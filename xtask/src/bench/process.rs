@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 const QUIET: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often a peak is looked for.
+const PEAK_LOOK: Duration = Duration::from_millis(5);
 
 /// Which of its outputs is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +125,11 @@ impl Process {
             .ok_or_else(|| Failure::new(format!("{file} does not say how much memory is held")))
     }
 
+    /// Watches from now on how much memory it holds that is its own alone.
+    pub fn watch_peak(&self) -> Peak {
+        Peak::watch(self.child.id())
+    }
+
     /// In ticks of the system's clock, user and system together.
     fn processor_time(&self) -> Result<u64> {
         let file = format!("/proc/{}/stat", self.child.id());
@@ -134,6 +143,50 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The most memory a process held since it was watched.
+pub struct Peak {
+    kilobytes: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+}
+
+impl Peak {
+    fn watch(id: u32) -> Self {
+        let peak = Self { kilobytes: Arc::default(), over: Arc::default() };
+        let (seen, over) = (peak.kilobytes.clone(), peak.over.clone());
+        std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                let text = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+                seen.fetch_max(anonymous(&text).unwrap_or_default(), Ordering::Relaxed);
+                std::thread::sleep(PEAK_LOOK);
+            }
+        });
+        peak
+    }
+
+    /// In MB.
+    ///
+    /// # Errors
+    /// Where the system keeps no such account.
+    pub fn megabytes(&self) -> Result<f64> {
+        match self.kilobytes.load(Ordering::Relaxed) {
+            0 => Err(Failure::new("the system does not say how much memory a process holds")),
+            kilobytes => Ok(kilobytes as f64 * 1.024 / 1000.0),
+        }
+    }
+}
+
+impl Drop for Peak {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Memory of no file, in kB, as `status` has it.
+fn anonymous(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// Whether something can be read before the deadline.
@@ -182,6 +235,18 @@ mod tests {
                     Pss_Dirty:          3104 kB\nPrivate_Clean:     21280 kB\nPrivate_Dirty:      3104 kB\n";
         assert_eq!(Memory::read(text), Some(Memory { rss: 25976.0, pss: 24636.0, written: 3104.0 }));
         assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn a_peak_is_of_memory_of_no_file() {
+        assert_eq!(anonymous("VmRSS:\t 9 kB\nRssAnon:\t    5312 kB\nRssFile:\t 7 kB\n"), Some(5312));
+        assert_eq!(anonymous("VmRSS: 9 kB\n"), None);
+        let peak = Peak::watch(std::process::id());
+        let deadline = Instant::now() + LIMIT;
+        while peak.megabytes().is_err() && Instant::now() < deadline {
+            std::thread::sleep(PEAK_LOOK);
+        }
+        assert!(peak.megabytes().unwrap() > 0.1);
     }
 
     #[test]

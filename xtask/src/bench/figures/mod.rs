@@ -7,6 +7,7 @@ mod create_session;
 mod debian;
 mod latency;
 mod modules;
+mod peaks;
 mod plugins;
 mod start;
 mod stored;
@@ -59,6 +60,11 @@ pub const GROUPS: &[Group] = &[
         name: "connections",
         what: "memory of connections that do nothing",
         measure: connections::measure,
+    },
+    Group {
+        name: "peaks",
+        what: "the most memory held while peers waste it, and what awake sessions cost",
+        measure: peaks::measure,
     },
     Group {
         name: "automations",
