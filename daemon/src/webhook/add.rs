@@ -101,8 +101,11 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
         lines.extend(automation::lines(id, &listeners));
         match written {
             automation::Written::Nothing => {}
-            automation::Written::File(file) => {
+            automation::Written::File { file, unread } => {
                 lines.push(format!("{file} is written: edit what it says to the agent"));
+                if unread {
+                    lines.push("the daemon has not read it yet; ostler logs shows why".to_owned());
+                }
                 json["automation"] = file.into();
             }
             automation::Written::Printed(text, why) => {

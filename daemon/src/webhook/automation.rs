@@ -1,12 +1,18 @@
 //! The automations an endpoint fires: which listen to it, and a first one written beside it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ostler_contract::{JsonObject, Value, json};
 use ostler_plugin_webhook::{CALL, TRIGGER};
 use ostler_ports::frontmatter;
 
 use super::{AddFlags, Endpoints};
+
+/// How long a daemon may take to read a new automation.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is asked.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// An automation that an endpoint may fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +90,11 @@ impl Endpoints {
         match write_new(&file, &text) {
             Ok(()) => {
                 let own = Listener { id: flags.id.clone(), title: title(&flags.id), enabled: true };
-                (listeners.into_iter().chain([own]).collect(), Written::File(file.display().to_string()))
+                let written = Written::File {
+                    file: file.display().to_string(),
+                    unread: !self.is_read(&flags.id).await,
+                };
+                (listeners.into_iter().chain([own]).collect(), written)
             }
             Err(error) => {
                 let why = match error.kind() {
@@ -97,12 +107,40 @@ impl Endpoints {
     }
 }
 
+impl Endpoints {
+    /// Waits until the daemon that runs has read an automation: a call before that would start nothing. Returns
+    /// whether it has; where none runs there is nothing to wait for.
+    async fn is_read(&self, id: &str) -> bool {
+        let Ok(Some(daemon)) = self.connect().await else { return true };
+        let listed = async {
+            loop {
+                match daemon.automations().await {
+                    Ok(entries)
+                        if entries.iter().any(|entry| crate::client::automations::id_of(entry) == id) =>
+                    {
+                        return true;
+                    }
+                    Ok(_) => tokio::time::sleep(LOOK).await,
+                    // It does not answer to this user.
+                    Err(_) => return true,
+                }
+            }
+        };
+        tokio::time::timeout(READ_LIMIT, listed).await.unwrap_or(false)
+    }
+}
+
 /// What became of the automation of a new endpoint.
 pub(super) enum Written {
     /// One listens already.
     Nothing,
     /// It is this file.
-    File(String),
+    File {
+        /// Its path.
+        file: String,
+        /// Whether the daemon that runs has not read it.
+        unread: bool,
+    },
     /// Its text, and why it is not a file.
     Printed(String, String),
 }
