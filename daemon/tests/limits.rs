@@ -1,5 +1,5 @@
-//! Attacks on the memory of a real daemon, ten times what once brought one down: excess is refused or waits, the
-//! daemon stays small, other clients are served, and what is stored does not change.
+//! Attacks on the memory of a real daemon, bounded in time: excess is refused or waits, the daemon stays small and other
+//! clients are served.
 
 // What was measured is printed, for whoever compares machines.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
