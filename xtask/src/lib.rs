@@ -4,4 +4,5 @@ pub mod bench;
 mod cargo;
 pub mod examples;
 pub mod generate;
+pub mod modules;
 pub mod tidy;

@@ -100,6 +100,7 @@ pub fn root() -> PathBuf {
 pub fn check(root: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     edges(root, &mut problems);
+    crate::modules::check(root, &mut problems);
     absences(root, &mut problems);
     lengths(root, &mut problems);
     top(root, &mut problems);
@@ -228,7 +229,7 @@ fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -247,6 +248,6 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn relative(root: &Path, file: &Path) -> String {
+pub(crate) fn relative(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }
