@@ -47,7 +47,7 @@ impl LocalSystem for OnDisk {
         let mut parts = match std::fs::read_to_string(&self.versions) {
             Ok(text) => {
                 let rows: JsonObject = serde_json::from_str(&text).map_err(|error| {
-                    format!("{file} has to be an object of parts and their versions ({error})")
+                    format!("{file} must be an object that maps parts to versions ({error})")
                 })?;
                 rows.iter()
                     .map(|(part, row)| Ok((part.clone(), pinned(row).ok_or(part)?)))
@@ -124,9 +124,7 @@ mod tests {
         }
         write("[]");
         assert!(
-            here.parts()
-                .unwrap_err()
-                .contains("versions.json has to be an object of parts and their versions")
+            here.parts().unwrap_err().contains("versions.json must be an object that maps parts to versions")
         );
     }
 

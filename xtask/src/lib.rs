@@ -2,6 +2,7 @@
 
 pub mod bench;
 mod cargo;
+mod decisions;
 pub mod examples;
 pub mod generate;
 pub mod modules;

@@ -119,7 +119,7 @@ const REMAINING: &[(&str, &str)] = &[
 /// Finds imports that are not allowed, and rows of [`REMAINING`] whose import is gone.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
     let mut remaining: BTreeSet<(&str, &str)> = REMAINING.iter().copied().collect();
-    for file in sources(&root.join(SOURCES)) {
+    for file in sources(&root.join(SOURCES), &["rs"]) {
         let inside = relative(&root.join(SOURCES), &file);
         let Some(folder) = inside.split(['/', '.']).next().filter(|_| inside != "lib.rs") else { continue };
         let Some((_, allowed)) = FOLDERS.iter().find(|(name, _)| *name == folder) else {

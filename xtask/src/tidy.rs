@@ -1,5 +1,5 @@
-//! What the compiler does not check: which crate may see which, what a crate must not touch, how long a file
-//! may grow, what may stand at the top, that the ledger names tests that exist, and that generated files are current.
+//! Checks beyond the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of files,
+//! top-level entries, tests named by the ledger, the form and citations of decisions, and generated files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,6 +105,7 @@ pub fn check(root: &Path) -> Vec<String> {
     lengths(root, &mut problems);
     top(root, &mut problems);
     ledger(root, &mut problems);
+    crate::decisions::check(root, &mut problems);
     crate::generate::check(root, &mut problems);
     problems
 }
@@ -148,7 +149,7 @@ fn edges(root: &Path, problems: &mut Vec<String>) {
 
 fn absences(root: &Path, problems: &mut Vec<String>) {
     for (folder, words, why) in ABSENT {
-        for file in sources(&root.join(folder)) {
+        for file in sources(&root.join(folder), &["rs"]) {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;
             }
@@ -164,7 +165,7 @@ fn absences(root: &Path, problems: &mut Vec<String>) {
 
 fn lengths(root: &Path, problems: &mut Vec<String>) {
     for folder in ["crates", "daemon", "plugins", "xtask"] {
-        for file in sources(&root.join(folder)) {
+        for file in sources(&root.join(folder), &["rs"]) {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;
             }
@@ -229,7 +230,8 @@ fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }
 
-pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
+/// The files below a folder with one of these extensions, sorted.
+pub(crate) fn sources(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -239,7 +241,10 @@ pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
                 if path.file_name().is_none_or(|name| name != "target" && name != "node_modules") {
                     open.push(path);
                 }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted))
+            {
                 found.push(path);
             }
         }
@@ -248,6 +253,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// A file's path below the root, as text.
 pub(crate) fn relative(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }

@@ -57,7 +57,7 @@ fn optional(body: &JsonObject, key: &str) -> Result<Option<String>, Exit> {
 }
 
 fn texts(body: &JsonObject, key: &str) -> Result<Vec<String>, Exit> {
-    let wrong = || Exit::usage(format!("{key} must be a list of text"));
+    let wrong = || Exit::usage(format!("{key} must be a list of strings"));
     match body.get(key) {
         None => Ok(Vec::new()),
         Some(Value::Array(words)) => {
