@@ -16,10 +16,11 @@ use super::Automations;
 use super::check::check;
 use super::listing::{Listed, publish};
 use super::settings::{Settings, with_editor, with_pinned};
-use crate::fanout::{ConnectionId, Fanout, Origin, Subscriber};
+use crate::core::fanout::{Fanout, Origin, Subscriber};
+use crate::core::ids::ConnectionId;
+use crate::core::refusals::{does_not_belong, lacks_field};
 use crate::host::Host;
-use crate::principal::Principal;
-use crate::refusals::{does_not_belong, lacks_field};
+use crate::users::principal::Principal;
 
 /// Entries by id.
 #[derive(Debug, Default)]
@@ -67,7 +68,7 @@ impl Automations {
     fn set(&self, host: &Host, id: &str, mut entry: Entry, runs: RunPage, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
         let shown = self.plans.lock().shown(id);
-        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
+        entry.wire.next_run_at = shown.next.map(crate::core::clock::iso);
         entry.wire.run_count = shown.run_count;
         let before = catalogue.entries.get(id).map(|listed| listed.entry.clone());
         if before.as_ref().is_some_and(|before| before.wire == entry.wire) {
@@ -119,7 +120,7 @@ impl Automations {
         let shown = self.plans.lock().shown(id);
         let held = &*listed.entry;
         let wire = AutomationEntry {
-            next_run_at: shown.next.map(crate::clock::iso),
+            next_run_at: shown.next.map(crate::core::clock::iso),
             run_count: shown.run_count,
             ..held.wire.clone()
         };

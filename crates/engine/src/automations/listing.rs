@@ -15,7 +15,7 @@ use super::Automations;
 use super::catalogue::Entry;
 use super::pace::Pace;
 use super::shown::summary_of;
-use crate::fanout::{Fanout, Origin, Outgoing};
+use crate::core::fanout::{Fanout, Origin, Outgoing};
 use crate::host::Host;
 
 /// How many runs an entry carries.
