@@ -5,6 +5,7 @@
 mod automation_support;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::{Value, json};
@@ -415,4 +416,44 @@ async fn a_burst_that_one_run_waits_for_is_kept_in_few_writes_and_answered_after
     kept.stuck.store(true, Ordering::SeqCst);
     let unanswered = tokio::time::timeout(std::time::Duration::from_secs(60), fire(0)).await;
     assert!(unanswered.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_wakes_one_after_the_other_publish_the_entry_a_bounded_number_of_times() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::new(&kept).await;
+    yard.entry("a").await;
+    for n in 0..200 {
+        yard.fire(n).await;
+    }
+    let sets = |frames: Vec<Value>| -> Vec<Value> {
+        let sets = frames.into_iter().filter(|frame| frame["params"]["action"]["type"] == "automation/set");
+        sets.map(|set| set["params"]["action"]["automation"]["runs"][0]["_meta"]["ostler.count"].clone())
+            .collect()
+    };
+    let published = sets(yard.client.ready_frames().await);
+    assert!((1..=16).contains(&published.len()), "{published:?}");
+    assert_eq!(yard.entry("a").await["runs"][0]["_meta"]["ostler.count"], 199, "a snapshot has them all");
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    settle().await;
+    assert_eq!(sets(yard.client.ready_frames().await), [json!(199)], "the others share one publication");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_begins_once_a_burst_of_wakes_is_over() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    for n in 0..22 {
+        yard.fire(n).await;
+    }
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "pending"]);
+    yard.fire(22).await;
+    assert_eq!(yard.begun().len(), 1, "a wake is still counted into it");
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    settle().await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "running"]);
+    assert!(yard.begun()[1].1.contains("\nCount: 22\n"), "{:?}", yard.begun());
 }

@@ -9,6 +9,11 @@ use super::settings::{Overlap, Settings};
 
 /// What the hourly cap counts within.
 const CAP_WINDOW: Duration = Duration::from_secs(3600);
+/// So many wakes within [`BURST_WINDOW`], counted into one run, are a burst.
+const BURST: u32 = 8;
+const BURST_WINDOW: Duration = Duration::from_millis(10);
+/// How long a run is put off at most during a burst.
+const PUT_OFF: Duration = Duration::from_millis(100);
 
 /// What asks for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +37,50 @@ pub(super) struct Lane {
     pub waiting: VecDeque<String>,
     /// When events started runs.
     woken: VecDeque<Instant>,
+    /// The wakes counted into the run that waits.
+    counted: Rate,
+    /// Since when that run is put off though it may begin.
+    put_off: Option<Instant>,
+}
+
+/// What may begin of the runs that wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// This one, now.
+    Begin(String),
+    /// None, or a later call is arranged for it.
+    Nothing,
+    /// To be asked again after this time.
+    Later(Duration),
+}
+
+/// How many wakes came in the window that runs and in the one before.
+#[derive(Debug, Default)]
+struct Rate {
+    begun: Option<Instant>,
+    now: u32,
+    before: u32,
+}
+
+impl Rate {
+    fn count(&mut self, now: Instant) {
+        match self.begun.map(|begun| now.duration_since(begun)) {
+            Some(age) if age < BURST_WINDOW => {}
+            Some(age) => {
+                self.before = if age < 2 * BURST_WINDOW { self.now } else { 0 };
+                (self.begun, self.now) = (Some(now), 0);
+            }
+            None => self.begun = Some(now),
+        }
+        self.now = self.now.saturating_add(1);
+    }
+
+    fn is_burst(&self, now: Instant) -> bool {
+        let age = self.begun.map(|begun| now.duration_since(begun));
+        age.is_some_and(|age| {
+            age < 2 * BURST_WINDOW && self.now >= BURST || age < BURST_WINDOW && self.before >= BURST
+        })
+    }
 }
 
 /// What becomes of a wake.
@@ -75,7 +124,10 @@ impl Lane {
                 Admission::Steer(self.going.last().cloned())
             }
             (true, ..) => match self.waiting.back() {
-                Some(held) => return Admission::Fold(held.clone()),
+                Some(held) => {
+                    self.counted.count(now);
+                    return Admission::Fold(held.clone());
+                }
                 None => Admission::Wait,
             },
         };
@@ -96,14 +148,31 @@ impl Lane {
         how
     }
 
-    /// The run that may begin now, moved to those that are going.
-    pub fn next(&mut self, overlap: Overlap, chat_busy: bool) -> Option<String> {
-        if (chat_busy || !self.going.is_empty()) && overlap != Overlap::Parallel {
-            return None;
+    /// Takes the run that may begin now to those that are going. During a burst of wakes counted into it, it is put off:
+    /// accepting them comes first, for at most [`PUT_OFF`].
+    pub fn next(&mut self, overlap: Overlap, chat_busy: bool, now: Instant) -> Next {
+        let free = !chat_busy && self.going.is_empty() || overlap == Overlap::Parallel;
+        if !free || self.waiting.is_empty() {
+            return Next::Nothing;
         }
-        let run = self.waiting.pop_front()?;
-        self.going.push(run.clone());
-        Some(run)
+        match self.put_off {
+            _ if !self.counted.is_burst(now) => {}
+            None => {
+                self.put_off = Some(now);
+                return Next::Later(BURST_WINDOW);
+            }
+            Some(since) if now.duration_since(since) < PUT_OFF => return Next::Later(BURST_WINDOW),
+            Some(_) => {}
+        }
+        self.put_off = None;
+        self.counted = Rate::default();
+        match self.waiting.pop_front() {
+            Some(run) => {
+                self.going.push(run.clone());
+                Next::Begin(run)
+            }
+            None => Next::Nothing,
+        }
     }
 
     /// Takes a run out.
@@ -133,6 +202,10 @@ mod tests {
         lane.admit(run, cause, &set(overlap), false, Instant::now())
     }
 
+    fn next(lane: &mut Lane, chat_busy: bool) -> Next {
+        lane.next(Overlap::Queue, chat_busy, Instant::now())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_waits_and_the_others_are_counted_into_it() {
         let mut lane = Lane::default();
@@ -141,11 +214,53 @@ mod tests {
         assert_eq!(admit(&mut lane, "3", Cause::Event, Overlap::Queue), Admission::Fold("2".into()));
         assert_eq!(admit(&mut lane, "4", Cause::Press, Overlap::Queue), Admission::Start);
         lane.leave("1");
-        assert_eq!(lane.next(Overlap::Queue, false), None);
+        assert_eq!(next(&mut lane, false), Next::Nothing);
         lane.leave("4");
-        assert_eq!(lane.next(Overlap::Queue, true), None, "somebody else talks in its chat");
-        assert_eq!(lane.next(Overlap::Queue, false), Some("2".into()));
-        assert_eq!(lane.next(Overlap::Queue, false), None);
+        assert_eq!(next(&mut lane, true), Next::Nothing, "somebody else talks in its chat");
+        assert_eq!(next(&mut lane, false), Next::Begin("2".into()));
+        assert_eq!(next(&mut lane, false), Next::Nothing);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_is_put_off_during_a_burst_and_no_longer_than_the_bound() {
+        let mut lane = Lane::default();
+        admit(&mut lane, "1", Cause::Event, Overlap::Queue);
+        admit(&mut lane, "2", Cause::Event, Overlap::Queue);
+        lane.leave("1");
+        let fold = |lane: &mut Lane, wakes| {
+            for _ in 0..wakes {
+                assert_eq!(admit(lane, "x", Cause::Event, Overlap::Queue), Admission::Fold("2".into()));
+            }
+        };
+        fold(&mut lane, BURST);
+        let begun = Instant::now();
+        while next(&mut lane, false) == Next::Later(BURST_WINDOW) {
+            fold(&mut lane, 2);
+            tokio::time::advance(Duration::from_millis(2)).await;
+        }
+        assert_eq!(begun.elapsed(), PUT_OFF, "though the burst continues");
+        assert_eq!(lane.going, ["2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_begins_once_a_burst_is_over_and_immediately_where_there_is_none() {
+        let mut lane = Lane::default();
+        for (wakes, put_off) in [(BURST - 1, Duration::ZERO), (10 * BURST, 2 * BURST_WINDOW)] {
+            admit(&mut lane, "1", Cause::Event, Overlap::Queue);
+            admit(&mut lane, "2", Cause::Event, Overlap::Queue);
+            for _ in 0..wakes {
+                admit(&mut lane, "x", Cause::Event, Overlap::Queue);
+            }
+            lane.leave("1");
+            let ended = Instant::now();
+            while let Next::Later(wait) = next(&mut lane, false) {
+                tokio::time::advance(wait).await;
+            }
+            assert_eq!(lane.going, ["2"]);
+            assert_eq!(ended.elapsed(), put_off, "{wakes} wakes");
+            lane.leave("2");
+            tokio::time::advance(BURST_WINDOW).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]

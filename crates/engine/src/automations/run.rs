@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::Automations;
 use super::catalogue::{Entry, none};
 use super::fire::Keep;
-use super::lanes::{Cause, Lane};
+use super::lanes::{Cause, Lane, Next};
 use super::message::{RunPlace, opening};
 use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
@@ -107,8 +107,9 @@ impl Automations {
             vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled).collect(),
         );
         if let Some(state) = state {
+            let keeping = host.keep_state(&state);
             host.list_run(&state).await;
-            host.keep_state(&state).await;
+            keeping.await;
             if let Some(host) = host.me() {
                 host.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
             }
@@ -257,11 +258,25 @@ impl Host {
             let default = Settings::default();
             let settings = entry.as_ref().map_or(&default, |entry| &entry.settings);
             let chat_busy = self.pinned_chat_is_busy(settings);
+            let overlap = settings.overlap_in_effect();
             let next = {
                 let mut runs = self.automations.runs.lock();
-                runs.lanes.get_mut(id).and_then(|lane| lane.next(settings.overlap_in_effect(), chat_busy))
+                runs.lanes.get_mut(id).map(|lane| lane.next(overlap, chat_busy, Instant::now()))
             };
-            let Some(run) = next else { return };
+            let run = match next {
+                Some(Next::Begin(run)) => run,
+                None | Some(Next::Nothing) => return,
+                Some(Next::Later(wait)) => {
+                    let (host, id) = (self.weak(), id.to_owned());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        if let Some(host) = host.upgrade() {
+                            host.begin_waiting(&id);
+                        }
+                    });
+                    return;
+                }
+            };
             let host = self.clone();
             match entry.is_some_and(|entry| entry.wire.definition.enabled) {
                 true => drop(tokio::spawn(async move { host.begin_run(&run).await })),
@@ -328,7 +343,7 @@ impl Host {
                 primary_session: Some(session.uri.clone()),
             }),
         ];
-        self.change_run(&run.resource, running.into_iter().chain(linked).collect()).await;
+        let linked = self.change_run(&run.resource, running.into_iter().chain(linked).collect());
         let mut first = message(text, MessageKind::Automation);
         first.attachments.clone_from(&definition.message.attachments);
         first.agent.clone_from(&definition.session.agent);
@@ -340,7 +355,8 @@ impl Host {
             // Somebody may have begun to talk in a pinned chat just now.
             queue: settings.pinned,
         };
-        self.start_turn(&session, request).await.map(|_| ())
+        // The run's state comes before the turn in the store, and both share a commit.
+        futures::join!(linked, self.start_turn(&session, request)).1.map(|_| ())
     }
 
     async fn new_run_session(
@@ -437,12 +453,23 @@ impl Host {
         }
     }
 
-    async fn change_run(self: &Arc<Self>, run: &str, actions: Vec<StateAction>) {
-        let Some(state) = self.automations.apply(&self.fanout, run, actions) else { return };
-        self.list_run(&state).await;
-        self.keep_state(&state).await;
-        if is_over(&state.lifecycle) {
-            self.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
+    /// Changes a run. The store is told before this returns, so that what is stored next comes after it; the future it
+    /// returns waits until the change is stored, and begins what waited for the run where it is over.
+    fn change_run(
+        self: &Arc<Self>,
+        run: &str,
+        actions: Vec<StateAction>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let host = self.clone();
+        let state = self.automations.apply(&self.fanout, run, actions);
+        let change = state.map(|state| (self.keep_state(&state), state));
+        async move {
+            let Some((keeping, state)) = change else { return };
+            host.list_run(&state).await;
+            keeping.await;
+            if is_over(&state.lifecycle) {
+                host.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
+            }
         }
     }
 
@@ -464,18 +491,21 @@ impl Host {
         self.is_kept(run, keeping).await
     }
 
-    /// Keeps a run as it is given.
-    async fn keep_state(&self, run: &AutomationRunState) -> bool {
+    /// Keeps a run as it is given. The store is told before this returns.
+    fn keep_state(&self, run: &AutomationRunState) -> impl Future<Output = bool> + Send + use<> {
         let keeping = {
             let _in_order = self.automations.keeping.lock();
-            let Some(store) = self.automation_store() else { return false };
-            store.run.call((run.clone(),))
+            self.automation_store().map(|store| store.run.call((run.clone(),)))
         };
-        let kept = self.is_kept(&run.resource, keeping).await;
-        if kept {
-            self.automations.runs.lock().ended.remove(&run.resource);
+        let (host, run) = (self.weak(), run.resource.clone());
+        async move {
+            let (Some(keeping), Some(host)) = (keeping, host.upgrade()) else { return false };
+            let kept = host.is_kept(&run, keeping).await;
+            if kept {
+                host.automations.runs.lock().ended.remove(&run);
+            }
+            kept
         }
-        kept
     }
 
     async fn is_kept(&self, run: &str, keeping: Pending<()>) -> bool {
