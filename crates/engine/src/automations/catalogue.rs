@@ -15,10 +15,11 @@ use ostler_protocol::{RpcError, Value, Version, actions, names, uri};
 use super::Automations;
 use super::check::check;
 use super::settings::{Settings, with_editor, with_pinned};
-use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Subscriber};
+use crate::core::fanout::{Fanout, Origin, Outgoing, Subscriber};
+use crate::core::ids::ConnectionId;
+use crate::core::refusals::{does_not_belong, lacks_field};
 use crate::host::Host;
-use crate::principal::Principal;
-use crate::refusals::{does_not_belong, lacks_field};
+use crate::users::principal::Principal;
 
 /// How many runs an entry carries.
 pub(super) const RUNS_SHOWN: usize = 20;
@@ -68,7 +69,7 @@ impl Automations {
             entry.wire.runs_next_cursor.clone_from(&held.wire.runs_next_cursor);
         }
         let shown = self.plans.lock().shown(id);
-        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
+        entry.wire.next_run_at = shown.next.map(crate::core::clock::iso);
         entry.wire.run_count = shown.run_count;
         if held.is_some_and(|held| held.wire == entry.wire) {
             return;
@@ -110,7 +111,7 @@ impl Automations {
         let mut catalogue = self.catalogue.lock();
         let Some(entry) = catalogue.entries.get_mut(id) else { return };
         let shown = self.plans.lock().shown(id);
-        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
+        entry.wire.next_run_at = shown.next.map(crate::core::clock::iso);
         entry.wire.run_count = shown.run_count;
         publish_set(fanout, entry.wire.clone(), None);
     }

@@ -23,7 +23,8 @@ use super::noted::Note;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
 use super::triggers::Waiting;
-use crate::host::{Host, message};
+use crate::core::message::message;
+use crate::host::Host;
 use crate::sessions::{Place, ToSession, TurnRequest};
 
 /// What wakes an automation.

@@ -26,11 +26,12 @@ use super::message::{RunPlace, opening};
 use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
 use super::shown::summary_of;
-use crate::fanout::{Fanout, Outgoing, Subscriber};
-use crate::host::{Host, message};
-use crate::policies::Use;
-use crate::principal::Principal;
+use crate::core::fanout::{Fanout, Outgoing, Subscriber};
+use crate::core::message::message;
+use crate::host::Host;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
+use crate::users::policies::Use;
+use crate::users::principal::Principal;
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
 const REQUESTS_KEPT: usize = 1000;
