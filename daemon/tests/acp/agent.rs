@@ -3,9 +3,10 @@
 //! It runs in the test's own binary, as the test [`run`]. Its protocol is on file descriptor 3, as the test harness
 //! writes to stdout.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Lines, Stdin, Write, stdin};
+use std::io::{BufRead, BufReader, Lines, Read, Stdin, Write, stdin};
+use std::net::TcpStream;
 use std::process::{Command, Stdio, exit};
 use std::thread::sleep;
 use std::time::Duration;
@@ -36,7 +37,11 @@ struct Agent {
     /// What arrived while an answer was waited for.
     parked: VecDeque<Value>,
     session: String,
+    /// The MCP servers of the session.
+    servers: Value,
     next: u64,
+    /// The methods of its own requests, by id.
+    asked: HashMap<String, String>,
     cancelled: bool,
 }
 
@@ -48,7 +53,9 @@ impl Agent {
             lines: BufReader::new(stdin()).lines(),
             parked: VecDeque::new(),
             session: "session-1".to_owned(),
+            servers: Value::Null,
             next: 0,
+            asked: HashMap::new(),
             cancelled: false,
         }
     }
@@ -81,7 +88,11 @@ impl Agent {
                     let message: Value = serde_json::from_str(&line).unwrap();
                     if let Some(log) = self.config["log"].as_str() {
                         let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
-                        writeln!(log, "{line}").unwrap();
+                        let mut logged = message.clone();
+                        if let Some(method) = message["id"].as_str().and_then(|id| self.asked.get(id)) {
+                            logged["answers"] = method.as_str().into();
+                        }
+                        writeln!(log, "{logged}").unwrap();
                     }
                     return message;
                 }
@@ -121,6 +132,9 @@ impl Agent {
             self.cancelled = true;
         }
         let Some(id) = message.get("id").filter(|_| !method.is_empty()).cloned() else { return };
+        if message["params"].get("mcpServers").is_some() {
+            self.servers = message["params"]["mcpServers"].clone();
+        }
         if self.config["hangOn"] == method.as_str() {
             return;
         }
@@ -253,6 +267,7 @@ impl Agent {
     fn ask(&mut self, method: &str, mut params: Value) -> Value {
         self.next += 1;
         let id = json!(format!("fake-{}", self.next));
+        self.asked.insert(format!("fake-{}", self.next), method.to_owned());
         params["sessionId"] = self.session.as_str().into();
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
@@ -279,9 +294,28 @@ impl Agent {
         self.say(&answer.to_string());
     }
 
-    /// Calls a tool of the first MCP server over HTTP, as `<tool> <arguments>`.
-    fn mcp(&mut self, _call: &str) -> String {
-        String::new()
+    /// Asks the MCP server `ostler` over HTTP: `<method> <parameters>`.
+    fn mcp(&mut self, call: &str) -> String {
+        let (method, params) = call.split_once(' ').unwrap_or((call, "{}"));
+        let server =
+            self.servers.as_array().and_then(|all| all.iter().find(|server| server["name"] == "ostler"));
+        let Some(server) = server else { return "no server".to_owned() };
+        let (url, header) = (server["url"].as_str().unwrap(), &server["headers"][0]);
+        let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let params: Value = serde_json::from_str(params).unwrap();
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let (name, value) = (header["name"].as_str().unwrap(), header["value"].as_str().unwrap());
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{name}: {value}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 }
 

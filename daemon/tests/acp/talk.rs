@@ -36,11 +36,22 @@ impl Stage {
     }
 
     /// With an agent of this entry.
-    pub fn of(entry: Value, mut options: Value) -> Self {
+    pub fn of(entry: Value, options: Value) -> Self {
+        Self::configured(entry, options, json!({}), None)
+    }
+
+    /// With more keys of the configuration, and a JavaScript plugin beside.
+    pub fn configured(entry: Value, mut options: Value, mut config: Value, beside: Option<&str>) -> Self {
         options["agents"]["fake"] = entry;
         let work = tempfile::tempdir().unwrap();
-        let plugins = json!([{ "name": "@ostler/acp", "options": options }]);
-        let folder = Folder::new(json!({ "paths": [work.path()], "plugins": plugins }));
+        let mut plugins = vec![json!({ "name": "@ostler/acp", "options": options })];
+        plugins.extend(beside.map(|_| json!({ "name": "./beside.mjs" })));
+        config["paths"] = json!([work.path()]);
+        config["plugins"] = plugins.into();
+        let folder = Folder::new(config);
+        if let Some(beside) = beside {
+            folder.write("beside.mjs", beside);
+        }
         let daemon = folder.start();
         Self { folder, daemon, work }
     }
@@ -67,7 +78,7 @@ impl Stage {
 
     /// In a session with these settings.
     pub async fn talk_in(&self, session: &str, config: Value) -> Talk {
-        let mut client = self.daemon.initialized(session).await;
+        let mut client = self.daemon.initialized(&session.replace([':', '/'], "-")).await;
         let params = json!({ "channel": session, "provider": "fake", "config": config });
         client.request("createSession", params).await.unwrap();
         Talk::join(client, session).await
