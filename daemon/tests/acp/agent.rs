@@ -246,6 +246,10 @@ impl Agent {
                         let message = self.read();
                         self.handle(&message);
                     }
+                    if !rest.is_empty() {
+                        sleep(Duration::from_millis(300));
+                        self.say(rest);
+                    }
                     return Some("cancelled");
                 }
                 "!mcp" => {

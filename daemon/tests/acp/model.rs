@@ -227,7 +227,7 @@ fn stream(out: &mut TcpStream) -> std::io::Result<()> {
 
 fn event(out: &mut TcpStream, data: &Value) -> std::io::Result<()> {
     if let Some(kind) = data["type"].as_str() {
-        write!(out, "event: {kind}\n")?;
+        writeln!(out, "event: {kind}")?;
     }
     write!(out, "data: {data}\n\n")?;
     out.flush()

@@ -149,6 +149,17 @@ async fn a_cancelled_turn_ends_and_the_next_waits_for_the_agent() {
 }
 
 #[tokio::test]
+async fn what_comes_of_a_cancelled_prompt_is_not_in_the_next_turn() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("!say begun\n!wait too late").await;
+    talk.until(&["chat/responsePart"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["chat/turnCancelled"]).await;
+    assert_eq!(talk.say("again").await, "You said: again");
+}
+
+#[tokio::test]
 async fn a_cancelled_turn_cancels_its_approvals() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let stage = Stage::new(json!({ "log": log.path() }));

@@ -8,6 +8,7 @@ use crate::elicitation::Shown;
 use crate::permissions::Question;
 use crate::protocol::{Command, ContextUsage, Update};
 use crate::settings::{MODE, Setting, Via};
+use crate::updates::Turn;
 use crate::wire::{Failure, Incoming, Request};
 
 impl Conversation {
@@ -44,16 +45,22 @@ impl Conversation {
             Update::Unknown(name) => return self.log(format_args!("an update is left out: {name:?}")),
             _ => {}
         }
-        let Some(turn) = &mut self.turn else { return };
+        let terminals = self.terminals.clone();
+        let Some(turn) = self.prompted_turn() else { return };
         match update {
             Update::Chunk(chunk) => turn.chunk(chunk).await,
-            Update::ToolCall(call) => turn.tool_call(call, &self.terminals).await,
+            Update::ToolCall(call) => turn.tool_call(call, &terminals).await,
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
             Update::Compaction(compaction) => turn.compaction(compaction).await,
             Update::Usage(usage) => turn.usage(usage_report(&usage)).await,
             _ => {}
         }
+    }
+
+    /// The turn the agent works on: not one that waits until an earlier prompt, which was cancelled, is answered.
+    fn prompted_turn(&mut self) -> Option<&mut Turn> {
+        self.turn.as_mut().filter(|_| self.waiting.is_none())
     }
 
     /// The slash commands, as a customization of the session.
@@ -140,10 +147,11 @@ impl Conversation {
             Ok(read) => read,
             Err(request) => return request.answer(Err(Failure::bad_params("toolCall has no toolCallId"))),
         };
+        let terminals = self.terminals.clone();
         // Outside a turn no user is asked.
-        let Some(turn) = &mut self.turn else { return question.cancel() };
+        let Some(turn) = self.prompted_turn() else { return question.cancel() };
         let (call, turn_id) = (change.id.clone(), turn.id.clone());
-        let Some(shown) = turn.ask(change, &question.options(), &self.terminals).await else {
+        let Some(shown) = turn.ask(change, &question.options(), &terminals).await else {
             return question.cancel();
         };
         let (withdrawn, of) = (question.withdrawal(), call.clone());
@@ -157,7 +165,9 @@ impl Conversation {
     /// The agent asks the user something.
     async fn question(&mut self, request: Request) {
         // Outside a turn no user is asked.
-        let Some(turn) = &self.turn else { return request.answer(Ok(json!({ "action": "cancel" }))) };
+        let Some(turn) = self.prompted_turn() else {
+            return request.answer(Ok(json!({ "action": "cancel" })));
+        };
         let turn_id = turn.id.clone();
         let Shown { id, request, withdrawal } = match self.forms.add(request, &turn_id) {
             Ok(shown) => shown,

@@ -99,7 +99,7 @@ impl Conversation {
         self.cancel_by = None;
         match answer {
             // The turn was cancelled: its end is reported already.
-            Ok(_) if self.turn.is_none() => self.advance().await,
+            Ok(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
             Ok(answer) => {
                 let now = Instant::now();
                 self.settling = Some(Settling { answer, until: now + QUIET, at_most: now + QUIET_AT_MOST });
