@@ -83,7 +83,7 @@ impl Refusal {
         match self {
             Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
             Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Self::NoMemory => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
+            Self::NoMemory => Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER))),
             Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
             _ => None,
         }

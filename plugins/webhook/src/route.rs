@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
 use ostler_contract::protocol::surrogates::read_json;
@@ -61,9 +62,6 @@ struct Greeting {
     r#type: String,
     challenge: Option<String>,
 }
-
-/// A body longer than this is checked and read off the shared threads.
-pub(crate) const LONG: usize = 256 * 1024;
 
 /// A body: signatures are over it, so a signed one is read before its sender is let in.
 enum Unread {

@@ -48,9 +48,20 @@ function streamOf(next) {
   );
 }
 
+const CHARGE = Symbol('charge');
+
+/** Reads bytes that the host charges until their buffer is freed. */
+async function charged(read) {
+  const got = await read();
+  if (got === null) return null;
+  Object.defineProperty(got.bytes.buffer, CHARGE, { value: got.charge });
+  return got.bytes;
+}
+
 function fromOutside(body) {
   if (body === null) return null;
-  return typeof body === 'function' ? { next: body } : { bytes: body };
+  if (typeof body !== 'function') return { bytes: body };
+  return body.all ? { next: () => charged(body), all: () => charged(body.all) } : { next: body };
 }
 
 class Body {
@@ -105,8 +116,9 @@ class Body {
     if (this.#body === null) return EMPTY;
     if (this.#used || this.#stream?.locked) throw new TypeError('Body is unusable: Body has already been read');
     this.#used = true;
-    const { bytes, next } = this.#body;
+    const { bytes, next, all: whole } = this.#body;
     if (bytes && !this.#stream) return bytes;
+    if (whole && !this.#stream) return whole();
     const pieces = [];
     let length = 0;
     const add = (piece) => {
