@@ -31,6 +31,17 @@ pub(crate) fn no_memory() -> RpcError {
     )
 }
 
+/// The longest text of a client's message, in bytes. A session's messages are in memory while it is awake.
+const LONGEST_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// Why the text of a message is refused, where it is too long.
+pub(crate) fn message_too_long(text: &str) -> Option<String> {
+    let length = text.len();
+    (length > LONGEST_MESSAGE).then(|| {
+        format!("the text of a message may take {LONGEST_MESSAGE} bytes, not {length}; attach a long text as a file")
+    })
+}
+
 /// A connection that asks and does not wait.
 pub(crate) fn too_many_requests() -> RpcError {
     RpcError::internal(

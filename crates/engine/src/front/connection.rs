@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::Charge;
-use ostler_contract::budget::SMALL;
+use ostler_contract::budget::{SMALL, VALUE};
 use ostler_contract::events::Event;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
@@ -30,8 +30,6 @@ use crate::users::principal::Principal;
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 /// How many requests of one connection may wait for their answers.
 const MOST_REQUESTS: usize = 1024;
-/// What one JSON value of a message takes in memory, in bytes.
-const VALUE: usize = 128;
 /// How many resources are read for one connection at the same time.
 const READS: usize = 4;
 
@@ -169,6 +167,11 @@ impl Connection {
         }
     }
 
+    /// Charges a long message that waits to be handled. It is in memory already, so that what is read after it waits.
+    pub(crate) fn charge_copies(&self, length: usize, copies: usize) -> Option<Charge> {
+        (length > SMALL).then(|| self.outbox.budget().take_anyway(length * copies))
+    }
+
     /// Takes one message that came as no frame.
     pub(crate) async fn receive_own(self: &Arc<Self>, message: Message) {
         if let Some(tap) = self.outbox.tap() {
@@ -185,7 +188,9 @@ impl Connection {
         }
         match message {
             Message::Request { id, method, params } => {
-                let (responder, owed) = Responder::new(id, self.outbox.clone(), self.host.log.clone());
+                let charge = self.charge_copies(params.text().len(), 1);
+                let (responder, owed) =
+                    Responder::new(id, self.outbox.clone(), self.host.log.clone(), charge);
                 if owed > MOST_REQUESTS && !matches!(self.state.lock().principal, Principal::Plugin { .. }) {
                     return responder.fail(too_many_requests());
                 }
@@ -224,7 +229,7 @@ impl Connection {
                             Some(session) => self.host.load_channel(session).await,
                             None => None,
                         };
-                        self.handle_dispatch(dispatch);
+                        self.handle_dispatch(dispatch, params.text().len());
                     }
                     Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
                     Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::Emit;
-use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::actions::Action;
 use ostler_protocol::wire::actions::StateAction;
@@ -62,6 +62,8 @@ pub struct Dispatch {
     pub connection: ConnectionRef,
     /// `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows.
     pub sender: Option<String>,
+    /// What a long one takes in memory until it is handled.
+    pub charge: Option<Charge>,
 }
 
 /// A turn the host itself starts: an automation's, a `startSession` prompt, a tool's.
