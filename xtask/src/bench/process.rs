@@ -125,6 +125,11 @@ impl Process {
             .ok_or_else(|| Failure::new(format!("{file} does not say how much memory is held")))
     }
 
+    /// Has it run on one core from now on, where the system has `taskset`.
+    pub fn pin(&self, core: &str) {
+        pin(&self.child.id().to_string(), "-acp", core);
+    }
+
     /// Watches from now on how much memory it holds that is its own alone.
     pub fn watch_peak(&self) -> Peak {
         Peak::watch(self.child.id())
@@ -143,6 +148,19 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Has the calling thread run on one core from now on, where the system has `taskset`.
+pub fn pin_thread(core: &str) {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    if let Some(thread) = thread.file_name().and_then(|name| name.to_str()) {
+        pin(thread, "-cp", core);
+    }
+}
+
+fn pin(task: &str, threads: &str, core: &str) {
+    let mut command = Command::new("taskset");
+    let _ = command.args([threads, core, task]).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// The most memory a process held since it was watched.
