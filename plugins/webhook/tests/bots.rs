@@ -50,6 +50,37 @@ async fn each_reply_of_a_bot_that_runs_no_model() {
 }
 
 #[tokio::test]
+async fn a_call_is_answered_when_its_turn_is_accepted_and_neither_before_nor_at_its_end() {
+    let dir = folder();
+    endpoint(dir.path(), "none", "bot: bot://echo\nreply: none");
+    endpoint(dir.path(), "back", "bot: bot://echo\ncallbackPrefix: https://hooks.example/in/");
+    let accepts = &["bot:get", "bot:chat", "session:create", "session:read"];
+    let refuses = World::of(&dir, builder(dir.path()).await.grants(accepts).guarded()).await;
+    for id in ["none", "back"] {
+        let refused = refuses.say_back(id, "t", "/hang", BACK).await;
+        assert_eq!(refused, (409, message("plugin:webhook may not chat:send here")), "{id}");
+    }
+    assert_eq!(refuses.posts.all(), []);
+    refuses.host.host.close().await;
+    drop(refuses);
+
+    let world = World::start(&dir).await;
+    for id in ["none", "back"] {
+        let (status, body) = world.say_back(id, "t", "/hang", BACK).await;
+        assert_eq!((status, &body), (202, &json!({ "thread": "t", "turn": body["turn"] })), "{id}");
+        let chat = world.chat_of(id).await;
+        assert_eq!(world.chat(&chat).await["activeTurn"]["id"], body["turn"], "{id}: it runs on");
+        assert_eq!(world.posts.all(), [], "{id}");
+        let cancelled = json!({ "type": "chat/turnCancelled", "turnId": body["turn"], "duration": 1 });
+        world.client().await.dispatch(&chat, 1, cancelled).await;
+        if id == "back" {
+            let told = json!({ "thread": "t", "turn": body["turn"], "status": "cancelled", "text": "" });
+            assert_eq!(world.posts.wait_for(1).await, [(BACK.to_owned(), told)]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_chat_per_endpoint_and_every_thread_in_it() {
     let dir = folder();
     endpoint(dir.path(), "one", "bot: bot://helper\nreply: none");
