@@ -193,7 +193,7 @@ impl Claimed {
         let made = async {
             host.check_directories(&new.working_directories, new.directories).await?;
             host.room_for_session().await?;
-            host.may_use(entry.owner.as_deref(), wanted).await?;
+            host.access.may_use(entry.owner.as_deref(), wanted).await?;
             host.isolate(&entry, &agent, &new.config).await?;
             make(host, &entry, &agent, &new, &mailbox).await
         };
@@ -232,7 +232,7 @@ impl Claimed {
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
         let Self { entry, agent, new, mailbox, inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
-        let config = match host.may_use(entry.owner.as_deref(), wanted).await {
+        let config = match host.access.may_use(entry.owner.as_deref(), wanted).await {
             Ok(()) => host.session_settings(&agent, &new.config).await.map_err(Thrown::into_rpc),
             Err(refused) => Err(refused),
         };

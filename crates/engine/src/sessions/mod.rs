@@ -16,6 +16,7 @@ mod chat;
 mod chat_actions;
 mod chats;
 mod client_actions;
+mod client_settings;
 pub(crate) mod config;
 mod create;
 pub(crate) mod create_chat_tool;
