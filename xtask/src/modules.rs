@@ -32,6 +32,7 @@ const REMAINING: &[(&str, &str)] = &[
     ("automations/check.rs", "host"),
     ("automations/clockwork.rs", "host"),
     ("automations/fire.rs", "host"),
+    ("automations/listing.rs", "host"),
     ("automations/noted.rs", "host"),
     ("automations/run.rs", "host"),
     ("automations/triggers.rs", "host"),

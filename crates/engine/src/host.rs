@@ -143,6 +143,11 @@ impl Host {
         self.me.upgrade()
     }
 
+    /// The host for something it owns itself.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+
     /// Ends what nobody may have any more, after what the host knows of people has changed.
     pub fn people_changed(&self) {
         for connection in self.access.clients.open() {
