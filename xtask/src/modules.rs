@@ -68,6 +68,7 @@ const REMAINING: &[(&str, &str)] = &[
     ("sessions/config.rs", "workspace"),
     ("sessions/create.rs", "host"),
     ("sessions/create.rs", "workspace"),
+    ("sessions/create_chat_tool.rs", "host"),
     ("sessions/drafts.rs", "host"),
     ("sessions/mcp_servers.rs", "host"),
     ("sessions/moving.rs", "host"),

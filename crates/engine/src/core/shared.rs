@@ -11,6 +11,7 @@ use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use crate::core::agents::OfferedTool;
 use crate::core::clock::Clock;
 use crate::core::events::Events;
 use crate::core::fanout::Fanout;
@@ -49,6 +50,8 @@ pub struct Core {
     pub(crate) wire: Arc<Wire>,
     /// What each backend offers, once it was asked.
     pub(crate) offered: RwLock<HashMap<String, Offered>>,
+    /// The tools of the host, once they are needed.
+    pub(crate) tools: OnceLock<Vec<OfferedTool>>,
     pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
     registry: OnceLock<Registry>,
     stage: watch::Sender<Stage>,
@@ -78,6 +81,7 @@ impl Core {
             yaml,
             wire: Arc::default(),
             offered: RwLock::default(),
+            tools: OnceLock::new(),
             local_system: OnceLock::new(),
             registry: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
