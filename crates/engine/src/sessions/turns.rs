@@ -94,7 +94,7 @@ impl Actor {
         let record_kept = draft.is_some().then(|| self.keep_session());
         // In the queue and in a turn it would be there twice after a crash: it leaves the queue first, and waits again
         // where the turn does not get into the store.
-        self.chats[at].starting = taken.map(|queued| StartingTurn { turn: turn.clone(), queued });
+        self.chats[at].starting = taken.map(|queued| Box::new(StartingTurn { turn: turn.clone(), queued }));
         let queue_kept = self.chats[at].starting.is_some().then(|| self.keep_chats());
         let turn_kept = self.keep_running_turn(at);
         let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
