@@ -17,6 +17,7 @@ mod chat_actions;
 mod chats;
 mod client_actions;
 mod create;
+mod deferred;
 mod drafts;
 mod ending;
 mod keep;
