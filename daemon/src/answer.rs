@@ -1,4 +1,4 @@
-//! What a command answers, and how it is printed: lines for a person, one JSON value, or only names.
+//! The answer of a command and its output formats: text lines, one JSON value, or names only.
 
 use std::io::Write;
 
@@ -9,25 +9,25 @@ use ostler_loader::options::without_password;
 use crate::exit::Exit;
 use crate::shown::without_userinfo;
 
-/// The heading of the flags every command takes.
-const EVERY: &str = "Options of every command";
+/// The heading of the global flags.
+const EVERY: &str = "Global options";
 
-/// Flags every command takes.
+/// The flags that every command accepts.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Common {
-    /// Print one JSON value and nothing else
+    /// Print one JSON value
     #[arg(long, global = true, help_heading = EVERY)]
     pub json: bool,
-    /// Print only the names of what was asked for
+    /// Print only names
     #[arg(long, global = true, help_heading = EVERY)]
     pub quiet: bool,
-    /// Say on stderr what is done meanwhile
+    /// Print progress to stderr
     #[arg(long, global = true, help_heading = EVERY)]
     pub verbose: bool,
-    /// Print without colours
+    /// Disable colors
     #[arg(long, global = true, help_heading = EVERY)]
     pub no_color: bool,
-    /// Read this configuration file and no other
+    /// Read only this configuration file
     #[arg(long, value_name = "FILE", global = true, help_heading = EVERY)]
     pub config_file: Option<std::path::PathBuf>,
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use ostler_contract::json;
-use ostler_engine::people::Kind;
+use ostler_engine::users::Kind;
 use ostler_protocol::names;
 
 use crate::answer::{Answer, Common};
@@ -26,7 +26,7 @@ const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
     name = names::HOST,
     version,
     about = ABOUT,
-    long_about = format!("{ABOUT}\n\nWithout a command it serves in the foreground until it is told to end."),
+    long_about = format!("{ABOUT}\n\nWithout a command, serves in the foreground until stopped."),
     disable_version_flag = true
 )]
 pub struct Cli {
@@ -34,160 +34,160 @@ pub struct Cli {
     common: Common,
     #[command(flatten)]
     run: RunFlags,
-    /// Print the version and end
+    /// Print version
     #[arg(short = 'v', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-/// Every command, each in a file of its own.
+/// The commands, one file each.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write a first configuration
     Init(verbs::InitFlags),
-    /// Check everything a start depends on, and say how to fix what is wrong
+    /// Check everything a start depends on and suggest fixes
     Doctor,
     /// Start the daemon in the background
     Start(RunFlags),
-    /// End the daemon that runs
+    /// Stop the running daemon
     Stop,
-    /// Start the daemon that runs again, as it was started
+    /// Restart the running daemon with the flags it was started with
     Restart(verbs::RestartFlags),
-    /// Where the daemon runs
+    /// Show the address and state of the running daemon
     Status,
-    /// Print the configuration files as they are
+    /// Print the configuration files, credentials included
     Config,
-    /// Install, list, configure and remove plugins
+    /// Manage plugins
     #[command(subcommand)]
     Plugin(verbs::PluginVerb),
-    /// Add, list and try the endpoints other programs call
+    /// Manage webhook endpoints
     #[command(subcommand)]
     Webhook(WebhookVerb),
     /// List, show, run, enable and disable automations
     #[command(subcommand)]
     Automation(verbs::AutomationVerb),
-    /// List, show and follow sessions, and send messages to them
+    /// List, show and follow sessions and send messages
     #[command(subcommand)]
     Session(verbs::SessionVerb),
-    /// Print the log of the daemon in the background
+    /// Print the log of the background daemon
     Logs(verbs::LogsFlags),
-    /// Keep secrets that options name
+    /// Manage secrets
     #[command(subcommand)]
     Vault(verbs::VaultVerb),
-    /// Add, list and remove people, and give them tokens
+    /// Manage users and their tokens
     #[command(subcommand)]
     User(verbs::UserVerb),
-    /// Add, list and remove teams
+    /// Manage teams
     #[command(subcommand)]
     Team(verbs::GroupVerb),
-    /// Add, list and remove projects
+    /// Manage projects
     #[command(subcommand)]
     Project(verbs::GroupVerb),
-    /// Print a script that completes commands in a shell
+    /// Generate a shell completion script
     Completion {
-        /// The shell
+        /// Shell to generate the script for
         shell: clap_complete::Shell,
     },
-    /// Start a host of its own, call a webhook and show the agent session that comes of it
+    /// Start a temporary host, call a webhook and show the resulting agent session
     #[command(args = Common::not_served())]
     Demo(demo::DemoFlags),
 }
 
-/// How to run in the foreground. A flag beats the configuration file.
+/// Flags of a run. They override the configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct RunFlags {
-    /// The port to listen on; 0 takes any free one [default: 9187]
+    /// Port to listen on; 0 selects a free port [default: 9187]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// The address to listen on [default: 127.0.0.1]
+    /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub host: Option<String>,
-    /// A directory to serve; the first is the default for new work [default: the working directory]
+    /// Directory to serve (repeatable); the first is the default for new sessions [default: the working directory]
     #[arg(long, value_name = "DIR")]
     pub path: Vec<PathBuf>,
-    /// Serve only directories that are named
+    /// Do not serve the working directory by default
     #[arg(long)]
     pub no_cwd: bool,
-    /// The token a connection has to show
+    /// Token required from every connection
     #[arg(long, value_name = "TOKEN")]
     pub connection_token: Option<String>,
-    /// The file that holds the token; made with a fresh one when it is missing
+    /// File with the connection token; created with a random token if missing
     #[arg(long, value_name = "FILE")]
     pub connection_token_file: Option<PathBuf>,
-    /// Let connections in without a token, wherever they come from
+    /// Accept connections without a token from any address
     #[arg(long)]
     pub without_connection_token: bool,
-    /// The file that says who may do what; without one nothing is gated
+    /// Users file with roles and grants; without one, grants are not checked
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// The https URL people sign in against [default: of the address listened on]
+    /// HTTPS URL that users sign in to [default: derived from the listening address]
     #[arg(long, value_name = "URL")]
     pub resource: Option<String>,
-    /// Who signs in people whose record names no issuer: github, or the URL of an OpenID Connect provider
+    /// Default issuer of user sign-ins: github, or the URL of an OpenID Connect provider
     #[arg(long, value_name = "ISSUER")]
     pub issuer: Option<String>,
-    /// Take a person's token at the door for the person's word
+    /// Treat a personal token on the handshake as authentication
     #[arg(long)]
     pub trust_token: bool,
     /// Serve one connection on stdin and stdout, one message per line
     #[arg(long)]
     pub stdio: bool,
-    /// Where automations are kept [default: file]
+    /// Where to store automations [default: file]
     #[arg(long, value_enum)]
     pub automations: Option<Keep>,
-    /// Which automations without an owner events may run [default: every]
+    /// Automations without an owner that events may start [default: every]
     #[arg(long, value_enum)]
     pub unowned_automations: Option<Unowned>,
-    /// Where sessions are kept [default: file]
+    /// Where to store sessions [default: file]
     #[arg(long, value_enum)]
     pub sessions: Option<Keep>,
-    /// How long a client's tool may take; 0 = forever [default: 600000]
+    /// Timeout of client tools in milliseconds; 0 disables it [default: 600000]
     #[arg(long, value_name = "MS")]
     pub client_tool_timeout_ms: Option<u64>,
-    /// Offer sessions the tools that ask for the operator's leave
+    /// Offer tools that require the operator's permission
     #[arg(long)]
     pub advanced_tools: bool,
-    /// Write the frames of every connection to a file, one JSON object a line
+    /// Record the frames of every connection to a file, as JSON lines
     #[arg(long, value_name = "FILE")]
     pub wire: Option<PathBuf>,
-    /// A plugin for this run; takes the place of the configured ones
+    /// Plugin to load instead of the configured ones (repeatable)
     #[arg(long, value_name = "SPEC", conflicts_with = "no_plugins")]
     pub plugin: Vec<String>,
     /// Load no plugins
     #[arg(long)]
     pub no_plugins: bool,
-    /// One option of a plugin for this run: <id>.<key>[.<key>]=<value>
+    /// Plugin option for this run: <id>.<key>[.<key>]=<value> (repeatable)
     #[arg(long, value_name = "OPTION")]
     pub plugin_option: Vec<String>,
-    /// Start again in place, on the same port, when a file of a plugin changes
+    /// Restart on the same port when a file of a plugin changes
     #[arg(long, conflicts_with_all = ["stdio", "no_plugins"])]
     pub watch_plugins: bool,
-    /// Whether `start` made this process: it may start itself again.
+    /// Whether `ostler start` created this process, which may then restart itself.
     #[arg(skip)]
     pub detached: bool,
-    /// The ports of the daemon this process was before it started again.
+    /// The ports to reuse after a restart in place.
     #[arg(skip)]
     pub kept: Option<KeptPorts>,
 }
 
-/// Flags this host does not serve: refused, not silently taken.
+/// Flags this host does not support: rejected rather than ignored.
 const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--update-check", "--no-update-check"];
 
-/// What `start` puts last on the line of the process it makes. Nobody types it, and no shell completes it.
+/// The internal last argument of a process created by `ostler start`. Not part of the public command line.
 pub const DETACHED: &str = "--detached";
 
-/// What a daemon that starts again in place puts last on its own line: the ports it keeps.
+/// The internal last argument of a daemon that restarts in place: the ports to reuse.
 const KEPT: &str = "--kept-ports=";
 
-/// The ports of a daemon that starts again in place, where any free one was asked for.
+/// The ports of a daemon that restarts in place, for listeners configured with port 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeptPorts {
-    /// Of the protocol.
+    /// The protocol listener's port.
     pub main: u16,
-    /// Of the listener of plugin routes, where there is one.
+    /// The plugin routes listener's port, if there is one.
     pub routes: u16,
-    /// Of the listener of the HTTP API, where there is one.
+    /// The HTTP API listener's port, if there is one.
     pub http: u16,
 }
 
@@ -206,11 +206,11 @@ impl KeptPorts {
 
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
-    // Where this program is, before an update puts another one in its place.
+    // Read before an update replaces the executable.
     let program = std::env::current_exe();
     let arguments: Vec<String> = match std::env::args_os().map(std::ffi::OsString::into_string).collect() {
         Ok(arguments) => arguments,
-        Err(_) => return failed(&Exit::usage("an argument is no UTF-8 text")),
+        Err(_) => return failed(&Exit::usage("an argument is not valid UTF-8")),
     };
     match start(&arguments) {
         Ok(Ending::Code(code)) => ExitCode::from(code),
@@ -224,14 +224,14 @@ fn failed(exit: &Exit) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// How a command ended that did what was asked.
+/// How a successful command ended.
 enum Ending {
     Code(u8),
-    /// The daemon is to start again in this process, on these ports.
+    /// The daemon restarts in this process, on these ports.
     Again(Option<KeptPorts>),
 }
 
-/// Puts the program in place of itself: the same process, environment, directory and log.
+/// Replaces the running program with itself: the same process, environment, directory and log.
 #[cfg(unix)]
 fn again(program: std::io::Result<PathBuf>, mut arguments: Vec<String>, kept: Option<KeptPorts>) -> Exit {
     use std::os::unix::process::CommandExt;
@@ -240,28 +240,28 @@ fn again(program: std::io::Result<PathBuf>, mut arguments: Vec<String>, kept: Op
     match program {
         Ok(program) => {
             let error = std::process::Command::new(program).args(arguments.iter().skip(1)).exec();
-            Exit::machine(format!("it could not start again: {error}"))
+            Exit::machine(format!("cannot restart: {error}"))
         }
-        Err(error) => Exit::machine(format!("it could not start again: {error}")),
+        Err(error) => Exit::machine(format!("cannot restart: {error}")),
     }
 }
 
 #[cfg(not(unix))]
 fn again(_: std::io::Result<PathBuf>, _: Vec<String>, _: Option<KeptPorts>) -> Exit {
-    Exit::machine("this system has no way to start again in place")
+    Exit::machine("restarting in place is not supported on this system")
 }
 
 impl Cli {
     /// Reads a command line.
     ///
     /// # Errors
-    /// Flags this host does not serve: exit 2.
+    /// Flags this host does not support: exit 2.
     pub fn read(arguments: &[String]) -> Result<Result<Self, clap::Error>, Exit> {
         let is =
             |argument: &String, flag: &str| argument == flag || argument.starts_with(&format!("{flag}="));
         if let Some(flag) = FLAGS_NOT_SERVED.iter().find(|flag| arguments.iter().skip(1).any(|a| is(a, flag)))
         {
-            return Err(Exit::usage(format!("{flag} is not served by this host")));
+            return Err(Exit::usage(format!("{flag} is not supported by this host")));
         }
         let (kept, line) = match arguments.split_last() {
             Some((last, line)) if let Some(kept) = KeptPorts::parse(last) => (Some(kept), line),
@@ -278,7 +278,7 @@ impl Cli {
         }))
     }
 
-    /// Refuses flags that say how a command answers where nothing is answered.
+    /// Rejects output flags on commands without an answer.
     fn check_answer(&self) -> Result<(), Exit> {
         let Common { json, quiet, config_file, .. } = &self.common;
         let demo = matches!(self.command, Some(Command::Demo(_)));
@@ -289,10 +289,10 @@ impl Cli {
         match said.iter().find(|(_, said)| *said) {
             None => Ok(()),
             Some((flag, _)) if demo => {
-                Err(Exit::usage(format!("{flag} is not served by ostler demo; leave it out")))
+                Err(Exit::usage(format!("{flag} is not supported by ostler demo; leave it out")))
             }
             Some((flag, _)) => Err(Exit::usage(format!(
-                "{flag} is not served by a run in the foreground; ostler start {flag} answers with where it listens"
+                "{flag} is not supported in the foreground; use ostler start {flag}"
             ))),
         }
     }
@@ -314,14 +314,12 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     cli.common.check()?;
     cli.check_answer()?;
     if cli.command.is_some() && cli.run != RunFlags::default() {
-        return Err(Exit::usage(
-            "flags of a run go with `ostler start`, behind the word, or without a command",
-        ));
+        return Err(Exit::usage("flags of a run are accepted after `ostler start` or without a command"));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Exit::machine(format!("no threads could be started: {error}")))?;
+        .map_err(|error| Exit::machine(format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(dispatch(cli, arguments));
     // What still runs by then has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
@@ -417,17 +415,17 @@ mod tests {
         let javascript = JsOptions::default();
         let megabytes = javascript.memory_limit.unwrap() >> 20;
         for (key, told) in [
-            ("port", format!(" {DEFAULT_PORT} when left out.")),
-            ("host", format!(" `{DEFAULT_HOST}` when left out;")),
-            ("routes.host", format!(" `{DEFAULT_HOST}` when left out.")),
-            ("http.host", format!(" `{DEFAULT_HOST}` when left out.")),
-            ("clientToolTimeoutMs", format!(" {} when left out.", HostOptions::CLIENT_TOOL_TIMEOUT_MS)),
-            ("deltaWindowMs", format!(" {} when left out.", HostOptions::DELTA_WINDOW_MS)),
-            ("sessions", format!(" `{}` (when left out)", name(Keep::default()))),
-            ("automations", format!(" `{}` (when left out)", name(Keep::default()))),
-            ("unownedAutomations", format!(" `{}` (when left out)", name(Unowned::default()))),
-            ("javascript.busyLimitMs", format!(" {} when left out.", javascript.busy_limit.as_millis())),
-            ("javascript.memoryLimitMb", format!(" in MiB. {megabytes} when left out.")),
+            ("port", format!(" Default: {DEFAULT_PORT}.")),
+            ("host", format!(" Default: `{DEFAULT_HOST}`.")),
+            ("routes.host", format!(" Default: `{DEFAULT_HOST}`.")),
+            ("http.host", format!(" Default: `{DEFAULT_HOST}`.")),
+            ("clientToolTimeoutMs", format!(" Default: {}.", HostOptions::CLIENT_TOOL_TIMEOUT_MS)),
+            ("deltaWindowMs", format!(" Default: {}.", HostOptions::DELTA_WINDOW_MS)),
+            ("sessions", format!(" Default: `{}`.", name(Keep::default()))),
+            ("automations", format!(" Default: `{}`.", name(Keep::default()))),
+            ("unownedAutomations", format!(" Default: `{}`.", name(Unowned::default()))),
+            ("javascript.busyLimitMs", format!(" Default: {}.", javascript.busy_limit.as_millis())),
+            ("javascript.memoryLimitMb", format!(" in MiB. Default: {megabytes}.")),
         ] {
             let (mut shape, mut docs) = (Config::shape(), "");
             for part in key.split('.') {
@@ -437,6 +435,25 @@ mod tests {
             }
             assert!(docs.contains(&told), "{key}: {docs}");
         }
+    }
+
+    #[test]
+    fn help_texts_have_no_full_stop() {
+        fn check(command: &clap::Command) {
+            let own = command.get_about().map(|about| (command.get_name().to_owned(), about.to_string()));
+            let arguments = command.get_arguments().filter_map(|argument| {
+                let help = argument.get_help()?.to_string();
+                Some((format!("{} {}", command.get_name(), argument.get_id()), help))
+            });
+            for (of, help) in own.into_iter().chain(arguments) {
+                assert!(
+                    !help.ends_with('.') && help.starts_with(|first: char| !first.is_lowercase()),
+                    "{of}: {help}"
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

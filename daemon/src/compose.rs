@@ -88,8 +88,9 @@ async fn compose_with(
         heard.tell(line);
         log.line(line);
     });
-    std::fs::create_dir_all(&settings.dir)
-        .map_err(|error| Exit::machine(format!("{} could not be made: {error}", settings.dir.display())))?;
+    std::fs::create_dir_all(&settings.dir).map_err(|error| {
+        Exit::machine(format!("{} could not be created: {error}", settings.dir.display()))
+    })?;
     let facts = Arc::new(HostFacts {
         paths: settings.paths.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -102,7 +103,7 @@ async fn compose_with(
         None => Gate::default(),
     };
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
-    host.set_here(Arc::new(OnDisk::new(&settings.dir)));
+    host.set_local_system(Arc::new(OnDisk::new(&settings.dir)));
     if let Some(file) = &settings.wire {
         host.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
     }
@@ -261,10 +262,10 @@ fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
     match StateDb::relocate(old, new)? {
         Relocated::Unneeded => {}
         Relocated::Moved => {
-            log.line(format_args!("{} is moved to {}", StateDb::file(old).display(), new.display()));
+            log.line(format_args!("moved {} to {}", StateDb::file(old).display(), new.display()));
         }
         Relocated::Leftover => log.line(format_args!(
-            "{} is not used: there is one in {} already; move it away",
+            "{} is ignored because {} already has one; move it away",
             StateDb::file(old).display(),
             new.display()
         )),
@@ -294,13 +295,13 @@ async fn own(
     if let Some(db) = &file {
         let (host, log) = (Arc::downgrade(running), log.clone());
         db.watch_file(move |lost| {
-            log.line(lost.unwrap_or("state.db is there again; everything is stored as before"));
+            log.line(lost.unwrap_or("state.db is available again; storing resumes"));
             if let Some(host) = host.upgrade() {
                 host.set_lost_storage(lost.map(str::to_owned));
             }
         });
     }
-    let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is no slug"))?;
+    let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is not a slug"))?;
     let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {
         (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),

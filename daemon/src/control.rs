@@ -69,7 +69,7 @@ impl Control {
     /// # Errors
     /// Exit 1 before.
     pub fn record(&self) -> Result<&Record, Exit> {
-        self.record.get().ok_or_else(|| Exit::machine("the daemon is not up yet"))
+        self.record.get().ok_or_else(|| Exit::machine("the daemon is still starting"))
     }
 
     /// Whether it can start itself again.

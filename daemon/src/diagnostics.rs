@@ -99,12 +99,13 @@ fn network() -> JsonObject {
 fn fetch(http: HttpClient, url: String) -> Pending<JsonObject> {
     Box::pin(async move {
         let mut request = Request::new(Body::Empty);
-        *request.uri_mut() = url.parse().map_err(|_| Thrown::new(format_args!("{url} is no URL")))?;
+        *request.uri_mut() =
+            url.parse().map_err(|_| Thrown::new(format_args!("{url} is not a valid URL")))?;
         let begun = Instant::now();
         let outcome = match tokio::time::timeout(FETCH_LIMIT, http(request)).await {
             Ok(Ok(response)) => ("status", Value::from(response.status().as_u16())),
             Ok(Err(why)) => ("error", Value::from(why.message)),
-            Err(_) => ("error", format!("no answer within {} seconds", FETCH_LIMIT.as_secs()).into()),
+            Err(_) => ("error", format!("no response within {} seconds", FETCH_LIMIT.as_secs()).into()),
         };
         let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(JsonObject::from_iter([

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Value};
-use ostler_engine::{Found, Here, Pinned, Stamp};
+use ostler_engine::{Found, LocalSystem, Pinned, Stamp};
 use ostler_protocol::names;
 
 /// The file in the configuration folder that pins the parts machines are given.
@@ -25,7 +25,7 @@ impl OnDisk {
     }
 }
 
-impl Here for OnDisk {
+impl LocalSystem for OnDisk {
     fn home(&self) -> Option<String> {
         std::env::var("HOME").ok().filter(|home| home.starts_with('/'))
     }
@@ -47,7 +47,7 @@ impl Here for OnDisk {
         let mut parts = match std::fs::read_to_string(&self.versions) {
             Ok(text) => {
                 let rows: JsonObject = serde_json::from_str(&text).map_err(|error| {
-                    format!("{file} has to be an object of parts and their versions ({error})")
+                    format!("{file} must be an object that maps parts to versions ({error})")
                 })?;
                 rows.iter()
                     .map(|(part, row)| Ok((part.clone(), pinned(row).ok_or(part)?)))
@@ -124,9 +124,7 @@ mod tests {
         }
         write("[]");
         assert!(
-            here.parts()
-                .unwrap_err()
-                .contains("versions.json has to be an object of parts and their versions")
+            here.parts().unwrap_err().contains("versions.json must be an object that maps parts to versions")
         );
     }
 

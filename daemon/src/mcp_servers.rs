@@ -46,14 +46,14 @@ pub fn wrong_with(server: &Value) -> Vec<Wrong> {
     };
     let mut found = Vec::new();
     if fields.get(needed).is_none_or(Value::is_null) {
-        found.extend(wrong("", &format!("is {kind} with no {needed}")));
+        found.extend(wrong("", &format!("is {kind} without {needed}")));
     }
     for (name, value) in fields {
         match known.iter().find(|(known, _)| known == name) {
             Some((_, kind)) => found.extend(kind.wrong(&format!(".{name}"), value)),
             None => {
                 let others: Vec<_> = known.iter().map(|(name, _)| *name).collect();
-                let what = format!("is not a field of {kind}, which has {}", others.join(", "));
+                let what = format!("is not a field of {kind}; its fields are {}", others.join(", "));
                 found.push(Wrong { path: format!(".{name}"), what, unknown: true });
             }
         }
@@ -126,8 +126,8 @@ mod tests {
             (json!("npx"), " must be an object"),
             (json!({ "command": "npx" }), ".type must be stdio or http"),
             (json!({ "type": "sse", "url": "https://a/" }), ".type must be stdio or http"),
-            (json!({ "type": "stdio" }), " is a stdio server with no command"),
-            (json!({ "type": "http" }), " is an http server with no url"),
+            (json!({ "type": "stdio" }), " is a stdio server without command"),
+            (json!({ "type": "http" }), " is an http server without url"),
             (json!({ "type": "stdio", "command": 5 }), ".command must be a non-empty string"),
             (json!({ "type": "stdio", "command": "" }), ".command must be a non-empty string"),
             (json!({ "type": "stdio", "command": "a", "args": "b" }), ".args must be a list of strings"),
@@ -149,7 +149,7 @@ mod tests {
             (json!({ "type": "http", "url": "ftp://a/" }), ".url must be an http or https URL"),
             (
                 json!({ "type": "http", "url": "https://a/", "command": "x" }),
-                ".command is not a field of an http server, which has type, url, headers",
+                ".command is not a field of an http server; its fields are type, url, headers",
             ),
         ] {
             assert_eq!(said(bad.clone()), [why], "{bad}");

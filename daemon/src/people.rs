@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::Thrown;
-use ostler_engine::people::{Change, UsersFile};
+use ostler_engine::users::{Change, UsersFile};
 use ostler_engine::{Host, Log, People};
 use ostler_ports::atomic::{self, Access};
 use ostler_protocol::RpcError;
@@ -135,7 +135,10 @@ impl UsersOnDisk {
                 }))
         });
         if !self.path().exists() {
-            log.line(format_args!("{} is not there; nobody is known until it is", self.path().display()));
+            log.line(format_args!(
+                "{} does not exist; no user can sign in until it does",
+                self.path().display()
+            ));
         }
         self.take(&people, self.read(), log);
         people
@@ -146,7 +149,7 @@ impl UsersOnDisk {
         let shown = self.path().display();
         match file.and_then(|file| people.set(file)) {
             Ok(lines) => lines.iter().for_each(|line| log.line(format_args!("{shown}: {line}"))),
-            Err(why) => log.line(format_args!("{why}; who may do what stays as it was last read")),
+            Err(why) => log.line(format_args!("{why}; keeping the last valid users and grants")),
         }
     }
 
@@ -169,7 +172,8 @@ impl UsersOnDisk {
                 let Some(people) = host.gate.people() else { return };
                 if matches!(seen, Ok(None)) {
                     let shown = self.path().display();
-                    host.log.line(format_args!("{shown} is gone; who may do what stays as it was last read"));
+                    host.log
+                        .line(format_args!("{shown} was removed; keeping the last valid users and grants"));
                     continue;
                 }
                 let file = self.parse(seen.as_ref().map(Option::as_deref));

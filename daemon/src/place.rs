@@ -24,7 +24,7 @@ impl Place {
     /// Exit 1 where the working directory is gone.
     pub fn of_process(common: &Common) -> Result<Self, Exit> {
         let working_dir = std::env::current_dir()
-            .map_err(|error| Exit::machine(format!("the working directory is gone: {error}")))?;
+            .map_err(|error| Exit::machine(format!("the working directory no longer exists: {error}")))?;
         Ok(Self { common: common.clone(), environment: Environment::of_process(), working_dir })
     }
 

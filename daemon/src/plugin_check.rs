@@ -91,8 +91,7 @@ impl PluginCheck {
     /// # Errors
     /// Exit 1 where no host can be put together; what is wrong with the plugin is in the answer.
     pub async fn run(&self, sources: &Sources) -> Result<Checked, Exit> {
-        let machine =
-            |error: &dyn std::fmt::Display| Exit::machine(format!("no host could be made: {error}"));
+        let machine = |error: &dyn std::fmt::Display| Exit::machine(format!("cannot create a host: {error}"));
         // What the plugin writes beside the configuration is gone with the check.
         let scratch = tempfile::tempdir().map_err(|error| machine(&error))?;
         let hidden = Hidden::default();
@@ -255,7 +254,7 @@ fn own(
 ) -> Result<ostler_contract::recorder::Recorder, Thrown> {
     let lines = log.clone();
     let report: ostler_ports::Report = Arc::new(move |line| lines.line(line));
-    let plugin = Slug::parse("host").ok_or_else(|| Thrown::new("host is no slug"))?;
+    let plugin = Slug::parse("host").ok_or_else(|| Thrown::new("host is not a slug"))?;
     let host =
         PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls.clone());
     host.register_sessions(
@@ -373,7 +372,7 @@ impl Checked {
         if self.registered.is_empty() && self.refused.is_empty() {
             lines.push("registered: nothing".to_owned());
         }
-        lines.extend(self.said.iter().map(|line| format!("says: {}", one_line(line))));
+        lines.extend(self.said.iter().map(|line| format!("announced: {}", one_line(line))));
         lines.extend(self.log.iter().map(|line| format!("log: {line}")));
         lines.extend(self.uncaught.iter().map(|line| format!("uncaught: {line}")));
         for Refused { line, at } in &self.refused {
@@ -384,7 +383,7 @@ impl Checked {
             let file = file.file_name().unwrap_or_default().to_string_lossy();
             match results {
                 Ok(results) => lines.extend(results.iter().map(|test| test_line(&file, test))),
-                Err(why) => lines.push(format!("test: {file} could not be run: {why}")),
+                Err(why) => lines.push(format!("test: {file} could not run: {why}")),
             }
         }
         let tests = || self.tests.iter().filter_map(|(_, results)| results.as_ref().ok()).flatten();

@@ -30,13 +30,13 @@ const FILES: &[(&str, &str)] = &[
 /// Exit 2 where the name is no slug or the folder holds something already, 1 where it cannot be written.
 pub fn plugin_new(name: &str, parent: &Path) -> Result<PathBuf, Exit> {
     if Slug::parse(name).is_none() {
-        return Err(Exit::usage(format!("{name} cannot be a plugin's name: use {SLUG_RULE}")));
+        return Err(Exit::usage(format!("invalid plugin name {name}: use {SLUG_RULE}")));
     }
     let folder = parent.join(name);
     let failed = |path: &Path, error: std::io::Error| Exit::machine(format!("{}: {error}", path.display()));
     match fs::read_dir(&folder).map(|mut entries| entries.next().is_none()) {
         Ok(false) => {
-            return Err(Exit::usage(format!("{} is there already and is not empty", folder.display())));
+            return Err(Exit::usage(format!("{} already exists and is not empty", folder.display())));
         }
         Ok(true) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

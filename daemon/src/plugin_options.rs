@@ -13,7 +13,7 @@ pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
     for line in lines {
         let refuse = |why: String| Exit::usage(format!("--plugin-option: {why}"));
         let (target, typed) =
-            line.split_once('=').ok_or_else(|| refuse("it is <id>.<key>=<value>".to_owned()))?;
+            line.split_once('=').ok_or_else(|| refuse("expected <id>.<key>=<value>".to_owned()))?;
         let rest = |looked: &Looked| {
             let id = looked.id.as_ref().map(|id| target.strip_prefix(&**id));
             let spec = Some(target.strip_prefix(looked.entry.name.as_str()));
@@ -26,10 +26,10 @@ pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
             let known: Vec<String> =
                 looked.iter().filter_map(|looked| looked.id.as_ref().map(ToString::to_string)).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(refuse(format!("{target} names no plugin of this run; they are {known}")));
+            return Err(refuse(format!("{target}: no such plugin in this run; plugins are {known}")));
         };
         if !plugin.entry.enabled {
-            return Err(refuse(format!("{target} is of a plugin that is off")));
+            return Err(refuse(format!("{target}: the plugin is disabled")));
         }
         let value = place::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
         place::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;

@@ -37,9 +37,9 @@ pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
         Signal::Restart => rustix::process::Signal::HUP,
         Signal::RestartAnyway => rustix::process::Signal::USR2,
     };
-    let told = pid_of(pid).ok_or_else(|| Exit::machine(format!("{pid} is no process")))?;
+    let told = pid_of(pid).ok_or_else(|| Exit::machine(format!("{pid} is not a process id")))?;
     rustix::process::kill_process(told, number)
-        .map_err(|error| Exit::machine(format!("pid {pid} could not be told: {error}")))
+        .map_err(|error| Exit::machine(format!("cannot signal pid {pid}: {error}")))
 }
 
 /// Tells a process.
@@ -48,7 +48,7 @@ pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
 /// Exit 1: this system has no signals.
 #[cfg(not(unix))]
 pub fn tell(pid: u32, _: Signal) -> Result<(), Exit> {
-    Err(Exit::machine(format!("this system has no signals; end pid {pid} with its own tools")))
+    Err(Exit::machine(format!("signals are not supported on this system; end pid {pid} with system tools")))
 }
 
 /// How many files and sockets are asked for at most. Programs that plugins start may walk through as many as they may

@@ -177,7 +177,7 @@ impl Holding {
             false => Some(taken(state, || true)?.ok_or_else(|| {
                 let pid = Holder::read(&lock_file(state)).map(|holder| format!(" (pid {})", holder.pid));
                 Exit::machine(format!(
-                    "Could not start it: another daemon{} has the state folder {}; set XDG_STATE_HOME to another folder",
+                    "Could not start it: another daemon{} uses the state folder {}; set XDG_STATE_HOME to another folder",
                     pid.unwrap_or_default(),
                     state.display()
                 ))
@@ -216,7 +216,7 @@ impl Drop for Holding {
 /// keeps it longer than a look takes.
 fn taken(dir: &Path, is_daemon: impl Fn() -> bool) -> Result<Option<File>, Exit> {
     let path = lock_file(dir);
-    let failed = |error| Exit::machine(format!("{} could not be made: {error}", path.display()));
+    let failed = |error| Exit::machine(format!("{} could not be created: {error}", path.display()));
     atomic::make_private_folder(dir).map_err(failed)?;
     let mut options = File::options();
     options.write(true).create(true).truncate(false);
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(
             refused,
             format!(
-                "Could not start it: another daemon (pid {pid}) has the state folder {state}; set XDG_STATE_HOME to another folder"
+                "Could not start it: another daemon (pid {pid}) uses the state folder {state}; set XDG_STATE_HOME to another folder"
             )
         );
         drop(holding);

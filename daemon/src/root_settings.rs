@@ -45,11 +45,11 @@ const fn key(name: &'static str, title: &'static str, kind: &'static str, live: 
 
 /// What may be edited besides plugins.
 const KEYS: &[Key] = &[
-    key("paths", "Directories served", "array", false),
+    key("paths", "Served directories", "array", false),
     key("port", "Port", "integer", false),
     key("host", "Address", "string", false),
     key("http", "HTTP API", "object", false),
-    key("advancedTools", "Offer tools that ask for the operator's leave", "boolean", true),
+    key("advancedTools", "Offer tools that require the operator's permission", "boolean", true),
     key("wire", "Record frames to", "string", true),
     key("mcpServers", "MCP servers", "object", true),
 ];
@@ -142,12 +142,12 @@ fn change(control: &Control, config: JsonObject) -> OwnChange {
 fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
     let folder = dir.join(RECORDINGS);
     let shown = folder.display();
-    let refused = || Exit::usage(format!("wire must name a file in {shown}, as frames.jsonl"));
+    let refused = || Exit::usage(format!("wire must name a file in {shown}, such as frames.jsonl"));
     let named = Path::new(named);
     let file = if named.is_absolute() { named.strip_prefix(&folder).map_err(|_| refused())? } else { named };
     let mut parts = file.components();
     let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return Err(refused()) };
-    let failed = |error: io::Error| Exit::machine(format!("wire: {shown} could not be made: {error}"));
+    let failed = |error: io::Error| Exit::machine(format!("wire: {shown} could not be created: {error}"));
     atomic::make_folder(&folder).map_err(failed)?;
     let path = folder.join(name);
     // Neither may lead elsewhere.
@@ -300,8 +300,8 @@ fn property(name: &str, nodes: &Nodes<'_>, deep: usize) -> Value {
     if nodes.hidden() {
         property["writeOnly"] = true.into();
         property["description"] = match described {
-            Some(described) => format!("{described} ({SET} leaves it as it is)").into(),
-            None => format!("A credential; {SET} leaves it as it is").into(),
+            Some(described) => format!("{described} ({SET} keeps the stored value)").into(),
+            None => format!("A credential; {SET} keeps the stored value").into(),
         };
         return property;
     }

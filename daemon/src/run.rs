@@ -93,7 +93,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         if !settings.watch_plugins || (settings.detached && kept.is_none()) {
             return Err(exit);
         }
-        log.line(format_args!("{exit} Waiting until a file of a plugin changes."));
+        log.line(format_args!("{exit} Waiting for a change of a plugin's files."));
         let ended = tokio::select! {
             file = composed.sources.changed() => again_for(&file, ports, &log),
             () = told.stop() => Ended::Done,
@@ -111,7 +111,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     settings.origins.iter().for_each(|origin| doors.announce(origin));
     let host = composed.host.clone();
     if settings.watch_plugins {
-        log.line("watching the files of plugins: a change starts the daemon again");
+        log.line("watching plugin files; a change restarts the daemon");
     }
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
     let control = Control::new(&settings, &place, &composed, &hidden, teller);
@@ -211,7 +211,7 @@ async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, l
     tokio::select! {
         () = closing => true,
         () = told.stop() => {
-            log.line("told to stop a second time; ending at once");
+            log.line("second stop signal; exiting immediately");
             false
         }
     }
@@ -227,7 +227,7 @@ async fn rest(host: &Host, log: &Log) {
     while !busy(host).is_empty() && Instant::now() < end {
         if !std::mem::replace(&mut waits, true) {
             log.line(format_args!(
-                "a file of a plugin changed; waiting for the turn in {}",
+                "a plugin file changed; waiting for the turn in {}",
                 busy(host).join(", ")
             ));
         }
@@ -308,11 +308,11 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     let off: Vec<&str> = off.map(|plugin| plugin.id.as_deref().unwrap_or(&plugin.spec)).collect();
     if !off.is_empty() {
         let names = log::one_line(&off.join(", "));
-        why.push_str(&format!("Disabled: {names}; ostler plugin enable <name> turns one on again. "));
+        why.push_str(&format!("Disabled: {names}; enable one with: ostler plugin enable <name>. "));
     }
     why.push_str(
-        "Run ostler plugin install <spec>; ostler plugin install @ostler/echo names one that comes with this \
-         host and needs no model.",
+        "Run ostler plugin install <spec>; ostler plugin install @ostler/echo adds the bundled one, which \
+         needs no model.",
     );
     Err(Exit::machine(why))
 }

@@ -21,7 +21,7 @@ use crate::config::{
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
 use crate::token::TokenSource;
-use ostler_engine::people::Issuer;
+use ostler_engine::users::Issuer;
 
 /// The port listened on where none is said.
 pub const DEFAULT_PORT: u16 = 9187;
@@ -124,17 +124,17 @@ impl Settings {
         )?;
         if !ip.is_loopback() && token == TokenSource::Unsaid && !flags.stdio {
             return Err(Exit::usage(format!(
-                "{host} is reached from other machines, so connections need a token: pass --connection-token, \
+                "{host} is reachable from other computers, so connections need a token: pass --connection-token, \
                  --connection-token-file or --without-connection-token"
             )));
         }
         let routes = match config.routes {
             None => None,
             Some(_) if flags.stdio => {
-                return Err(Exit::usage("routes needs a listener, and --stdio has none"));
+                return Err(Exit::usage("routes requires a listener, which --stdio does not have"));
             }
             Some(routes) => match (routes.port, routes.host) {
-                (None, Some(_)) => return Err(Exit::usage("routes.host needs routes.port")),
+                (None, Some(_)) => return Err(Exit::usage("routes.host requires routes.port")),
                 (None, None) => None,
                 (Some(port), host) => {
                     Some(SocketAddr::new(self::ip(host.as_deref().unwrap_or(DEFAULT_HOST))?, port.0))
@@ -146,7 +146,7 @@ impl Settings {
         let http = match config.http {
             None => None,
             Some(_) if flags.stdio => {
-                return Err(Exit::usage("http needs a listener, and --stdio has none"));
+                return Err(Exit::usage("http requires a listener, which --stdio does not have"));
             }
             Some(_) if users.is_none() && matches!(token, TokenSource::Unsaid | TokenSource::Without) => {
                 return Err(Exit::usage(
@@ -154,7 +154,7 @@ impl Settings {
                 ));
             }
             Some(HttpApi { port: None, host: Some(_) }) => {
-                return Err(Exit::usage("http.host needs http.port"));
+                return Err(Exit::usage("http.host requires http.port"));
             }
             Some(HttpApi { port: None, host: None }) => Some(Http::Here),
             Some(HttpApi { port: Some(port), host }) => {
@@ -245,16 +245,18 @@ fn sign_in_resource(resource: String) -> Result<String, Exit> {
         .is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
     {
         true => Ok(resource),
-        false => Err(Exit::usage(format!("{resource} is no https URL to sign in against"))),
+        false => Err(Exit::usage(format!("resource must be an https URL, not {resource}"))),
     }
 }
 
 fn ip(host: &str) -> Result<IpAddr, Exit> {
     match host {
         "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
-        other => other.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| {
-            Exit::usage(format!("{other} is not an address to listen on: give an IP address or localhost"))
-        }),
+        other => other
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse()
+            .map_err(|_| Exit::usage(format!("invalid address {other}: use an IP address or localhost"))),
     }
 }
 
@@ -291,7 +293,7 @@ fn token(
         (Some(token), None, false) => Ok(TokenSource::Given(Secret::new(token))),
         (None, Some(file), false) => Ok(TokenSource::File(std::path::absolute(&file).unwrap_or(file))),
         _ => Err(Exit::usage(
-            "the configuration says more than one of connectionToken, connectionTokenFile and withoutConnectionToken",
+            "the configuration has more than one of connectionToken, connectionTokenFile and withoutConnectionToken",
         )),
     }
 }
@@ -307,7 +309,7 @@ fn paths(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Result<Ve
     if named.is_empty() {
         if flags.no_cwd {
             return Err(Exit::usage(
-                "--no-cwd serves only what --path or \"paths\" names, and neither does. Pass --path, or write \"paths\" in the configuration.",
+                "--no-cwd without a directory to serve; pass --path, or set \"paths\" in the configuration",
             ));
         }
         return Ok(vec![working_dir.to_string_lossy().into_owned()]);
@@ -316,10 +318,10 @@ fn paths(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Result<Ve
         .into_iter()
         .map(|path| {
             let path = working_dir.join(path);
-            let wrong = |path: &Path, why| Exit::usage(format!("{said}: {} is {why}", path.display()));
-            let path = path.canonicalize().map_err(|_| wrong(&path, "not there"))?;
+            let wrong = |path: &Path, why| Exit::usage(format!("{said}: {} {why}", path.display()));
+            let path = path.canonicalize().map_err(|_| wrong(&path, "does not exist"))?;
             if !path.is_dir() {
-                return Err(wrong(&path, "not a directory"));
+                return Err(wrong(&path, "is not a directory"));
             }
             Ok(path.to_string_lossy().into_owned())
         })
@@ -380,7 +382,7 @@ impl Settings {
                     servers
                 }
                 Err(why) => {
-                    log.line(format_args!("mcpServers stay as they were at the start: {why}"));
+                    log.line(format_args!("{why}; keeping the mcpServers read at the start"));
                     started.clone()
                 }
             }
@@ -400,7 +402,7 @@ fn usage(files: &ConfigFiles, warnings: &mut Vec<String>) -> UsageOptions {
         Some((_, Ok(zone))) => zone,
         Some((name, Err(_))) => {
             warnings.push(format!(
-                "{} {name} is not a time zone this host knows; the system's is taken",
+                "{}: unknown time zone {name}; using the system's",
                 files.at("usage.timezone")
             ));
             TimeZone::system()

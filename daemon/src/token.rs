@@ -42,10 +42,10 @@ impl TokenSource {
     /// The line of the announcement; never the secret.
     pub fn line(&self) -> String {
         match self {
-            Self::Given(_) => "connection token as given".to_owned(),
+            Self::Given(_) => "connection token from the configuration".to_owned(),
             Self::File(path) => format!("connection token in {}", path.display()),
-            Self::Without => "no connection token: everybody who reaches this host is let in".to_owned(),
-            Self::Unsaid => "no connection token: programs on this machine are let in".to_owned(),
+            Self::Without => "no connection token: connections from any address are accepted".to_owned(),
+            Self::Unsaid => "no connection token: connections from this computer are accepted".to_owned(),
         }
     }
 }
@@ -54,13 +54,13 @@ fn read_or_make(path: &Path) -> Result<String, Exit> {
     let shown = path.display();
     match fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => {
-            Err(Exit::usage(format!("{shown} holds no token; remove it to have one made")))
+            Err(Exit::usage(format!("{shown} is empty; remove it to create a new token")))
         }
         Ok(text) => Ok(text.trim().to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let token = fresh();
             make(path, &token)
-                .map_err(|error| Exit::machine(format!("{shown} could not be made: {error}")))?;
+                .map_err(|error| Exit::machine(format!("{shown} could not be created: {error}")))?;
             Ok(token)
         }
         Err(error) => Err(Exit::usage(format!("{shown} could not be read: {error}"))),

@@ -37,7 +37,7 @@ impl Signals {
     fn listen(detached: bool) -> Result<Self, Exit> {
         use tokio::signal::unix::{SignalKind, signal};
         let hear =
-            |kind| signal(kind).map_err(|error| Exit::machine(format!("signals cannot be heard: {error}")));
+            |kind| signal(kind).map_err(|error| Exit::machine(format!("cannot handle signals: {error}")));
         Ok(Self {
             terminate: hear(SignalKind::terminate())?,
             interrupt: hear(SignalKind::interrupt())?,

@@ -65,7 +65,7 @@ impl WireFile {
     /// Exit 1 where it cannot be written.
     pub fn open(path: &Path, hidden: Hidden, log: Log) -> Result<Self, Exit> {
         let written = Written::open(path.to_owned(), ROLL)
-            .map_err(|error| Exit::machine(format!("wire: {} cannot be written: {error}", path.display())))?;
+            .map_err(|error| Exit::machine(format!("wire: cannot write {}: {error}", path.display())))?;
         let (lines, taken) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let thread = std::thread::Builder::new()
@@ -133,7 +133,7 @@ fn write(
         let line = hidden.hide(&line_of(&taken)).into_owned();
         if let Err(error) = written.add(&line) {
             let path = written.path.display();
-            log.line(format_args!("wire: {path} cannot be written: {error}; frames are no longer recorded"));
+            log.line(format_args!("wire: cannot write {path}: {error}; recording stopped"));
             return;
         }
     }

@@ -160,7 +160,7 @@ async fn mcp_servers_are_read_from_the_file_at_each_sessions_start() {
     let both = json!({ "a": { "type": "http", "url": "https://a.example/" }, "b": { "type": "stdio", "command": "serve" } });
     start(2, both.clone(), &both.to_string()).await;
     start(3, json!({ "a": { "type": "http" } }), "absent").await;
-    folder.wait_for_log("config.json: mcpServers.a is an http server with no url; ignored");
+    folder.wait_for_log("config.json: mcpServers.a is an http server without url; ignored");
     folder.write("vault.json", &json!({ "host:key": "the key" }).to_string());
     let named = |name: &str| json!({ "n": { "type": "stdio", "command": "serve", "env": { "KEY": { "$secret": name } }, "odd": 1 } });
     let read = json!({ "n": { "type": "stdio", "command": "serve", "env": { "KEY": "<set>" } } });
@@ -215,5 +215,5 @@ async fn plugin_routes_move_to_a_listener_of_their_own() {
     assert_eq!(to("evil.example").await, "403");
     let stdio = folder.run(&["--stdio"]);
     assert_eq!(stdio.code, Some(2));
-    assert!(stdio.err.contains("routes needs a listener, and --stdio has none"), "{}", stdio.err);
+    assert!(stdio.err.contains("routes requires a listener, which --stdio does not have"), "{}", stdio.err);
 }

@@ -52,10 +52,10 @@ async fn a_new_plugin_works_at_once() {
     tests: 2 passed, 0 failed, 0 skipped
     "#);
     for (name, why) in [
-        ("Greeter", "Greeter cannot be a plugin's name: "),
-        ("../out", "../out cannot be a plugin's name: "),
-        ("", " cannot be a plugin's name: "),
-        ("greeter", "is there already and is not empty"),
+        ("Greeter", "invalid plugin name Greeter: "),
+        ("../out", "invalid plugin name ../out: "),
+        ("", "invalid plugin name : "),
+        ("greeter", "already exists and is not empty"),
     ] {
         let refused = plugin_new(name, dir.path()).unwrap_err();
         assert!(matches!(&refused, Exit::Usage(said) if said.contains(why)), "{refused}");
@@ -200,7 +200,7 @@ fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
     let noisy = folder.run(&["plugin", "check", "./noisy.ts"]);
     assert_eq!(noisy.code, Some(1), "{noisy:?}");
     for line in [
-        "says: up at last",
+        "announced: up at last",
         "log: plugin noisy: from the console",
         "log: plugin noisy: from the log",
         "uncaught: plugin noisy: unhandled rejection: nobody waits",

@@ -606,10 +606,10 @@ fn a_configuration_that_is_not_json() {
 
 #[test]
 fn a_configuration_with_a_key_written_twice() {
-    no_start(r#"{ "port": 1, "port": 0 }"#, "config.json: port is written twice at line 1 column 19");
+    no_start(r#"{ "port": 1, "port": 0 }"#, "config.json: duplicate key port at line 1 column 19");
     no_start(
         "{ \"plugins\": [{ \"name\": \"@ostler/echo\", \"options\": { \"a\": 1,\n \"a\": 2 } }] }",
-        "config.json: a is written twice at line 2 column 4",
+        "config.json: duplicate key a at line 2 column 4",
     );
 }
 
@@ -655,7 +655,7 @@ fn with_plugins(more: &[Value], files: &[(&str, &str)]) -> (Folder, Daemon) {
 async fn a_configuration_with_a_key_nobody_knows() {
     let (folder, daemon) =
         with_plugins(&[json!({ "name": "./a.mjs", "speed": 3 })], &[("a.mjs", "export function apply() {}")]);
-    folder.wait_for_log("config.json: plugins[2].speed is not a setting ostler knows; ignored");
+    folder.wait_for_log("config.json: unknown key plugins[2].speed; ignored");
     assert!(daemon.block.contains(&"plugins echo, webhook, a".to_owned()), "{:?}", daemon.block);
     goes_on(&daemon).await;
 }

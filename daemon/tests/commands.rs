@@ -129,7 +129,7 @@ fn start_says_what_was_skipped_and_why_it_did_not_come_up() {
     assert_eq!(skipped.len(), 2, "{lines:?}");
     assert!(lines.iter().any(|line| line.ends_with("one record is broken")), "{lines:?}");
     assert!(lines[2].starts_with("ostler on ws://"), "skipped lines come first: {lines:?}");
-    assert!(started.err.contains("colour is not a setting ostler knows; ignored"), "{}", started.err);
+    assert!(started.err.contains("unknown key colour; ignored"), "{}", started.err);
     let again = inn.ok("restart");
     assert_eq!(again.lines().filter(|line| line.starts_with("skipped: ")).count(), 2, "{again}");
     inn.ok("stop");
@@ -143,7 +143,7 @@ fn start_says_what_was_skipped_and_why_it_did_not_come_up() {
         "No backend is loaded, so this host could serve nothing. Run ostler plugin install",
     );
     inn.0.write("config.json", r#"{ "port": 0, "plugins": [{ "name": "@ostler/echo", "enabled": false }] }"#);
-    inn.refused("start", 1, "Disabled: echo; ostler plugin enable <name> turns one on again.");
+    inn.refused("start", 1, "Disabled: echo; enable one with: ostler plugin enable <name>.");
     std::fs::remove_file(&shown).unwrap();
     std::fs::create_dir(&shown).unwrap();
     inn.refused("start", 1, &format!("Could not start it: {} could not be opened: ", shown.display()));
@@ -151,7 +151,7 @@ fn start_says_what_was_skipped_and_why_it_did_not_come_up() {
     inn.0.write("config.json", r#"{ "port": "x" }"#);
     inn.refused("start", 2, "port must be an integer");
     inn.refused("start --stdio", 2, "--stdio cannot be detached: it serves the process that started it.");
-    inn.refused("--port 1 status", 2, "flags of a run go with `ostler start`");
+    inn.refused("--port 1 status", 2, "flags of a run are accepted after `ostler start`");
     inn.refused("status --json --quiet", 2, "--json and --quiet cannot be used together");
 }
 
@@ -164,7 +164,7 @@ fn a_restart_that_cannot_come_up_takes_nothing_down() {
     inn.refused("restart", 2, "port must be an integer");
     inn.0.write("config.json", &config);
     std::fs::write(inn.0.path().join("token"), "").unwrap();
-    inn.refused("restart", 2, "holds no token");
+    inn.refused("restart", 2, "is empty; remove it to create a new token");
     assert_eq!(inn.json("status")["url"], started["url"]);
 }
 
@@ -186,7 +186,7 @@ fn a_daemon_that_still_starts_is_seen_and_stopped() {
     });
     assert_eq!(status, Some(json!({ "running": false, "starting": pid })));
     inn.refused("start", 1, &format!("Could not start it: One is already starting (pid {pid})"));
-    assert_eq!(inn.ok("stop"), format!("Stopped the one that was starting (pid {pid}).\n"));
+    assert_eq!(inn.ok("stop"), format!("Stopped the starting daemon (pid {pid}).\n"));
     wait_for(|| child.try_wait().unwrap()).expect("it ends");
 }
 
@@ -246,7 +246,7 @@ async fn a_turn_that_runs_is_not_cut_short_unless_forced() {
     client.actions_until("chat/turnStarted").await;
     let refused = inn.run("restart");
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    let says = format!("Could not restart it: a turn is running in {session}. Pass --force to end it.");
+    let says = format!("Could not restart it: a turn is running in {session}. Use --force to end it.");
     assert!(refused.err.contains(&says), "{refused:?}");
     assert_eq!(inn.json("status")["url"], started["url"]);
     let forced = inn.json("restart --force");
@@ -281,8 +281,8 @@ const NOTES: &str = r"
 fn plugins_are_installed_listed_configured_and_removed() {
     let inn = Inn(Folder::new(json!({})));
     inn.0.write("own/notes.ts", NOTES);
-    assert_eq!(inn.ok("plugin list"), "plugins: none named\n");
-    assert_eq!(inn.ok("plugin install @ostler/echo"), "Installed @ostler/echo, its id is echo.\n");
+    assert_eq!(inn.ok("plugin list"), "no plugins configured\n");
+    assert_eq!(inn.ok("plugin install @ostler/echo"), "Installed @ostler/echo, id echo.\n");
     inn.ok("plugin install ./own/notes.ts");
     let file = std::fs::canonicalize(inn.0.path().join("own/notes.ts")).unwrap();
     let file = file.display();
@@ -297,14 +297,14 @@ fn plugins_are_installed_listed_configured_and_removed() {
         2,
         "plugins.notes.options.size must be an integer of 1 or more",
     );
-    inn.refused("plugin config notes size", 2, "a value for size is missing");
+    inn.refused("plugin config notes size", 2, "missing value for size");
     inn.refused("plugin config notes env.a.__proto__ x", 2, "is not a key a plugin may be handed");
     inn.refused(
         "plugin config notes key {\"$secret\":\"k\"}",
         2,
         "a secret is named host:<name>, team:<team>/<name>",
     );
-    inn.refused("plugin config nobody", 2, "no plugin is called nobody; configured are echo, notes");
+    inn.refused("plugin config nobody", 2, "unknown plugin nobody; configured plugins: echo, notes");
     let set = inn.ok("plugin config notes key sk-live-1");
     assert_eq!(
         set,
@@ -337,10 +337,14 @@ fn plugins_are_installed_listed_configured_and_removed() {
     assert_eq!(inn.json("plugin enable notes")["state"], "ready");
     assert_eq!(inn.config()["plugins"][1].get("enabled"), None);
 
-    inn.refused("plugin remove notes", 2, "Remove notes? There is nobody to ask; pass --yes");
+    inn.refused(
+        "plugin remove notes",
+        2,
+        "Remove notes? Confirm with --yes; standard input is not a terminal",
+    );
     inn.ok("plugin remove notes --yes");
     assert_eq!(inn.config()["plugins"], json!([{ "name": "@ostler/echo" }]));
-    inn.refused("plugin install @ostler/sdk", 2, "@ostler/sdk comes with this host");
+    inn.refused("plugin install @ostler/sdk", 2, "@ostler/sdk is part of this host");
     inn.refused("plugin install ./nowhere.ts", 2, "is not there");
     inn.0.write("none.mjs", "export default function apply() {}");
     inn.refused("plugin install ./none.mjs", 1, "none.mjs does not export an apply function");
@@ -395,26 +399,29 @@ fn packages_come_through_npm() {
     let empty = inn.0.path().join("nothing").display().to_string();
     let none = run("plugin install notes", &empty);
     assert_eq!(none.code, Some(1));
-    assert!(none.err.contains("npm is not on this machine, and packages are installed with it"), "{none:?}");
+    assert!(none.err.contains("npm not found; install Node.js"), "{none:?}");
     assert!(none.err.contains(&inn.0.path().join("node_modules").display().to_string()), "{none:?}");
 
     let plain = run("plugin install plain", &bin);
     assert_eq!(plain.code, Some(2));
-    assert!(plain.err.contains("plain is no plugin of this host"), "{plain:?}");
+    assert!(plain.err.contains("plain is not a plugin for this host"), "{plain:?}");
     assert!(!inn.0.read("npm.log").contains("install --save plain"), "refused before npm runs");
     let gone = run("plugin install gone", &bin);
     assert_eq!(gone.code, Some(1));
     assert!(gone.err.contains("npm view failed:\n  code E404"), "{gone:?}");
 
     // The newest version that works with this host, not the newest.
-    assert_eq!(ok("plugin install notes"), "Installed notes 1.1.0, its id is notes.\n");
+    assert_eq!(ok("plugin install notes"), "Installed notes 1.1.0, id notes.\n");
     assert_eq!(inn.config()["plugins"][1], json!({ "name": "notes" }));
     assert_eq!(serde_json::from_str::<Value>(&ok("plugin list --json")).unwrap()[1]["state"], "ready");
     assert_eq!(ok("plugin update all"), "notes 1.1.0 -> 1.2.0\n");
     assert_eq!(ok("plugin update notes"), "Nothing to update.\n");
     assert_eq!(ok("plugin update notes --force"), "notes 1.2.0 -> 2.0.0\n");
     let several = run("plugin update all notes", &bin);
-    assert!(several.err.contains("all stands for every plugin; name it alone"), "{several:?}");
+    assert!(
+        several.err.contains("all updates every plugin and cannot be combined with names"),
+        "{several:?}"
+    );
     assert_eq!(ok("plugin remove notes --yes --quiet"), "notes\n");
     assert!(!inn.0.path().join("node_modules/notes").exists());
     assert_eq!(ok("plugin install notes --no-enable"), "Installed notes 1.1.0.\n");
@@ -429,7 +436,7 @@ fn secrets_go_in_and_are_never_printed() {
         { "name": "@ostler/echo", "options": { "a": [{ "$secret": "host:one" }], "b": { "$secret": "sk-live" } } }
     ] })));
     let set = inn.piped("vault set host:two", "hunter2\n\n");
-    assert_eq!((set.code, set.out.as_str()), (Some(0), "host:two is set.\n"));
+    assert_eq!((set.code, set.out.as_str()), (Some(0), "Set host:two.\n"));
     assert_eq!(
         serde_json::from_str::<Value>(&inn.0.read("vault.json")).unwrap(),
         json!({ "host:two": "hunter2\n" })
@@ -444,8 +451,8 @@ fn secrets_go_in_and_are_never_printed() {
     assert_eq!(inn.ok("vault list --quiet"), "host:one\nhost:two\n");
     inn.refused("vault set one", 2, "a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>");
     inn.refused("vault set host:one", 2, "the value of host:one is empty");
-    inn.refused("vault delete host:one", 2, "pass --yes");
-    assert_eq!(inn.ok("vault delete host:one --yes"), "host:one is deleted.\n");
+    inn.refused("vault delete host:one", 2, "Confirm with --yes");
+    assert_eq!(inn.ok("vault delete host:one --yes"), "Deleted host:one.\n");
     inn.refused("vault delete host:one --yes", 1, "the vault holds no host:one");
 }
 
@@ -466,8 +473,8 @@ fn a_plugin_is_written_checked_and_installed() {
     let inn = Inn::new();
     let wrote = inn.ok("plugin new greeter");
     assert!(wrote.contains("greeter"), "{wrote}");
-    inn.refused("plugin new greeter", 2, "is there already and is not empty");
-    inn.refused("plugin new Greeter", 2, "cannot be a plugin's name");
+    inn.refused("plugin new greeter", 2, "already exists and is not empty");
+    inn.refused("plugin new Greeter", 2, "invalid plugin name");
     let checked = inn.json("plugin check ./greeter");
     assert_eq!(
         (&checked["id"], &checked["holds"], &checked["refused"]),
@@ -528,11 +535,11 @@ fn one_option_for_one_run() {
     assert_eq!(inn.config(), config, "the file is as it was");
     for (option, says) in [
         ("notes.key.deep=SECRET", "key is not an object, so nothing can be put into it"),
-        ("nobody.size=1", "nobody.size names no plugin of this run; they are echo, notes, webhook"),
-        ("notes=SECRET", "notes names no plugin of this run"),
-        ("webhook.syncTimeoutSeconds=1", "is of a plugin that is off"),
+        ("nobody.size=1", "nobody.size: no such plugin in this run; plugins are echo, notes, webhook"),
+        ("notes=SECRET", "notes: no such plugin in this run"),
+        ("webhook.syncTimeoutSeconds=1", "the plugin is disabled"),
         ("notes.env.__proto__=SECRET", "is not a key a plugin may be handed"),
-        ("notes.size", "it is <id>.<key>=<value>"),
+        ("notes.size", "expected <id>.<key>=<value>"),
         ("notes.env=[1e3]", "a number that would not be written as it was typed"),
     ] {
         let ended = inn.0.run(&["--plugin-option", option]);

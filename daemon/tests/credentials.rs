@@ -290,7 +290,7 @@ async fn other_settings_are_edited_on_the_root_channel() {
     let refused = send(3, json!({ "port": "x" })).await;
     assert_eq!(refused["rejectionReason"], "port must be an integer between 0 and 65535");
     let refused = send(4, json!({ "plugins.nobody": { "enabled": false } })).await;
-    assert_eq!(refused["rejectionReason"], "no plugin is called nobody; configured are echo");
+    assert_eq!(refused["rejectionReason"], "unknown plugin nobody; configured plugins: echo");
     let refused = send(5, json!({ "connectionToken": "x" })).await;
     assert_eq!(refused["rejectionReason"], "connectionToken is not a setting of this host");
     let set = send(7, json!({ "wire": "frames" })).await;
@@ -306,7 +306,7 @@ async fn other_settings_are_edited_on_the_root_channel() {
         (11, json!("x"), "mcpServers must be an object"),
         (12, json!({ "n": "x" }), "mcpServers.n must be an object"),
         (13, json!({ "n": { "command": "x" } }), "mcpServers.n.type must be stdio or http"),
-        (14, json!({ "n": { "type": "stdio" } }), "mcpServers.n is a stdio server with no command"),
+        (14, json!({ "n": { "type": "stdio" } }), "mcpServers.n is a stdio server without command"),
         (
             15,
             json!({ "n": { "type": "stdio", "command": "x", "args": "SECRET" } }),
@@ -320,10 +320,10 @@ async fn other_settings_are_edited_on_the_root_channel() {
         (
             17,
             json!({ "y": { "url": "https://h/" } }),
-            "mcpServers.y.url is not a field of a stdio server, which has type, command, args, env, cwd; send null to \
+            "mcpServers.y.url is not a field of a stdio server; its fields are type, command, args, env, cwd; send null to \
              remove it",
         ),
-        (18, json!({ "y": { "command": null } }), "mcpServers.y is a stdio server with no command"),
+        (18, json!({ "y": { "command": null } }), "mcpServers.y is a stdio server without command"),
     ] {
         let refused = send(seq, json!({ "mcpServers": servers })).await;
         assert_eq!(refused["rejectionReason"], why, "{servers}");
@@ -420,7 +420,7 @@ async fn frames_are_recorded_at_run_time_only_in_the_hosts_own_folder() {
         let why = refused["rejectionReason"].as_str().unwrap_or_else(|| panic!("{named} is taken"));
         assert_eq!(
             why,
-            format!("wire must name a file in {}, as frames.jsonl", in_folder("wire")),
+            format!("wire must name a file in {}, such as frames.jsonl", in_folder("wire")),
             "{named}"
         );
         assert_eq!(refused["action"]["config"].get("wire"), None);
@@ -462,10 +462,10 @@ async fn the_api_answers_who_has_the_token_and_nobody_else() {
         ("GET /api/status", "", "", 401, "A connection token is required"),
         ("GET /api/status", "Authorization: Bearer wrong\r\n", "", 401, "A connection token is required"),
         ("GET /api/nope", bearer.as_str(), "", 404, "No API at /api/nope"),
-        ("POST /api/status", &bearer, "", 405, "/api/status is asked with GET"),
-        ("GET /api/plugin/config", &bearer, "", 405, "/api/plugin/config is asked with POST"),
-        ("POST /api/plugin/config", &bearer, "x", 415, "A body is application/json here"),
-        ("POST /api/plugin/config", &bearer, "", 400, "the body needs name"),
+        ("POST /api/status", &bearer, "", 405, "/api/status only accepts GET"),
+        ("GET /api/plugin/config", &bearer, "", 405, "/api/plugin/config only accepts POST"),
+        ("POST /api/plugin/config", &bearer, "x", 415, "The content type must be application/json"),
+        ("POST /api/plugin/config", &bearer, "", 400, "name is required in the body"),
         ("GET /v1/models", &bearer, "", 404, "No API at /v1/models"),
     ] {
         let (seen, answer) = ask(&daemon, head, headers, body).await;
@@ -500,7 +500,7 @@ async fn the_api_answers_who_has_the_token_and_nobody_else() {
     let (status, answer) = api(&daemon, "POST /api/restart", json!({})).await;
     assert_eq!(
         (status, &answer["message"]),
-        (409, &json!("the daemon runs in the foreground and does not start itself again"))
+        (409, &json!("the daemon runs in the foreground and cannot restart itself"))
     );
 
     assert_eq!(
@@ -527,7 +527,7 @@ async fn the_api_answers_who_has_the_token_and_nobody_else() {
             r#"{ "http": true }"#,
             "http needs a credential: pass --connection-token, --connection-token-file or --users.",
         ),
-        (r#"{ "http": { "host": "127.0.0.1" }, "connectionToken": "x" }"#, "http.host needs http.port"),
+        (r#"{ "http": { "host": "127.0.0.1" }, "connectionToken": "x" }"#, "http.host requires http.port"),
         (
             r#"{ "http": { "port": 1.5 }, "connectionToken": "x" }"#,
             "http.port must be an integer between 0 and 65535",

@@ -56,28 +56,28 @@ fn from_nothing_to_an_answer() {
     let refused = home.run(&["init"]);
     assert_eq!(refused.code, Some(2));
     assert!(
-        refused.err.starts_with("no agent is named and there is nobody to ask; pass --agent echo"),
+        refused.err.starts_with("no agent given and standard input is not a terminal; pass --agent echo"),
         "{refused:?}"
     );
     let wrong = home.run(&["init", "--agent", "@ostler/webhook"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.starts_with("@ostler/webhook brings no agent"), "{wrong:?}");
+    assert!(wrong.err.starts_with("@ostler/webhook provides no agent"), "{wrong:?}");
     assert!(!home.path().join(".config").exists());
 
     let written = ok(home.run(&["init", "--agent", "echo", "--port", "0"]));
     let lines: Vec<&str> = written.out.lines().collect();
-    assert!(lines[0].ends_with("/.config/ostler/config.json: the agent is @ostler/echo."), "{written:?}");
+    assert!(lines[0].ends_with("/.config/ostler/config.json with agent @ostler/echo."), "{written:?}");
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
     let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
     assert_eq!(again.code, Some(2));
-    assert!(again.err.contains("config.json is there already and is not changed"), "{again:?}");
+    assert!(again.err.contains("config.json already exists and was not changed"), "{again:?}");
     assert_eq!(home.config()["port"], 0);
 
     let well = ok(home.run(&["doctor"]));
-    assert!(well.out.ends_with("All is well. Start it with: ostler start\n"), "{}", well.out);
+    assert!(well.out.ends_with("No problems found. Start the daemon with: ostler start\n"), "{}", well.out);
     for what in ["configuration", "directories", "port", "plugins", "agents", "vault", "clock", "versions"] {
         assert!(
             well.out.contains(&format!("\nok       {what} "))
@@ -152,27 +152,27 @@ fn what_is_wrong_is_told_with_its_fix() {
         (
             "configuration",
             "warning",
-            "prot is not a setting ostler knows; ignored; did you mean port?",
-            "correct the key",
+            "unknown key prot; ignored; did you mean port?",
+            "correct or remove the key",
         ),
-        ("agents", "error", "no backend is loaded, so a start would be refused", "ostler plugin install"),
+        ("agents", "error", "no backend is loaded; the daemon will refuse to start", "ostler plugin install"),
         ("plugins", "error", "plugin secret skipped", "ostler plugin check"),
-        ("port", "error", "is taken by another program", "choose another port"),
+        ("port", "error", "is in use by another program", "choose another port"),
         (
             "plugins",
             "error",
             "Did you mean @ostler/echo?",
-            "correct the name in the configuration, or ostler plugin remove @ostler/ecko",
+            "correct the name in the configuration, or remove it with: ostler plugin remove @ostler/ecko",
         ),
         (
             "vault",
             "error",
-            "host:key is not set, and plugins[2].options.key needs it",
+            "host:key is not set but required by plugins[2].options.key",
             "ostler vault set host:key",
         ),
-        ("vault", "error", "host:in is not set, and webhooks/in.md needs it", "ostler vault set host:in"),
+        ("vault", "error", "host:in is not set but required by webhooks/in.md", "ostler vault set host:in"),
         ("vault", "error", "webhooks/odd.md: ", "ostler webhook rm odd"),
-        ("versions", "error", "versions.json", "correct the file"),
+        ("versions", "error", "versions.json", "correct or remove the file"),
     ] {
         let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
         let told = checks.iter().any(|check| {
@@ -198,7 +198,7 @@ fn what_is_wrong_is_told_with_its_fix() {
         "{broken:?}"
     );
     let none = Home::new().run(&["doctor"]);
-    assert!(none.out.contains("fix: ostler init writes a first one"), "{none:?}");
+    assert!(none.out.contains("fix: create one with: ostler init"), "{none:?}");
 }
 
 #[test]

@@ -136,7 +136,7 @@ async fn a_state_beside_the_configuration_is_moved_once_however_its_host_ended()
     let mut client = daemon.initialized("reader").await;
     let kept = turns(&mut client, "echo:/s").await;
     assert_eq!(kept[0]["message"]["text"], "well met", "{kept}");
-    home.0.wait_for_log(&format!("{} is moved to {}", config.join("state.db").display(), state.display()));
+    home.0.wait_for_log(&format!("moved {} to {}", config.join("state.db").display(), state.display()));
     assert_eq!(names(&config), ["config.json", "daemon.lock"]);
     assert_eq!(std::fs::read_to_string(state.join("daemon.log")).unwrap(), "an old line\n");
     assert_eq!(daemon.stop(), Some(0));
@@ -146,7 +146,7 @@ async fn a_state_beside_the_configuration_is_moved_once_however_its_host_ended()
     let daemon = home.0.started(home.with_state(&[]));
     let mut client = daemon.initialized("reader").await;
     assert_eq!(turns(&mut client, "echo:/s").await, kept);
-    home.0.wait_for_log("state.db is not used: there is one in ");
+    home.0.wait_for_log("state.db is ignored because ");
     assert!(config.join("state.db").is_file());
     assert_eq!(daemon.stop(), Some(0));
 }

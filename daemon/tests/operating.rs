@@ -65,7 +65,7 @@ fn an_endpoint_gets_an_automation_and_its_run_is_printed() {
     assert_eq!(listed()[0]["id"], "ci", "the daemon has read it by then: a call starts a run");
     let followed = inn.ok(&["webhook", "test", "ci", "--follow"]);
     for part in [
-        " answered 202\n",
+        " returned 202\n",
         "\nrun ahp-automation-run:/",
         "\nsession echo:/",
         "\n> The webhook ci was called and says hello to \"world\".",
@@ -91,7 +91,7 @@ fn an_endpoint_gets_an_automation_and_its_run_is_printed() {
     // What is there is never overwritten.
     inn.folder.write("automations/own.md", "---\ntitle: Mine\ntriggers: []\n---\nMine.\n");
     let own = inn.ok(&["webhook", "add", "own", "--automation", "--prompt", "Look at {{event.ref}}."]);
-    assert!(own.contains("own.md is there already; save this as an automation:\n---\n"), "{own}");
+    assert!(own.contains("own.md already exists; save this as an automation:\n---\n"), "{own}");
     assert!(own.contains("\nLook at {{event.ref}}.\n"), "{own}");
     assert!(inn.folder.read("automations/own.md").ends_with("Mine.\n"));
 }
@@ -104,7 +104,7 @@ fn a_call_that_starts_nothing_and_a_run_that_fails_say_why() {
     let inn = Inn::new(folder);
     let nothing = inn.run(&["webhook", "test", "in", "--follow"]);
     assert_eq!(nothing.code, Some(1), "{nothing:?}");
-    let says = "the call started no run\nno automation listens to in: a call to it starts nothing\n";
+    let says = "the call started no run\nno automation has a trigger for in; calls to it start nothing\n";
     assert!(nothing.out.ends_with(says), "{}", nothing.out);
 
     let automation = "---\ntitle: Bad\nsession: { provider: echo }\ntriggers:\n  - { id: a, kind: event, type: webhook, \
@@ -135,7 +135,7 @@ fn a_call_that_starts_nothing_and_a_run_that_fails_say_why() {
 
     inn.ok(&["automation", "disable", "bad"]);
     let disabled = inn.run(&["webhook", "test", "in", "--follow"]);
-    let says = "automation bad (Bad) is disabled; ostler automation enable bad\n";
+    let says = "automation bad (Bad) is disabled; enable it with: ostler automation enable bad\n";
     assert!(disabled.out.ends_with(says), "{}", disabled.out);
 }
 
@@ -157,18 +157,18 @@ fn automations_are_listed_shown_run_and_switched() {
     let shown = inn.ok(&["automation", "show", "note"]);
     assert!(shown.starts_with("note: Note, enabled\nbackend echo\non webhook in\n> Say hello.\n"), "{shown}");
     assert_eq!(inn.json(&["automation", "show", "note"])["definition"]["title"], "Note");
-    assert_eq!(inn.ok(&["automation", "disable", "note"]), "note is disabled.\n");
+    assert_eq!(inn.ok(&["automation", "disable", "note"]), "Disabled note.\n");
     assert!(inn.folder.read("automations/note.md").contains("enabled: false"));
     assert_eq!(inn.json(&["automation", "list"])[0]["enabled"], json!(false));
     assert_eq!(inn.json(&["automation", "enable", "note"])["enabled"], json!(true));
-    inn.refused(&["automation", "show", "nite"], 2, "there is no automation nite");
+    inn.refused(&["automation", "show", "nite"], 2, "unknown automation nite");
     inn.refused(&["automation", "show", "nite"], 2, "; did you mean note?");
 }
 
 #[test]
 fn sessions_are_talked_to_shown_followed_and_disposed_of() {
     let inn = Inn::new(plain());
-    assert!(inn.ok(&["session", "list"]).starts_with("sessions: none"));
+    assert!(inn.ok(&["session", "list"]).starts_with("no sessions"));
     let sent = inn.json(&["session", "send", "--new", "Hello."]);
     assert_eq!((&sent["status"], &sent["text"]), (&json!("complete"), &json!("Hello.")));
     let session = sent["session"].as_str().unwrap();
@@ -176,7 +176,7 @@ fn sessions_are_talked_to_shown_followed_and_disposed_of() {
     assert_eq!(inn.ok(&["session", "list", "--quiet"]), format!("{session}\n"));
     assert_eq!(inn.ok(&["session", "send", &id[..8], "Again."]), "> Again.\n  Again.\n");
     let failed = inn.run(&["session", "send", id, "/fail no hay"]);
-    assert_eq!((failed.code, failed.out.as_str()), (Some(1), "> /fail no hay\nthe turn failed: no hay\n"));
+    assert_eq!((failed.code, failed.out.as_str()), (Some(1), "> /fail no hay\nturn failed: no hay\n"));
     let shown = inn.ok(&["session", "show", id]);
     assert!(shown.starts_with(&format!("{session}: ")), "{shown}");
     assert!(shown.contains("\n> Hello.\n  Hello.\n> Again.\n  Again.\n> /fail no hay\n"), "{shown}");
@@ -199,8 +199,8 @@ fn sessions_are_talked_to_shown_followed_and_disposed_of() {
 
     inn.refused(&["session", "send", session, " "], 2, "the message is empty");
     inn.refused(&["session", "send", "--new", "--provider", "ecko", "x"], 2, "; did you mean echo?");
-    inn.refused(&["session", "show", "zz"], 2, "there is no session zz");
-    inn.refused(&["session", "dispose", session], 2, "pass --yes");
+    inn.refused(&["session", "show", "zz"], 2, "unknown session zz");
+    inn.refused(&["session", "dispose", session], 2, "Confirm with --yes");
     assert_eq!(inn.json(&["session", "dispose", session, "--yes"])["disposed"], json!(true));
     inn.refused(&["session", "show", session], 2, "No agent for session");
 }
@@ -210,16 +210,16 @@ fn an_endpoint_is_removed_with_its_secret_and_its_log() {
     let inn = Inn::new(Folder::with_webhook("x"));
     inn.ok(&["webhook", "add", "twin", "--automation", "--secret", "host:in"]);
     inn.ok(&["webhook", "test", "in", "--follow"]);
-    inn.refused(&["webhook", "rm", "in"], 2, "pass --yes");
+    inn.refused(&["webhook", "rm", "in"], 2, "Confirm with --yes");
     let kept = inn.ok(&["webhook", "rm", "in", "--yes"]);
-    assert!(kept.contains("host:in stays in the vault: another endpoint names it."), "{kept}");
-    assert!(kept.contains("automation note (Note) waits for it and is not removed"), "{kept}");
+    assert!(kept.contains("Kept host:in in the vault: another endpoint uses it."), "{kept}");
+    assert!(kept.contains("automation note (Note) still has a trigger for it"), "{kept}");
     assert_eq!(inn.folder.read("webhooks/in.md"), "");
     let removed = inn.json(&["webhook", "rm", "twin", "--yes"]);
     assert_eq!(removed["secretRemoved"], json!(true), "{removed}");
     assert!(!inn.folder.read("vault.json").contains("right"));
     assert_eq!(inn.ok(&["webhook", "list", "--quiet"]), "");
-    inn.refused(&["webhook", "rm", "in", "--yes"], 2, "there is no endpoint in;");
+    inn.refused(&["webhook", "rm", "in", "--yes"], 2, "unknown endpoint in;");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn commands_of_a_daemon_say_that_none_runs() {
     ] {
         let ended = folder.run(line);
         assert_eq!(ended.code, Some(1), "{line:?}: {ended:?}");
-        assert_eq!(ended.err, "None running. Start one with: ostler start\n", "{line:?}");
+        assert_eq!(ended.err, "No daemon is running. Start it with: ostler start\n", "{line:?}");
     }
     let none = folder.run(&["logs"]);
     assert_eq!(none.code, Some(1), "{none:?}");
@@ -244,7 +244,7 @@ fn commands_of_a_daemon_say_that_none_runs() {
     let memory = Folder::new(json!({ "automations": "memory" }));
     let added = memory.run(&["webhook", "add", "ci", "--automation"]);
     assert!(
-        added.out.contains("automations are in memory here; save this as an automation:\n---\n"),
+        added.out.contains("automations are stored in memory; save this as an automation:\n---\n"),
         "{added:?}"
     );
     assert_eq!(memory.read("automations/ci.md"), "");
@@ -279,13 +279,8 @@ fn a_mistyped_name_is_answered_with_the_one_that_was_meant() {
     }));
     let up = folder.run(&["start"]);
     assert_eq!(up.code, Some(0), "{up:?}");
-    assert!(
-        up.err.contains("plugin is not a setting ostler knows; ignored; did you mean plugins?"),
-        "{up:?}"
-    );
-    assert!(
-        up.err.contains("plugins[2].option is not a setting ostler knows; ignored; did you mean options?")
-    );
+    assert!(up.err.contains("unknown key plugin; ignored; did you mean plugins?"), "{up:?}");
+    assert!(up.err.contains("unknown key plugins[2].option; ignored; did you mean options?"));
     assert!(up.out.contains("run npm install there, or name a path. Did you mean @ostler/echo?\n"), "{up:?}");
     assert!(up.out.contains("or name a path. Did you mean @ostler/webhook?\n"), "{up:?}");
     assert_eq!(folder.run(&["stop"]).code, Some(0));

@@ -150,14 +150,10 @@ fn what_a_listener_of_their_own_cannot_be() {
         (
             json!({ "routes": { "port": 0 } }),
             &["--stdio"][..],
-            "routes needs a listener, and --stdio has none",
+            "routes requires a listener, which --stdio does not have",
         ),
-        (json!({ "routes": { "host": "127.0.0.1" } }), &[], "routes.host needs routes.port"),
-        (
-            json!({ "routes": { "port": 0, "host": "example.org" } }),
-            &[],
-            "example.org is not an address to listen on",
-        ),
+        (json!({ "routes": { "host": "127.0.0.1" } }), &[], "routes.host requires routes.port"),
+        (json!({ "routes": { "port": 0, "host": "example.org" } }), &[], "invalid address example.org"),
     ] {
         let ended = folder(config).run(arguments);
         assert_eq!(ended.code, Some(2), "{ended:?}");

@@ -51,19 +51,19 @@ fn a_wrong_configuration_ends_with_2_and_says_where() {
         ),
         (r#"{ "plugins": [{ "options": {} }] }"#, format!("{shown}: plugins[0].name must be a string")),
         (r#"{ "sessions": "cloud" }"#, format!("{shown}: sessions must be ")),
-        (r#"{ "routes": { "host": "127.0.0.1" } }"#, "routes.host needs routes.port".to_owned()),
+        (r#"{ "routes": { "host": "127.0.0.1" } }"#, "routes.host requires routes.port".to_owned()),
         (
             r#"{ "origins": ["https://a.example", "b.example"] }"#,
             r#"origins[1] must be a URL with a host, such as https://host.example, not "b.example""#
                 .to_owned(),
         ),
-        (r#"{ "host": "example.org" }"#, "example.org is not an address to listen on".to_owned()),
+        (r#"{ "host": "example.org" }"#, "invalid address example.org".to_owned()),
         (
             r#"{ "host": "0.0.0.0" }"#,
-            "0.0.0.0 is reached from other machines, so connections need a token".to_owned(),
+            "0.0.0.0 is reachable from other computers, so connections need a token".to_owned(),
         ),
-        (r#"{ "connectionToken": "a", "connectionTokenFile": "b" }"#, "says more than one of".to_owned()),
-        (r#"{ "paths": ["/nowhere/at/all"] }"#, format!("{shown}: paths: /nowhere/at/all is not there")),
+        (r#"{ "connectionToken": "a", "connectionTokenFile": "b" }"#, "has more than one of".to_owned()),
+        (r#"{ "paths": ["/nowhere/at/all"] }"#, format!("{shown}: paths: /nowhere/at/all does not exist")),
         (r#"{ "http": 5 }"#, format!("{shown}: http must be true or an object")),
     ] {
         folder.write("config.json", text);
@@ -78,22 +78,22 @@ fn wrong_arguments_end_with_2() {
         (&["--nope"][..], "unexpected argument '--nope'"),
         (&["--port", "70000"], "invalid value '70000'"),
         (&["--plugin", "x", "--no-plugins"], "cannot be used with"),
-        (&["--no-cwd"], "--no-cwd serves only what --path or \"paths\" names, and neither does."),
+        (&["--no-cwd"], "--no-cwd without a directory to serve"),
         (&["--connection-token", "a", "--without-connection-token"], "pass one of"),
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
         (&["--issuer", "http://id.example.org"], "issuer has to be github or the https URL"),
-        (&["--path", "/nowhere/at/all"], "--path: /nowhere/at/all is not there"),
-        (&["--json"], "--json is not served by a run in the foreground"),
-        (&["--quiet"], "--quiet is not served by a run in the foreground"),
-        (&["--worktrees-root=trees"], "--worktrees-root is not served by this host"),
+        (&["--path", "/nowhere/at/all"], "--path: /nowhere/at/all does not exist"),
+        (&["--json"], "--json is not supported in the foreground"),
+        (&["--quiet"], "--quiet is not supported in the foreground"),
+        (&["--worktrees-root=trees"], "--worktrees-root is not supported by this host"),
     ] {
         refused(&folder.run(arguments), 2, says);
     }
-    let says = "wire: /nowhere/at/all cannot be written: No such file or directory";
+    let says = "wire: cannot write /nowhere/at/all: No such file or directory";
     refused(&folder.run(&["--wire", "/nowhere/at/all"]), 1, says);
     for flag in [&["--json"][..], &["--quiet"], &["--config-file", "c.json"]] {
-        let said = format!("{} is not served by ostler demo; leave it out", flag[0]);
+        let said = format!("{} is not supported by ostler demo; leave it out", flag[0]);
         refused(&ended(program().arg("demo").args(flag)), 2, &said);
     }
     let help = ended(program().args(["demo", "--help"]));
@@ -103,7 +103,7 @@ fn wrong_arguments_end_with_2() {
         assert!(!help.out.contains(refused), "{refused} is refused, but told: {}", help.out);
     }
     let gone = ended(program().args(["--config-file", "/nowhere/config.json"]));
-    refused(&gone, 2, "/nowhere/config.json is not there");
+    refused(&gone, 2, "/nowhere/config.json does not exist");
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn a_key_nobody_knows_is_reported_and_left_out() {
     let daemon = folder.start();
     let shown = folder.path().join("config.json");
     for line in [
-        "colour is not a setting ostler knows; ignored",
-        "plugins[0].speed is not a setting ostler knows; ignored",
-        "stdio is for the command line only; ignored",
+        "unknown key colour; ignored",
+        "unknown key plugins[0].speed; ignored",
+        "stdio is only allowed on the command line; ignored",
     ] {
         folder.wait_for_log(&format!("{}: {line}", shown.display()));
     }
@@ -164,7 +164,11 @@ fn flags_beat_the_configuration() {
         folder.start_with(&["--path", "elsewhere", "--automations", "memory", "--without-connection-token"]);
     assert!(daemon.block[0].ends_with("/elsewhere"), "{:?}", daemon.block);
     assert_eq!(daemon.block[2], "automations in memory, schedules do not fire");
-    assert!(daemon.block.last().unwrap().starts_with("no connection token: everybody"), "{:?}", daemon.block);
+    assert!(
+        daemon.block.last().unwrap().starts_with("no connection token: connections from any address"),
+        "{:?}",
+        daemon.block
+    );
 }
 
 #[test]
@@ -185,7 +189,7 @@ fn the_second_file_is_merged_over_the_first() {
     };
     refused(&run(), 2, "more.json: port must be an integer");
     std::fs::remove_file(folder.path().join("more.json")).unwrap();
-    refused(&run(), 2, "more.json is not there");
+    refused(&run(), 2, "more.json does not exist");
     let own = ended(program().env("XDG_CONFIG_HOME", folder.path().join("home")).current_dir(folder.path()));
     refused(&own, 1, "No backend is loaded");
 }
@@ -252,7 +256,7 @@ fn the_demonstration_ends_well_and_leaves_nothing() {
     for said in [
         "plugin push-notes from ",
         "202 {\"endpoint\":\"github-push\"}",
-        "[push_notes is called]",
+        "[tool call push_notes]",
         "- Sweep the yard before dawn (b4c9d1c)",
         "The run completed at ",
         "\ncurl -i http://127.0.0.1:",

@@ -115,7 +115,7 @@ async fn a_turn_that_runs_is_waited_for_and_a_stop_is_heard_meanwhile() {
     folder.write("lib/word.ts", &word("two"));
     // It ends as it would have, and only then the daemon starts again.
     client.actions_until("chat/turnComplete").await;
-    folder.wait_for_log("a file of a plugin changed; waiting for the turn in echo:/s");
+    folder.wait_for_log("a plugin file changed; waiting for the turn in echo:/s");
     assert_eq!(announced(&mut daemon)[0], daemon.block[0]);
     let mut client = daemon.initialized("c").await;
     let turns = client.subscribe(&chat).await["turns"].clone();
@@ -147,7 +147,7 @@ export function apply(host) {
     answers(&address, "up").await;
     // The only backend goes: nothing could be served, but its author is still at it.
     folder.write("route.mjs", "export function apply( {\n");
-    folder.wait_for_log("Waiting until a file of a plugin changes.");
+    folder.wait_for_log("Waiting for a change of a plugin's files.");
     folder.write("route.mjs", &AGENT.replace("'up'", "'back'"));
     assert_eq!(announced(&mut daemon)[0], daemon.block[0]);
     answers(&address, "back").await;

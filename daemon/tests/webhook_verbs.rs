@@ -91,10 +91,10 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
     let endpoints = Endpoints::of(folder.path(), "http://127.0.0.1:1").unwrap();
     let fire = AddFlags { id: "fire".to_owned(), automation: true, ..AddFlags::default() };
     for (flags, why) in [
-        (AddFlags { id: "No".to_owned(), ..fire.clone() }, "No cannot be an endpoint"),
+        (AddFlags { id: "No".to_owned(), ..fire.clone() }, "invalid endpoint id No"),
         (
             AddFlags { limit: Some("many".to_owned()), ..fire.clone() },
-            "many is not a limit; write one as 60/1m",
+            "invalid limit many; write it as <calls>/<time>, such as 60/1m",
         ),
         (AddFlags { limit: Some("5/soon".to_owned()), ..fire.clone() }, "limit has to be"),
         (
@@ -115,7 +115,7 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
     assert_eq!((folder.read("vault.json"), folder.read("webhooks/fire.md")), (String::new(), String::new()));
     add(&endpoints, fire.clone()).await;
     let exit = endpoints.run(WebhookVerb::Add(fire.clone())).await.unwrap_err();
-    assert_eq!(exit.to_string(), "fire is an endpoint already; edit webhooks/fire.md");
+    assert_eq!(exit.to_string(), "endpoint fire already exists; edit webhooks/fire.md");
     let again = AddFlags { id: "other".to_owned(), secret: Some("host:webhook-fire".to_owned()), ..fire };
     let told = add(&endpoints, again).await;
     assert_eq!(told.json.get("token"), None, "a secret that was there is not shown");
@@ -128,7 +128,7 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
     let none = endpoints.run(WebhookVerb::Log { id: "fire".to_owned() }).await.unwrap();
     assert_eq!(
         (none.lines, &none.json["calls"]),
-        (vec!["no call of fire is kept yet".to_owned()], &Value::Array(vec![]))
+        (vec!["no calls of fire recorded yet".to_owned()], &Value::Array(vec![]))
     );
 }
 
@@ -151,7 +151,7 @@ fn the_command_line_does_the_same() {
     let followed = folder.run(&["webhook", "test", "ask", "--follow"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");
     assert!(followed.out.contains("\n> Hello.\n  Hello.\n"), "{followed:?}");
-    assert!(followed.out.ends_with("the turn ended: complete\n"), "{followed:?}");
+    assert!(followed.out.ends_with("turn complete\n"), "{followed:?}");
     let log = folder.run(&["webhook", "log", "ask"]).out;
     assert!(log.ends_with("\n  turn complete\n"), "{log}");
     let mut given = folder
@@ -162,12 +162,15 @@ fn the_command_line_does_the_same() {
         .unwrap();
     std::io::Write::write_all(&mut given.stdin.take().unwrap(), b"given by the sender\n").unwrap();
     let out = String::from_utf8(given.wait_with_output().unwrap().stdout).unwrap();
-    assert!(out.contains("secret in the vault as host:webhook-hub") && !out.contains("given"), "{out}");
+    assert!(
+        out.contains("secret stored in the vault as host:webhook-hub") && !out.contains("given"),
+        "{out}"
+    );
     assert!(folder.read("vault.json").contains("given by the sender\""), "without the line's end");
     assert_eq!(folder.run(&["webhook", "list", "--quiet"]).out, "ask\nhub\n");
     drop(daemon);
     let log = folder.run(&["webhook", "log", "ask"]).out;
-    assert!(log.ends_with("how these ended: none is running; start one with: ostler start\n"), "{log}");
+    assert!(log.ends_with("unavailable: no daemon is running; start it with: ostler start\n"), "{log}");
     let refused = folder.run(&["webhook", "test", "ask"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     for wrong in
@@ -176,5 +179,5 @@ fn the_command_line_does_the_same() {
         assert_eq!(folder.run(wrong).code, Some(2), "{wrong:?}");
     }
     let log = folder.run(&["webhook", "log", "nobody"]);
-    assert_eq!(log.err, "there is no endpoint nobody; ostler webhook list shows those there are\n");
+    assert_eq!(log.err, "unknown endpoint nobody; list endpoints with: ostler webhook list\n");
 }

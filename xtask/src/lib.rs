@@ -2,6 +2,8 @@
 
 pub mod bench;
 mod cargo;
+mod decisions;
 pub mod examples;
 pub mod generate;
+pub mod modules;
 pub mod tidy;

@@ -1,8 +1,8 @@
-//! Gives back to the system what an idle process holds and does not use.
+//! Returns unused memory of an idle process to the system (D-011).
 //!
-//! A process that has started holds the pages of its program that only the start ran, and memory its allocator keeps
-//! for a use that may not come. [`give_back`] lets go of both. Nothing is lost: a page of the program that runs again
-//! is taken from the system's file cache again, some microseconds later.
+//! After its start, a process retains program pages that only the start used, and free memory in its allocator.
+//! [`give_back`] releases both. Nothing is lost: a program page that is needed again is read from the system's file cache
+//! within microseconds.
 
 /// Gives back what can be had again: free memory of the allocator, and the pages of the program itself.
 ///

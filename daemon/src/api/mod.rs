@@ -84,12 +84,12 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         Refused::NotThere => refuse(&Reply::NoApi(path.to_owned())),
         Refused::Method(allowed) => {
             let mut response =
-                http::message(StatusCode::METHOD_NOT_ALLOWED, format_args!("{path} is asked with {allowed}"));
+                http::message(StatusCode::METHOD_NOT_ALLOWED, format_args!("{path} only accepts {allowed}"));
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
             response
         }
         Refused::Media => {
-            http::message(StatusCode::UNSUPPORTED_MEDIA_TYPE, "A body is application/json here")
+            http::message(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content type must be application/json")
         }
         Refused::Body(why) => http::message(StatusCode::BAD_REQUEST, why),
     }

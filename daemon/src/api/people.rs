@@ -2,7 +2,7 @@
 
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
-use ostler_engine::people::{Caller, Kind};
+use ostler_engine::users::{Caller, Kind};
 
 use super::Refused;
 use super::rows::text;
@@ -57,7 +57,7 @@ fn optional(body: &JsonObject, key: &str) -> Result<Option<String>, Exit> {
 }
 
 fn texts(body: &JsonObject, key: &str) -> Result<Vec<String>, Exit> {
-    let wrong = || Exit::usage(format!("{key} must be a list of text"));
+    let wrong = || Exit::usage(format!("{key} must be a list of strings"));
     match body.get(key) {
         None => Ok(Vec::new()),
         Some(Value::Array(words)) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::Principal;
-use ostler_engine::people::Kind;
+use ostler_engine::users::Kind;
 use ostler_loader::options::place;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::own::UsageTotalsParams;
@@ -229,7 +229,7 @@ async fn usage(control: &Control, caller: &Principal, pool: String) -> Result<Va
 }
 
 pub(super) fn missing(key: &str) -> Exit {
-    Exit::usage(format!("the body needs {key}"))
+    Exit::usage(format!("{key} is required in the body"))
 }
 
 pub(super) fn text(body: &JsonObject, key: &str) -> Result<String, Exit> {
@@ -317,11 +317,13 @@ async fn install(control: &Arc<Control>, body: &JsonObject) -> Result<Value, Ref
 fn restart(control: &Arc<Control>, force: bool) -> Result<Value, Refused> {
     let record = control.record()?;
     if !control.detached() {
-        return Err(Exit::machine("the daemon runs in the foreground and does not start itself again").into());
+        return Err(Exit::machine("the daemon runs in the foreground and cannot restart itself").into());
     }
     let busy = busy(&control.host);
     if !force && !busy.is_empty() {
-        return Err(Exit::machine(format!("a turn is running in {}; force ends it", busy.join(", "))).into());
+        return Err(
+            Exit::machine(format!("a turn is running in {}; set force to end it", busy.join(", "))).into()
+        );
     }
     crate::verbs::restart::check(&control.place, record)?;
     control.teller.tell(if force { Signal::RestartAnyway } else { Signal::Restart });

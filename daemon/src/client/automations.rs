@@ -35,7 +35,7 @@ impl Connection {
         }
         let hint = did_you_mean(id, entries.iter().map(id_of));
         Err(Exit::usage(format!(
-            "there is no automation {name}; ostler automation list shows those there are{hint}"
+            "unknown automation {name}; list automations with: ostler automation list{hint}"
         )))
     }
 

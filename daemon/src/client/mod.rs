@@ -48,7 +48,7 @@ impl Connection {
     /// # Errors
     /// Exit 1 when none is running or it does not accept the connection.
     pub async fn required(place: &Place) -> Result<Self, Exit> {
-        let none = || Exit::machine("None running. Start one with: ostler start");
+        let none = || Exit::machine("No daemon is running. Start it with: ostler start");
         Self::running(place).await?.ok_or_else(none)
     }
 
@@ -159,12 +159,12 @@ pub fn lost() -> Exit {
 pub fn exit(error: ClientError) -> Exit {
     match error {
         ClientError::Rpc(error) if error.code == code::AUTH_REQUIRED => Exit::machine(format!(
-            "{}; this host has a users file, so the commands need its connection token: start it with \
+            "{}; the host has a users file, so commands need its connection token; start it with \
              --connection-token-file",
             error.message
         )),
         ClientError::Rpc(error) if error.code == code::INTERNAL_ERROR => Exit::machine(error.message),
         ClientError::Rpc(error) => Exit::usage(error.message),
-        other => Exit::machine(format!("the daemon did not answer: {other}")),
+        other => Exit::machine(format!("the daemon did not respond: {other}")),
     }
 }

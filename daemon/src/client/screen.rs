@@ -38,14 +38,14 @@ impl Screen {
         match seen {
             Seen::Session(session) => self.line(format_args!("session {session}")),
             Seen::Asked(text) => self.line(format_args!("> {}", first_line(text))),
-            Seen::Called(tool) => self.line(format_args!("[tool {} is called]", one_line(tool))),
+            Seen::Called(tool) => self.line(format_args!("[tool {}]", one_line(tool))),
             Seen::Answered(text) => {
                 for line in text.lines() {
                     self.line(format_args!("    {}", one_line(line)));
                 }
             }
             Seen::Text(text) => self.text(text),
-            Seen::Waits(why) => self.line(format_args!("[waits: {}]", one_line(why))),
+            Seen::Waits(why) => self.line(format_args!("[waiting: {}]", one_line(why))),
             Seen::Over => self.end_text(),
         }
     }

@@ -64,12 +64,13 @@ impl Connection {
                 let ids: Vec<String> = uris.iter().map(id).collect();
                 let hint = did_you_mean(name, ids.iter().map(String::as_str));
                 Err(Exit::usage(format!(
-                    "there is no session {name}; ostler session list shows those there are{hint}"
+                    "unknown session {name}; list sessions with: ostler session list{hint}"
                 )))
             }
-            _ => {
-                Err(Exit::usage(format!("{} sessions begin with {name}; write more of its id", begin.len())))
-            }
+            _ => Err(Exit::usage(format!(
+                "{name} is ambiguous: {} sessions match; use a longer prefix",
+                begin.len()
+            ))),
         }
     }
 }
@@ -78,7 +79,7 @@ impl Connection {
 pub fn status(bits: u32) -> &'static str {
     let status = SessionStatus::from_bits(bits);
     if status.contains(SessionStatus::InputNeeded) {
-        "waits for input"
+        "input needed"
     } else if status.contains(SessionStatus::InProgress) {
         "running"
     } else if status.contains(SessionStatus::Error) {

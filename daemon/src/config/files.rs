@@ -109,13 +109,13 @@ fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, 
                 .config_home
                 .clone()
                 .or_else(|| environment.home.as_ref().map(|home| home.join(".config")))
-                .ok_or_else(|| Exit::usage("neither XDG_CONFIG_HOME nor HOME says where the configuration is; pass --config-file"))?;
+                .ok_or_else(|| Exit::usage("neither XDG_CONFIG_HOME nor HOME is set; pass --config-file"))?;
             Some(home.join(names::HOST).join(FILE))
         }
     };
     let named = only.map(Path::to_owned).or_else(|| environment.named.clone());
     match named.as_ref().filter(|named| !named.exists()) {
-        Some(missing) => Err(Exit::usage(format!("{} is not there", missing.display()))),
+        Some(missing) => Err(Exit::usage(format!("{} does not exist", missing.display()))),
         None => Ok((own, named)),
     }
 }
@@ -208,12 +208,12 @@ impl ConfigFiles {
         let Shape::Object(shape) = Config::shape() else { return Ok(()) };
         for key in fields.keys() {
             if KEYS_NOT_SERVED.contains(&key.as_str()) {
-                return Err(Exit::usage(format!("{shown}: {key} is not served by this host; take it out")));
+                return Err(Exit::usage(format!("{shown}: {key} is not supported by this host; remove it")));
             }
         }
         for key in FLAGS_ONLY {
             if fields.remove(*key).is_some() {
-                self.warnings.push(format!("{shown}: {key} is for the command line only; ignored"));
+                self.warnings.push(format!("{shown}: {key} is only allowed on the command line; ignored"));
             }
         }
         self.drop_unknown_of(shown, "", fields, shape());
@@ -224,8 +224,7 @@ impl ConfigFiles {
         fields.retain(|key, value| {
             let Some(field) = shape.fields.iter().find(|field| field.name == key) else {
                 let hint = did_you_mean(key, shape.fields.iter().map(|field| field.name));
-                self.warnings
-                    .push(format!("{shown}: {path}{key} is not a setting ostler knows; ignored{hint}"));
+                self.warnings.push(format!("{shown}: unknown key {path}{key}; ignored{hint}"));
                 return false;
             };
             match (field.shape.core(), value) {
@@ -310,11 +309,11 @@ mod tests {
                 "<dir>/c.json: http must be true or an object"
             );
         }
-        insta::assert_snapshot!(wrong(r#"{ "port": 1, "port": 2 }"#), @"<dir>/c.json: port is written twice at line 1 column 19");
-        insta::assert_snapshot!(wrong("{ \"plugins\": [{ \"name\": \"a\",\n\"name\": \"b\" }] }"), @"<dir>/c.json: name is written twice at line 2 column 6");
+        insta::assert_snapshot!(wrong(r#"{ "port": 1, "port": 2 }"#), @"<dir>/c.json: duplicate key port at line 1 column 19");
+        insta::assert_snapshot!(wrong("{ \"plugins\": [{ \"name\": \"a\",\n\"name\": \"b\" }] }"), @"<dir>/c.json: duplicate key name at line 2 column 6");
         insta::assert_snapshot!(wrong("[]"), @"<dir>/c.json is not a JSON object");
         insta::assert_snapshot!(wrong("{"), @"<dir>/c.json is not JSON: EOF while parsing an object at line 1 column 1");
-        insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not served by this host; take it out");
+        insta::assert_snapshot!(wrong(r#"{ "proxy": {} }"#), @"<dir>/c.json: proxy is not supported by this host; remove it");
     }
 
     #[test]
@@ -330,9 +329,9 @@ mod tests {
                 .unwrap();
         assert_eq!(read.config.port.map(|port| port.0), Some(0));
         insta::assert_snapshot!(read.warnings.join("\n"), @r"
-        <dir>/c.json: stdio is for the command line only; ignored
-        <dir>/c.json: plugin is not a setting ostler knows; ignored; did you mean plugins?
-        <dir>/c.json: plugins[0].option is not a setting ostler knows; ignored; did you mean options?
+        <dir>/c.json: stdio is only allowed on the command line; ignored
+        <dir>/c.json: unknown key plugin; ignored; did you mean plugins?
+        <dir>/c.json: unknown key plugins[0].option; ignored; did you mean options?
         ");
     }
 

@@ -60,7 +60,7 @@ impl<'de> Visitor<'de> for OnceVisitor {
         let mut fields = JsonObject::new();
         while let Some(key) = entries.next_key::<String>()? {
             if fields.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("{key} is written twice")));
+                return Err(A::Error::custom(format_args!("duplicate key {key}")));
             }
             let Once(value) = entries.next_value()?;
             fields.insert(key, value);

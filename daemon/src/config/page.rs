@@ -28,7 +28,7 @@ fn nested(shape: &Shape, key: &str, into: &mut String) {
 #[test]
 fn the_page_has_each_key_as_it_is_declared() {
     let Shape::Object(config) = Config::shape() else { panic!("the configuration is an object") };
-    let mut table = "| key | what it holds |\n|---|---|\n".to_owned();
+    let mut table = "| key | description |\n|---|---|\n".to_owned();
     rows(config(), "", &mut table);
-    assert!(PAGE.contains(&table), "docs/configuration.md has to hold this table:\n{table}");
+    assert!(PAGE.contains(&table), "docs/configuration.md must contain this table:\n{table}");
 }

@@ -1,5 +1,5 @@
-//! Every configuration key, once: its name, its type and what it does. What a wrong value is told is made from here,
-//! and the page of the keys is held against it.
+//! The configuration keys: name, type and description of each. Error messages for wrong values are derived from these
+//! declarations, and a test compares `docs/configuration.md` with them.
 
 use ostler_contract::cross::{data_from_live, data_to_live};
 use ostler_contract::live::Live;
@@ -7,100 +7,99 @@ use ostler_contract::shape::Shape;
 use ostler_contract::{Cross, JsonObject, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// What a configuration file may say.
+/// The contents of a configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase", default)]
 #[cross(data)]
 pub struct Config {
-    /// The port to listen on; 0 takes any free one. 9187 when left out.
+    /// Port to listen on; 0 selects a free port. Default: 9187.
     pub port: Option<Port>,
-    /// The address to listen on. `127.0.0.1` when left out; any other than a loopback address needs one of the
-    /// three token settings.
+    /// Address to listen on. Default: `127.0.0.1`. An address that is not loopback requires one of the three token
+    /// settings.
     pub host: Option<String>,
-    /// The directories served; the first is the default for new work. Clients create sessions in these and below them
-    /// only. The working directory when left out.
+    /// Directories to serve; the first is the default for new sessions. Clients create sessions only in and below these
+    /// directories. Default: the working directory.
     pub paths: Option<Vec<String>>,
-    /// The token a connection has to show.
+    /// Token required from every connection.
     pub connection_token: Option<String>,
-    /// The file that holds that token; made with a fresh one when it is missing.
+    /// File with the connection token; created with a random token if missing.
     pub connection_token_file: Option<String>,
-    /// Lets connections in without a token, wherever they come from.
+    /// Whether to accept connections without a token from any address.
     pub without_connection_token: Option<bool>,
-    /// The file that says who may do what: roles, teams, projects and people. Without one nothing is gated.
+    /// Users file with roles, teams, projects and users. Without one, grants are not checked.
     pub users: Option<String>,
-    /// The https URL people sign in against. Made of the address listened on when left out.
+    /// HTTPS URL that users sign in to. Default: derived from the listening address.
     pub resource: Option<String>,
-    /// Who signs in people whose record names no issuer: `github`, or the URL of an OpenID Connect provider.
+    /// Default issuer of user sign-ins: `github`, or the URL of an OpenID Connect provider.
     pub issuer: Option<String>,
-    /// Whether a person's token at the door says who comes in, and not only that somebody does.
+    /// Whether a personal token on the handshake authenticates the connection as its user.
     pub trust_token: Option<bool>,
-    /// How long a client's tool may take, in milliseconds; 0 = forever. 600000 when left out.
+    /// Timeout of client tools in milliseconds; 0 disables it. Default: 600000.
     pub client_tool_timeout_ms: Option<u64>,
-    /// How long streamed text that follows a part's first delta is coalesced, in milliseconds, 0 to 1000. 75 when left out.
+    /// How long deltas after a part's first one are coalesced, in milliseconds, 0 to 1000. Default: 75.
     pub delta_window_ms: Option<DeltaWindow>,
-    /// Whether tools that ask for the operator's leave are offered to sessions.
+    /// Whether to offer tools that require the operator's permission.
     pub advanced_tools: Option<bool>,
-    /// Where sessions are kept: `file` (when left out) or `memory`.
+    /// Where to store sessions: `file` or `memory`. Default: `file`.
     pub sessions: Option<Keep>,
-    /// Where automations are kept: `file` (when left out) or `memory`.
+    /// Where to store automations: `file` or `memory`. Default: `file`.
     pub automations: Option<Keep>,
-    /// Whether automations nobody owns are run by events: `every` (when left out) or `none`.
+    /// Automations without an owner that events may start: `every` or `none`. Default: `every`.
     pub unowned_automations: Option<Unowned>,
-    /// A file that takes the frames of every connection, one JSON object a line, without credentials: at most 1 MiB of
-    /// each. It is put aside at 75 MiB, and five are kept.
+    /// File that records the frames of every connection as JSON lines, without credentials and at most 1 MiB of each
+    /// frame. It is rotated at 75 MiB; five files are retained.
     pub wire: Option<String>,
-    /// MCP servers by a name of your choice: `{ type: 'stdio', command, args?, env?, cwd? }` or
-    /// `{ type: 'http', url, headers? }`. A value in `env` or `headers` is a credential, and may be
-    /// `{ $secret: <name> }`.
+    /// MCP servers by name: `{ type: 'stdio', command, args?, env?, cwd? }` or `{ type: 'http', url, headers? }`. A
+    /// value in `env` or `headers` is a credential and may be `{ $secret: <name> }`.
     pub mcp_servers: Option<JsonObject>,
-    /// URLs this host is reached by from outside; their hosts are accepted by plugin routes, and their pages by a
-    /// listener without a token.
+    /// Public URLs of this host. Plugin routes accept their hosts, and a listener without a token accepts web pages
+    /// from them.
     pub origins: Option<Vec<String>>,
-    /// A listener of their own for plugin routes.
+    /// Separate listener for plugin routes.
     pub routes: Option<RoutesListener>,
-    /// The HTTP API: `true` serves it on the daemon's own port, `{ port, host }` on one of its own. It needs a
-    /// credential: a connection token, or a users file.
+    /// HTTP API: `true` serves it on the daemon's port, `{ port, host }` on a separate listener. It requires a
+    /// connection token or a users file.
     pub http: Option<HttpApi>,
-    /// Whether policies bind.
+    /// Policy enforcement.
     pub policies: Option<PolicySwitch>,
-    /// How what work costs is counted.
+    /// Usage accounting.
     pub usage: Option<UsageSettings>,
-    /// What a plugin in JavaScript may take.
+    /// Limits of each JavaScript plugin. A plugin that exceeds one is interrupted.
     pub javascript: Option<JavaScriptLimits>,
-    /// How much is used on behalf of clients and callers. What exceeds a limit waits, is refused, or sleeps.
+    /// Limits on resources used for clients and callers. Work beyond a limit waits, is rejected, or sleeps.
     pub limits: Option<LimitSettings>,
-    /// The plugins to load, in order.
+    /// Plugins to load, in order.
     pub plugins: Option<Vec<PluginEntry>>,
 }
 
-/// How much is used on behalf of clients and callers.
+/// Limits on resources used for clients and callers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct LimitSettings {
-    /// Memory for messages, request bodies and answers of all connections together, in MiB. 192 when left out.
+    /// Memory for messages, request bodies and responses of all connections, in MiB. Default: 192.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<Mebibytes>,
-    /// Memory for messages and answers of one connection, in MiB. 96 when left out.
+    /// Memory for messages and responses of one connection, in MiB. Default: 96.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_memory_mb: Option<Mebibytes>,
-    /// Memory for request bodies whose signature is not checked yet, in MiB. 64 when left out.
+    /// Memory for request bodies with an unverified signature, in MiB. Default: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unverified_bodies_mb: Option<Mebibytes>,
-    /// Sessions in memory at the same time; idle ones beyond that sleep. 2000 when left out.
+    /// Maximum number of awake sessions; idle sessions beyond it sleep. Default: 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake_sessions: Option<AwakeSessions>,
 }
 
-/// What each plugin in JavaScript may take. What goes beyond is interrupted and costs that plugin alone.
+/// Limits of each JavaScript plugin. A plugin that exceeds one is interrupted; other plugins are not affected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct JavaScriptLimits {
-    /// How long it may run without a pause, in milliseconds. 10000 when left out.
+    /// CPU time without a pause, in milliseconds. Default: 10000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_limit_ms: Option<BusyLimit>,
-    /// How much memory its values may take, in MiB. 512 when left out.
+    /// Memory of the plugin's values, in MiB. Default: 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit_mb: Option<MemoryLimit>,
 }
@@ -110,91 +109,91 @@ pub struct JavaScriptLimits {
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct PluginEntry {
-    /// The plugin's spec: a package name or a path.
+    /// Spec of the plugin: a package name or a path.
     pub name: String,
     /// Option values for the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<JsonObject>,
-    /// `false` turns the plugin off.
+    /// `false` disables the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Grants the plugin's own connection holds, as `bot:get`.
+    /// Grants of the plugin's own connection, such as `bot:get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,
 }
 
-/// Whether policies bind. They are kept and served either way.
+/// Policy enforcement. Policies are stored and served in any case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct PolicySwitch {
-    /// `true` asks them before a session or a turn starts.
+    /// Whether to check policies before a session or turn starts. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<bool>,
 }
 
-/// How what work costs is counted.
+/// Usage accounting.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct UsageSettings {
-    /// Which entries a turn makes: one for the whole `turn` (when left out), or one for each `report` of its backend.
+    /// Granularity of entries: one per `turn`, or one per `report` of the backend. Default: `turn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<Per>,
-    /// The IANA time zone whose midnight begins a day. The system's when left out.
+    /// IANA time zone that defines the start of a day. Default: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
 }
 
-/// Which entries a turn makes.
+/// The granularity of usage entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
-    /// One, at its end.
+    /// One entry at the end of the turn.
     #[default]
     Turn,
-    /// One for each report of its backend, of what the report adds.
+    /// One entry per report of the backend, with the increment of that report.
     Report,
 }
 
-/// A listener for plugin routes alone.
+/// A separate listener for plugin routes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct RoutesListener {
-    /// The port; 0 takes any free one.
+    /// Port; 0 selects a free port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
-    /// The address; `127.0.0.1` when left out.
+    /// Address. Default: `127.0.0.1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
-/// The HTTP API, and the listener it has for itself.
+/// The HTTP API and its optional separate listener.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct HttpApi {
-    /// The port; the daemon's own when left out.
+    /// Port. Default: the daemon's port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
-    /// The address; `127.0.0.1` when left out.
+    /// Address. Default: `127.0.0.1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
-/// Where something is kept.
+/// Where something is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Keep {
     /// On disk.
     #[default]
     File,
-    /// Only while the daemon runs.
+    /// In memory, until the daemon stops.
     Memory,
 }
 
-/// Which automations without an owner events may run.
+/// The automations without an owner that events may start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Unowned {

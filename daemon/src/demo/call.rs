@@ -18,9 +18,7 @@ pub(super) fn path() -> String {
 
 /// Posts the payload to the endpoint; answers the status and the body.
 pub(super) async fn post(daemon: &Daemon, folder: &Folder) -> Result<(u16, String), Exit> {
-    send(daemon, folder)
-        .await
-        .map_err(|error| Exit::machine(format!("the endpoint could not be called: {error}")))
+    send(daemon, folder).await.map_err(|error| Exit::machine(format!("cannot call the endpoint: {error}")))
 }
 
 async fn send(

@@ -28,7 +28,7 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts one and waits until it has said where it listens.
     pub async fn start(folder: &Folder) -> Result<Self, Exit> {
-        let failed = |why: String| Exit::machine(format!("the host could not be started: {why}"));
+        let failed = |why: String| Exit::machine(format!("cannot start the host: {why}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let log = File::create(folder.log()).map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(program);

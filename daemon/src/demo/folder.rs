@@ -74,14 +74,14 @@ impl Folder {
         let endpoint = format!("---\nid: {ENDPOINT}\nautomation: true\nsecret: {secret}\n---\n");
         let vault = json!({ secret: self.secret });
         for (file, text, what) in [
-            (FILE, format!("{config:#}\n"), "three plugins: the echo backend, webhooks, one in TypeScript"),
-            ("push-notes.ts", PLUGIN.to_owned(), "that plugin: a tool that sums up a push"),
+            (FILE, format!("{config:#}\n"), "plugins: the echo backend, webhooks, one in TypeScript"),
+            ("push-notes.ts", PLUGIN.to_owned(), "the TypeScript plugin: a tool that summarizes a push"),
             (&format!("webhooks/{ENDPOINT}.md"), endpoint, "an endpoint that fires automations"),
-            (FileVault::FILE, format!("{vault:#}\n"), "its secret"),
+            (FileVault::FILE, format!("{vault:#}\n"), "the endpoint's secret"),
             (
                 "automations/note-a-push.md",
                 format!("{AUTOMATION}{ENDPOINT}\n---\n{PROMPT}"),
-                "what a call to it starts",
+                "the automation that a call starts",
             ),
         ] {
             let path = self.dir.join(file);

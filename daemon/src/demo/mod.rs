@@ -24,10 +24,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The demonstration.
 #[derive(Debug, Clone, Args)]
 pub struct DemoFlags {
-    /// Go on serving when the demonstration is over
+    /// Keep serving after the demonstration
     #[arg(long)]
     keep: bool,
-    /// The folder to work in; a new one when left out
+    /// Folder to work in [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -51,7 +51,7 @@ pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
         shown = play(&folder) => shown,
         () = told.stop() => {
             folder.clear();
-            return Err(Exit::machine("told to stop before the run had completed"));
+            return Err(Exit::machine("stopped before the run completed"));
         }
     };
     let mut daemon = shown?;
@@ -64,14 +64,14 @@ pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
         daemon.stop().await;
         folder.clear();
         step("");
-        step("The host has stopped. `ostler demo --keep` leaves it running.");
+        step("The host has stopped. Use `ostler demo --keep` to keep it running.");
     }
     Ok(())
 }
 
 /// The whole way, up to the run's end; answers the daemon, which still serves.
 async fn play(folder: &Folder) -> Result<Daemon, Exit> {
-    step(format!("1. A host of its own, configured in {}", folder.dir.display()));
+    step(format!("1. Created a temporary host in {}", folder.dir.display()));
     for file in &folder.files {
         step(format!("   {file}"));
     }
@@ -91,7 +91,7 @@ async fn play(folder: &Folder) -> Result<Daemon, Exit> {
         return Err(why);
     }
     step("");
-    step("The same by hand, while the host runs:");
+    step("The same call by hand, while the host runs:");
     step(call::curl(&daemon, folder));
     Ok(daemon)
 }

@@ -17,14 +17,14 @@ use crate::exit::Exit;
 /// Calls the endpoint and shows what comes of it.
 pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
     let connection = Connection::open(&daemon.url, "ostler-demo").await?;
-    step(format!("3. The official AHP client is connected, protocol {}", connection.version));
+    step(format!("3. Connected the official AHP client, protocol {}", connection.version));
     let subscribed = connection.client().subscribe(uri::AUTOMATIONS.to_owned()).await;
     let (_, mut catalogue) = subscribed.map_err(exit)?;
 
     let (status, body) = call::post(daemon, folder).await?;
-    step(format!("4. A GitHub push was posted to {}: {status} {body}", call::path()));
+    step(format!("4. Posted a GitHub push to {}: {status} {body}", call::path()));
     if status != 202 {
-        return Err(Exit::machine(format!("the endpoint answered {status}, not 202")));
+        return Err(Exit::machine(format!("the endpoint returned {status} instead of 202")));
     }
 
     let run = loop {
@@ -34,7 +34,7 @@ pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
                     && let Some(run) = set.automation.runs.first()
                 {
                     let title = &set.automation.definition.title;
-                    step(format!("5. Automation “{title}” runs: {}", run.resource));
+                    step(format!("5. Automation “{title}” started a run: {}", run.resource));
                     break run.resource.clone();
                 }
             }
@@ -56,20 +56,20 @@ pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
 fn see(seen: &Seen<'_>) {
     match seen {
         Seen::Session(session) => {
-            step(format!("6. It started session {session}; its turn, as it streams in:"));
+            step(format!("6. The run started session {session}; its turn:"));
         }
-        Seen::Asked(text) => step(format!("   [the automation asks] {}", first_line(text))),
-        Seen::Called(tool) => step(format!("   [{tool} is called]")),
+        Seen::Asked(text) => step(format!("   [message of the automation] {}", first_line(text))),
+        Seen::Called(tool) => step(format!("   [tool call {tool}]")),
         Seen::Answered(text) => {
-            step("   [the TypeScript plugin's tool answers]");
+            step("   [result of the TypeScript plugin's tool]");
             for line in text.lines() {
                 step(format!("     {line}"));
             }
-            step("   [the echo backend says it back]");
+            step("   [response of the echo backend]");
             write("     ");
         }
         Seen::Text(text) => write(text),
-        Seen::Waits(why) => step(format!("   [waits: {why}]")),
+        Seen::Waits(why) => step(format!("   [waiting: {why}]")),
         Seen::Over => step(""),
     }
 }

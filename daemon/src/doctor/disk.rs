@@ -25,21 +25,21 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
     for folder in std::iter::once(config).chain(Some(state).filter(|state| *state != config)) {
         let shown = folder.display();
         if !folder.exists() {
-            checks.push(Check::ok(WHAT, format!("{shown} is made at the first start")));
+            checks.push(Check::ok(WHAT, format!("{shown} will be created at the first start")));
             continue;
         }
         match tempfile::Builder::new().prefix(".ostler-doctor").tempfile_in(folder) {
             Ok(_) => checks.push(Check::ok(WHAT, format!("{shown} can be written"))),
             Err(error) => checks.push(Check::error(
                 WHAT,
-                format!("{shown} cannot be written: {error}"),
-                format!("make it yours: chown -R $(id -u) {shown}"),
+                format!("{shown} is not writable: {error}"),
+                format!("take ownership: chown -R $(id -u) {shown}"),
             )),
         }
         if others_may(folder, 0o022) {
             checks.push(Check::warning(
                 WHAT,
-                format!("{shown} can be written by other users of this machine"),
+                format!("{shown} is writable by other users of this computer"),
                 format!("chmod go-w {shown}"),
             ));
         }
@@ -48,7 +48,7 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
     if others_may(&vault, 0o077) {
         checks.push(Check::error(
             WHAT,
-            format!("{} can be read by other users of this machine", vault.display()),
+            format!("{} is readable by other users of this computer", vault.display()),
             format!("chmod 600 {}", vault.display()),
         ));
     }
@@ -58,8 +58,8 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
                 Ok(_) => checks.push(Check::ok(WHAT, format!("{path} is served"))),
                 Err(error) => checks.push(Check::error(
                     WHAT,
-                    format!("{path} is served and cannot be read: {error}"),
-                    "serve another with \"paths\" in the configuration, or --path",
+                    format!("{path} is served but cannot be read: {error}"),
+                    "serve another directory with \"paths\" in the configuration, or --path",
                 )),
             }
         }
@@ -89,10 +89,10 @@ pub(super) async fn port(
         return vec![match daemon {
             Some(Err(why)) => Check::error(
                 WHAT,
-                format!("pid {} runs and does not answer: {why}", record.pid),
-                "ostler logs shows what it does; ostler restart starts it again",
+                format!("pid {} is running but does not respond: {why}", record.pid),
+                "check it with ostler logs, or restart it with ostler restart",
             ),
-            _ => Check::ok(WHAT, format!("{} (pid {}) answers", record.url, record.pid)),
+            _ => Check::ok(WHAT, format!("{} (pid {}) responds", record.url, record.pid)),
         }];
     }
     let Some(settings) = settings else { return Vec::new() };
@@ -111,20 +111,20 @@ pub(super) async fn port(
 
 async fn free(what: &'static str, address: SocketAddr) -> Check {
     match tokio::net::TcpListener::bind(address).await {
-        Ok(_) if address.port() == 0 => Check::ok(what, format!("any free port of {}", address.ip())),
+        Ok(_) if address.port() == 0 => Check::ok(what, format!("a free port on {}", address.ip())),
         Ok(_) => Check::ok(what, format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Check::error(
             what,
-            format!("{address} is taken by another program"),
+            format!("{address} is in use by another program"),
             format!(
-                "stop it (ss -ltnp 'sport = :{}' names it), or choose another port: \"port\" in the configuration, or --port",
+                "stop it (find it with ss -ltnp 'sport = :{}'), or choose another port with \"port\" in the configuration or --port",
                 address.port()
             ),
         ),
         Err(error) => Check::error(
             what,
-            format!("{address} cannot be listened on: {error}"),
-            "choose another address: \"host\" and \"port\" in the configuration, or --host and --port",
+            format!("cannot listen on {address}: {error}"),
+            "choose another address with \"host\" and \"port\" in the configuration, or --host and --port",
         ),
     }
 }
@@ -144,7 +144,7 @@ pub(super) fn clock(files: Option<&ConfigFiles>) -> Check {
         Some((file, written)) => Check::warning(
             WHAT,
             format!(
-                "it is {now}, and {file} was written at {written}: signed calls and sign-in may be refused"
+                "the clock shows {now}, but {file} was written at {written}; signature checks and sign-ins may fail"
             ),
             "set the clock: timedatectl set-ntp true",
         ),

@@ -18,8 +18,8 @@ const AGENTS: &str = "agents";
 pub(super) async fn plugins(at: &Place, files: &ConfigFiles) -> Vec<Check> {
     let rows = plugins::fresh(at, files).await;
     if rows.is_empty() {
-        let fix = "ostler plugin install @ostler/echo names one that comes with this host";
-        return vec![Check::warning(PLUGINS, "none are configured", fix)];
+        let fix = "add the bundled one with: ostler plugin install @ostler/echo";
+        return vec![Check::warning(PLUGINS, "no plugins are configured", fix)];
     }
     rows.iter().map(plugin).collect()
 }
@@ -31,12 +31,15 @@ fn plugin(row: &Row) -> Check {
         "ready" => return Check::ok(PLUGINS, name),
         "disabled" => return Check::ok(PLUGINS, format!("{name} is disabled")),
         "missing" if problem.contains("Did you mean") => {
-            format!("correct the name in the configuration, or ostler plugin remove {}", row.entry.name)
+            format!(
+                "correct the name in the configuration, or remove it with: ostler plugin remove {}",
+                row.entry.name
+            )
         }
         "missing" => format!("ostler plugin install {0}, or ostler plugin remove {0}", row.entry.name),
         "incompatible" => format!("ostler plugin update {name}"),
         "unconfigured" => format!("ostler plugin config {name} <key> <value>"),
-        _ => format!("ostler plugin check {} says where", row.entry.name),
+        _ => format!("find the cause with: ostler plugin check {}", row.entry.name),
     };
     Check::error(PLUGINS, format!("{name}: {problem}"), fix)
 }
@@ -48,18 +51,20 @@ pub(super) async fn agents(
     daemon: Option<&Connection>,
     before: &[Check],
 ) -> Vec<Check> {
-    let fix = "ostler plugin install <package or path of a plugin that brings one>";
+    let fix = "ostler plugin install <package or path of a plugin with a backend>";
     let (names, mut checks): (Vec<String>, _) = match daemon {
         Some(daemon) => match daemon.agents().await {
             Ok(agents) => (agents.into_iter().map(|agent| agent.provider).collect(), Vec::new()),
-            Err(why) => return vec![Check::error(AGENTS, why.to_string(), "ostler logs shows what it does")],
+            Err(why) => return vec![Check::error(AGENTS, why.to_string(), "see ostler logs")],
         },
         // It does not answer, and its plugins are not started a second time beside it.
         None if running => return Vec::new(),
         None => loaded(settings, before).await,
     };
     match names.is_empty() {
-        true => checks.push(Check::error(AGENTS, "no backend is loaded, so a start would be refused", fix)),
+        true => {
+            checks.push(Check::error(AGENTS, "no backend is loaded; the daemon will refuse to start", fix))
+        }
         false => checks.push(Check::ok(AGENTS, names.join(", "))),
     }
     checks
@@ -69,7 +74,7 @@ pub(super) async fn agents(
 async fn loaded(settings: &Settings, before: &[Check]) -> (Vec<String>, Vec<Check>) {
     let settings =
         Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings.clone() };
-    let fix = "ostler plugin check of that plugin says more";
+    let fix = "find the cause with: ostler plugin check <plugin>";
     // Told already, as what its import or its options lack.
     let told = |line: &str| {
         let found = before.iter().filter(|check| check.state == State::Error).map(|check| &check.found);

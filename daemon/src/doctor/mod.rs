@@ -5,7 +5,7 @@ mod load;
 mod vault;
 
 use ostler_contract::{Value, json};
-use ostler_engine::Here;
+use ostler_engine::LocalSystem;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 
 use crate::answer::Answer;
@@ -116,8 +116,8 @@ fn answer(checks: &[Check], running: Option<&Record>) -> Answer {
     let mut lines: Vec<String> = checks.iter().flat_map(Check::lines).collect();
     let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     lines.push(match (errors, warnings, running) {
-        (0, 0, Some(record)) => format!("All is well: {} (pid {}).", record.url, record.pid),
-        (0, 0, None) => "All is well. Start it with: ostler start".to_owned(),
+        (0, 0, Some(record)) => format!("No problems found. Running: {} (pid {}).", record.url, record.pid),
+        (0, 0, None) => "No problems found. Start the daemon with: ostler start".to_owned(),
         _ => format!("{}, {}.", plural(errors, "error"), plural(warnings, "warning")),
     });
     let rows: Vec<Value> = checks.iter().map(Check::json).collect();
@@ -132,7 +132,7 @@ fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Chec
     let files = match at.files() {
         Ok(files) => files,
         Err(why) => {
-            let fix = "correct the file; docs/configuration.md names every key and what it holds";
+            let fix = "correct the file; docs/configuration.md describes every key";
             return (None, None, vec![Check::error(WHAT, why.to_string(), fix)]);
         }
     };
@@ -141,14 +141,14 @@ fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Chec
         true => checks.push(Check::error(
             WHAT,
             format!("no configuration file in {}", files.dir.display()),
-            "ostler init writes a first one",
+            "create one with: ostler init",
         )),
         false => {
             let shown: Vec<String> = files.files.iter().map(|file| file.display().to_string()).collect();
             checks.push(Check::ok(WHAT, shown.join(", ")));
         }
     }
-    let fix = "correct the key, or take it out";
+    let fix = "correct or remove the key";
     match Settings::new(&RunFlags::default(), files.clone(), &at.working_dir) {
         Ok(settings) => {
             checks.extend(settings.warnings.iter().map(|line| Check::warning(WHAT, line.as_str(), fix)));
@@ -173,12 +173,12 @@ fn versions(dir: &std::path::Path, daemon: Option<&Connection>) -> Vec<Check> {
     {
         checks.push(Check::warning(
             WHAT,
-            format!("the daemon that runs is ostler {running}"),
-            "ostler restart starts this version",
+            format!("the running daemon is ostler {running}"),
+            "start this version with: ostler restart",
         ));
     }
     if let Err(why) = OnDisk::new(dir).parts() {
-        checks.push(Check::error(WHAT, why, "correct the file, or remove it"));
+        checks.push(Check::error(WHAT, why, "correct or remove the file"));
     }
     checks
 }

@@ -18,12 +18,12 @@ const WHAT: &str = "vault";
 /// Every name that is needed, set or not.
 pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<Check> {
     if let Some(plugin) = running.and_then(|record| record.vault.as_ref()) {
-        return vec![Check::ok(WHAT, format!("secrets are in the vault of plugin {plugin}"))];
+        return vec![Check::ok(WHAT, format!("secrets are stored in the vault of plugin {plugin}"))];
     }
     let quiet: Report = Arc::new(|_| {});
     let vault: Vault = match FileVault::new(&files.dir, quiet.clone()) {
         Ok(vault) => Arc::new(vault).into_point(),
-        Err(why) => return vec![Check::error(WHAT, why.message, "make the folder readable to you")],
+        Err(why) => return vec![Check::error(WHAT, why.message, "make the folder readable")],
     };
     let mut checks = Vec::new();
     match list(&vault, files).await {
@@ -34,13 +34,15 @@ pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<
                 checks.push(unset(name, &paths.collect::<Vec<_>>().join(", ")));
             }
         }
-        Err(why) => {
-            checks.push(Check::error(WHAT, why.to_string(), "correct vault.json; it is one JSON object"))
-        }
+        Err(why) => checks.push(Check::error(
+            WHAT,
+            why.to_string(),
+            "correct vault.json; it must contain one JSON object",
+        )),
     }
     checks.extend(endpoints(files, &vault, quiet).await);
     if checks.iter().all(|check| check.state == State::Ok) {
-        checks.push(Check::ok(WHAT, "every secret that is needed is set"));
+        checks.push(Check::ok(WHAT, "all referenced secrets are set"));
     }
     checks
 }
@@ -48,8 +50,8 @@ pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<
 fn unset(name: &str, by: &str) -> Check {
     Check::error(
         WHAT,
-        format!("{name} is not set, and {by} needs it"),
-        format!("ostler vault set {name}, its value on standard input"),
+        format!("{name} is not set but required by {by}"),
+        format!("ostler vault set {name}, with the value on standard input"),
     )
 }
 
@@ -72,7 +74,7 @@ async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Che
             Err(why) => checks.push(Check::error(
                 WHAT,
                 format!("webhooks/{id}.md: {}", no_endpoint(&why)),
-                format!("correct it, or ostler webhook rm {id}"),
+                format!("correct it, or remove it with: ostler webhook rm {id}"),
             )),
         }
     }

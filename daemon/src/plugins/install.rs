@@ -68,9 +68,7 @@ pub async fn install(
     enable: bool,
 ) -> Result<Installed, Exit> {
     if spec == SDK || spec.starts_with(&format!("{SDK}@")) {
-        return Err(Exit::usage(format!(
-            "{SDK} comes with this host; a plugin imports it without an install"
-        )));
+        return Err(Exit::usage(format!("{SDK} is part of this host and needs no installation")));
     }
     let dir = &files.dir;
     let before = npm::asked_for(dir);
@@ -96,7 +94,7 @@ pub async fn install(
             let mut after = npm::asked_for(dir);
             after.retain(|name| !before.contains(name));
             let name = after.pop().ok_or_else(|| {
-                Exit::usage(format!("{spec} was installed before; ostler plugin update brings a newer one"))
+                Exit::usage(format!("{spec} is already installed; update it with: ostler plugin update"))
             })?;
             Installed { version: npm::installed(dir, &name), spec: name }
         }
@@ -119,10 +117,10 @@ pub async fn install(
 /// The newest version that was asked for and works with this host.
 async fn admitted(dir: &Path, name: &str, wanted: Option<&str>) -> Result<String, Exit> {
     let versions = npm::view(dir, &format!("{name}@{}", wanted.unwrap_or("latest"))).await?;
-    let newest = versions.last().ok_or_else(|| Exit::usage(format!("there is no {name} of that version")))?;
+    let newest = versions.last().ok_or_else(|| Exit::usage(format!("{name} has no such version")))?;
     if newest.get(names::HOST).is_none() {
         return Err(Exit::usage(format!(
-            "{name} is no plugin of this host: its package.json says nothing of {}",
+            "{name} is not a plugin for this host: its package.json has no \"{}\" key",
             names::HOST
         )));
     }
@@ -193,7 +191,7 @@ pub async fn update(
             configured.filter(|spec| packages.contains(spec)).collect()
         }
         _ if names.iter().any(|name| name == "all") => {
-            return Err(Exit::usage("all stands for every plugin; name it alone"));
+            return Err(Exit::usage("all updates every plugin and cannot be combined with names"));
         }
         _ => {
             let mut wanted = Vec::new();
@@ -201,7 +199,7 @@ pub async fn update(
                 let spec = named(rows, name)?.entry.name.clone();
                 if !packages.contains(&spec) {
                     return Err(Exit::usage(format!(
-                        "{spec} was not installed as a package; there is nothing to update"
+                        "{spec} was not installed as a package and cannot be updated"
                     )));
                 }
                 wanted.push(spec);

@@ -34,14 +34,13 @@ pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
         .output();
     let output = tokio::time::timeout(LIMIT, output)
         .await
-        .map_err(|_| Exit::machine(format!("npm did not end within {} minutes", LIMIT.as_secs() / 60)))?
+        .map_err(|_| Exit::machine(format!("npm did not finish within {} minutes", LIMIT.as_secs() / 60)))?
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Exit::machine(format!(
-                "npm is not on this machine, and packages are installed with it: install Node.js, which brings it, \
-                 or put the package into {} yourself",
+                "npm not found; install Node.js, which includes npm, or copy the package into {}",
                 dir.join("node_modules").display()
             )),
-            _ => Exit::machine(format!("npm could not be run: {error}")),
+            _ => Exit::machine(format!("cannot run npm: {error}")),
         })?;
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
@@ -77,7 +76,7 @@ pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
 /// Exit 1 with what the system says.
 pub fn prepare(dir: &Path) -> Result<(), Exit> {
     let manifest = dir.join("package.json");
-    let failed = |error| Exit::machine(format!("{} could not be made: {error}", manifest.display()));
+    let failed = |error| Exit::machine(format!("{} could not be created: {error}", manifest.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
     if !manifest.exists() {
         std::fs::write(&manifest, "{\n  \"private\": true\n}\n").map_err(failed)?;

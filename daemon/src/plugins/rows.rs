@@ -150,7 +150,7 @@ pub fn named<'a>(rows: &'a [Row], name: &str) -> Result<&'a Row, Exit> {
         let known: Vec<&str> = rows.iter().map(Row::name).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let hint = did_you_mean(name, rows.iter().map(Row::name));
-        Exit::usage(format!("no plugin is called {name}; configured are {known}{hint}"))
+        Exit::usage(format!("unknown plugin {name}; configured plugins: {known}{hint}"))
     })
 }
 
@@ -236,12 +236,12 @@ pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
             };
             let (state, problem) = match plugin {
                 _ if !entry.enabled => ("disabled", None),
-                None => ("pending", Some("it is loaded when the daemon starts again".to_owned())),
+                None => ("pending", Some("restart the daemon to load it".to_owned())),
                 Some(LoadedPlugin { problem: Some(problem), .. }) => {
                     (state_of(problem), Some(problem.to_string()))
                 }
                 Some(LoadedPlugin { state: State::Off, .. }) => {
-                    ("pending", Some("it is loaded when the daemon starts again".to_owned()))
+                    ("pending", Some("restart the daemon to load it".to_owned()))
                 }
                 Some(_) => ("ready", None),
             };

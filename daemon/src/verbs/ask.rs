@@ -14,7 +14,7 @@ pub fn sure(at: &Place, yes: bool, question: &str) -> Result<(), Exit> {
         return Ok(());
     }
     if at.common.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Exit::usage(format!("{question} There is nobody to ask; pass --yes")));
+        return Err(Exit::usage(format!("{question} Confirm with --yes; standard input is not a terminal")));
     }
     let mut err = std::io::stderr().lock();
     let _ = write!(err, "{question} [y/N] ");
@@ -23,7 +23,7 @@ pub fn sure(at: &Place, yes: bool, question: &str) -> Result<(), Exit> {
     let _ = std::io::stdin().lock().read_line(&mut answer);
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Exit::usage("nothing is removed")),
+        _ => Err(Exit::usage("cancelled")),
     }
 }
 

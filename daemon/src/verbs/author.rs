@@ -16,22 +16,22 @@ use crate::progress::Progress;
 use crate::sources::Sources;
 use crate::told::Told;
 
-/// What to do for who writes plugins.
+/// The `ostler plugin` commands for plugin authors.
 #[derive(Debug, Clone, Subcommand)]
 pub enum AuthorVerb {
-    /// Write a new plugin that works, with a test, into a folder of its name
+    /// Create a plugin with a test in a new folder
     New {
-        #[arg(help = format!("Its name: {SLUG_RULE}"))]
+        #[arg(help = format!("Name of the plugin: {SLUG_RULE}"))]
         name: String,
     },
-    /// Load one plugin on its own, say what it registers and what would be refused, and run its tests
+    /// Load one plugin, list its registrations and problems, and run its tests
     Check {
-        /// The spec: a package or a path
+        /// Package or path of the plugin
         spec: String,
-        /// An option to hand it: <key>[.<key>]=<value>
+        /// Plugin option: <key>[.<key>]=<value> (repeatable)
         #[arg(long, value_name = "OPTION")]
         option: Vec<String>,
-        /// Check again whenever a file of it changes
+        /// Repeat the check when a file of the plugin changes
         #[arg(long)]
         watch: bool,
     },
@@ -56,9 +56,9 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     let folder = plugin_new(name, &at.working_dir)?;
     let shown = folder.display().to_string();
     let lines = [
-        format!("Wrote {shown}."),
+        format!("Created {shown}."),
         format!(
-            "ostler plugin check ./{name} runs it and its tests; ostler plugin install ./{name} names it."
+            "Check it with: ostler plugin check ./{name}. Install it with: ostler plugin install ./{name}."
         ),
     ];
     Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
@@ -88,7 +88,7 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
         let progress = Progress::begin(&at.common, "checking");
         let checked = tokio::select! {
             checked = check.run(&sources) => checked?,
-            () = told.stop() => return Err(Exit::machine("told to stop before the check was done")),
+            () = told.stop() => return Err(Exit::machine("stopped before the check completed")),
         };
         drop(progress);
         let answer = answer_of(&checked, at.common.verbose);

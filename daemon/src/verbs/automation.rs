@@ -10,12 +10,12 @@ use crate::client::screen::Screen;
 use crate::exit::Exit;
 use crate::place::Place;
 
-/// What to do with automations.
+/// The `ostler automation` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum AutomationVerb {
-    /// List the automations, what wakes them and how the last run went
+    /// List automations with their triggers and last run
     List,
-    /// Show one automation: its definition and its last runs
+    /// Show an automation's definition and last runs
     Show {
         /// Id or URI of the automation
         id: String,
@@ -24,7 +24,7 @@ pub enum AutomationVerb {
     Runs {
         /// Id or URI of the automation
         id: String,
-        /// How many runs to list at most
+        /// Maximum number of runs
         #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
         limit: usize,
     },
@@ -32,16 +32,16 @@ pub enum AutomationVerb {
     Run {
         /// Id or URI of the automation
         id: String,
-        /// Print the run as it happens, until it ends
+        /// Print the run until it ends
         #[arg(short, long)]
         follow: bool,
     },
-    /// Let its triggers wake an automation
+    /// Enable the triggers of an automation
     Enable {
         /// Id or URI of the automation
         id: String,
     },
-    /// Keep its triggers from waking an automation
+    /// Disable the triggers of an automation
     Disable {
         /// Id or URI of the automation
         id: String,
@@ -77,7 +77,7 @@ async fn list(daemon: &Connection) -> Result<Answer, Exit> {
         }
         let triggers = triggers(entry);
         line.push_str(&match triggers.is_empty() {
-            true => ", started by hand only".to_owned(),
+            true => ", manual only".to_owned(),
             false => format!(", on {}", triggers.join(", on ")),
         });
         if let Some(next) = &entry.next_run_at {
@@ -95,7 +95,7 @@ async fn list(daemon: &Connection) -> Result<Answer, Exit> {
         }));
     }
     if lines.is_empty() {
-        lines.push("automations: none; ostler webhook add <id> --automation writes one".to_owned());
+        lines.push("no automations; add one with: ostler webhook add <id> --automation".to_owned());
     }
     Ok(Answer::new(lines, rows.into()).named(entries.iter().map(id_of)))
 }
@@ -125,7 +125,7 @@ async fn runs(daemon: &Connection, name: &str, limit: usize) -> Result<Answer, E
     let rows: Vec<Value> = runs.iter().map(run_json).collect();
     let mut lines: Vec<String> = rows.iter().map(run_line).collect();
     if lines.is_empty() {
-        lines.push(format!("no run of {name} yet; ostler automation run {name} starts one"));
+        lines.push(format!("no runs of {name} yet; start one with: ostler automation run {name}"));
     }
     Ok(Answer::new(lines, rows.into()).named(runs.iter().map(|run| run.resource.clone())))
 }
@@ -135,10 +135,10 @@ async fn run(at: &Place, daemon: &Connection, name: &str, follow: bool) -> Resul
     let run = daemon.run_automation(&entry.resource).await?;
     if !follow {
         let json = json!({ "run": run, "automation": entry.resource });
-        return Ok(Answer::new([format!("run {run} started")], json).named([run]));
+        return Ok(Answer::new([format!("started run {run}")], json).named([run]));
     }
     let mut screen = Screen::of(&at.common);
-    screen.line(format_args!("run {run} started"));
+    screen.line(format_args!("started run {run}"));
     let end = daemon.follow_run(&run, &mut |seen| screen.see(seen)).await?;
     let mut answer = Answer::new([end.line()], end.json()).named([run]);
     answer.code = u8::from(!end.completed());
@@ -149,7 +149,7 @@ async fn enable(daemon: &Connection, name: &str, enabled: bool) -> Result<Answer
     let entry = daemon.automation(name).await?;
     daemon.enable(&entry.resource, enabled).await?;
     let id = id_of(&entry);
-    let word = if enabled { "enabled" } else { "disabled" };
+    let word = if enabled { "Enabled" } else { "Disabled" };
     let json = json!({ "id": id, "resource": entry.resource, "enabled": enabled });
-    Ok(Answer::new([format!("{id} is {word}.")], json).named([id]))
+    Ok(Answer::new([format!("{word} {id}.")], json).named([id]))
 }

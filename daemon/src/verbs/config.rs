@@ -29,7 +29,7 @@ pub fn config(place: &Place) -> Result<Answer, Exit> {
     }
     if rows.is_empty() {
         let own = files.dir.join(FILE);
-        answer.notes.push(format!("no configuration file is there; {} would be read", own.display()));
+        answer.notes.push(format!("no configuration file found; expected {}", own.display()));
     }
     answer.notes.extend(files.warnings);
     answer.json = json!({ "files": rows });

@@ -21,19 +21,19 @@ const ECHO: &str = "@ostler/echo";
 /// The plugin a first configuration has beside its backend.
 const WEBHOOK: &str = "@ostler/webhook";
 
-/// What the first configuration holds.
+/// The contents of the first configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InitFlags {
-    /// The plugin that brings the agent: echo, an npm package or a path; asked for when left out
+    /// Plugin that provides the agent: echo, an npm package or a path [default: prompt for it]
     #[arg(long, value_name = "SPEC")]
     pub agent: Option<String>,
-    /// A directory to serve (repeatable) [default: the working directory of each start]
+    /// Directory to serve (repeatable) [default: the working directory of each start]
     #[arg(long, value_name = "DIR")]
     pub path: Vec<PathBuf>,
-    /// The port to listen on [default: 9187]
+    /// Port to listen on [default: 9187]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// Leave out the webhook plugin
+    /// Omit the webhook plugin
     #[arg(long)]
     pub no_webhook: bool,
 }
@@ -47,7 +47,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     let shown = file.display().to_string();
     if file.exists() {
         return Err(Exit::usage(format!(
-            "{shown} is there already and is not changed; ostler config prints it, ostler doctor checks it"
+            "{shown} already exists and was not changed; print it with ostler config, check it with ostler doctor"
         )));
     }
     let agent = match flags.agent.clone() {
@@ -89,7 +89,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         Some(file) => format!("{} --config-file {} start", names::HOST, file.display()),
         None => format!("{} start", names::HOST),
     };
-    let mut lines = vec![format!("Wrote {shown}: the agent is {agent}.")];
+    let mut lines = vec![format!("Created {shown} with agent {agent}.")];
     lines.push(format!("Next: {start}"));
     lines.push(format!("Then: {} session send --new \"Hello\"", names::HOST));
     Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))
@@ -107,19 +107,19 @@ fn file(at: &Place) -> Result<PathBuf, Exit> {
 fn ask(at: &Place) -> Result<String, Exit> {
     if at.common.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Exit::usage(
-            "no agent is named and there is nobody to ask; pass --agent echo, --agent <npm package> or --agent <path>",
+            "no agent given and standard input is not a terminal; pass --agent echo, --agent <npm package> or --agent <path>",
         ));
     }
     let mut err = std::io::stderr().lock();
-    let _ = writeln!(err, "An agent comes with a plugin: an npm package, a path, or");
-    let _ = writeln!(err, "  echo  answers with what it is told; it needs no model and nothing to install");
+    let _ = writeln!(err, "An agent is provided by a plugin: an npm package, a path, or");
+    let _ = writeln!(err, "  echo  repeats each message; needs no model and no installation");
     let _ = write!(err, "Agent [echo]: ");
     let _ = err.flush();
     let mut answer = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| Exit::usage(format!("no agent is named: {error}")))?;
+        .map_err(|error| Exit::usage(format!("cannot read the agent: {error}")))?;
     Ok(answer.trim().to_owned())
 }
 
@@ -128,7 +128,7 @@ fn spec_of(agent: &str) -> Result<String, Exit> {
     match agent {
         "" | "echo" | ECHO => Ok(ECHO.to_owned()),
         other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => {
-            Err(Exit::usage(format!("{other} brings no agent; {ECHO} does, and needs no model")))
+            Err(Exit::usage(format!("{other} provides no agent; use {ECHO}, which needs no model")))
         }
         other => Ok(other.to_owned()),
     }

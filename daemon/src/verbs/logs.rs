@@ -16,13 +16,13 @@ use crate::record;
 /// How often a log that is followed is read.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// What to print of the log.
+/// Which lines of the log to print.
 #[derive(Debug, Clone, Args)]
 pub struct LogsFlags {
-    /// Go on printing what is written
+    /// Keep printing new lines
     #[arg(short, long)]
     pub follow: bool,
-    /// How many of the last lines to print
+    /// Number of lines to print from the end
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub lines: usize,
 }
@@ -39,12 +39,12 @@ pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
     let shown = path.display();
     if !path.exists() && !flags.follow {
         return Err(Exit::machine(format!(
-            "no log at {shown}: ostler start writes one; a daemon in the foreground logs to its terminal"
+            "no log at {shown}; only a daemon started with ostler start writes it, one in the foreground logs to its terminal"
         )));
     }
     if running.is_some_and(|record| record.argv.is_none()) {
         let note =
-            format!("the running daemon is in the foreground and logs to its terminal; this is {shown}\n");
+            format!("the running daemon is in the foreground and logs to its terminal; printing {shown}\n");
         let _ = std::io::stderr().lock().write_all(note.as_bytes());
     }
     let mut log = Reader::default();

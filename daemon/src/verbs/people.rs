@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use ostler_contract::{JsonObject, Secret, Value, json};
-use ostler_engine::people::{Caller, Change, Kind, UsersFile, hash_of};
+use ostler_engine::users::{Caller, Change, Kind, UsersFile, hash_of};
 use ostler_protocol::RpcError;
 
 use super::ask;
@@ -12,60 +12,60 @@ use crate::people::UsersOnDisk;
 use crate::place::Place;
 use crate::token::fresh;
 
-/// What to do with people.
+/// The `ostler user` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum UserVerb {
-    /// Add somebody, and print a token once
+    /// Add a user and print the user's token once
     Add {
-        /// The id
+        /// Id
         id: String,
-        /// A role; may be said again [default: guest]
+        /// Role to assign (repeatable) [default: guest]
         #[arg(long = "role", value_name = "ROLE")]
         roles: Vec<String>,
-        /// A membership: <team>, <team>:<project> or <team>:*; may be said again
+        /// Membership to assign: <team>, <team>:<project> or <team>:* (repeatable)
         #[arg(long = "member", value_name = "SCOPE")]
         memberships: Vec<String>,
-        /// Where work that names no team and project is charged
+        /// Membership to charge by default
         #[arg(long, value_name = "SCOPE")]
         primary: Option<String>,
     },
-    /// Make a new token for somebody, in place of the one before, and print it once
+    /// Replace a user's token and print the new one once
     Token {
-        /// The id
+        /// Id
         id: String,
     },
-    /// Remove somebody; whoever is signed in as them is nobody at once
+    /// Remove a user; their connections lose all grants immediately
     Rm {
-        /// The id
+        /// Id
         id: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// List people
+    /// List users
     List,
 }
 
-/// What to do with teams or projects.
+/// The `ostler team` and `ostler project` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum GroupVerb {
-    /// Add one
+    /// Add a team or project
     Add {
-        /// The id
+        /// Id
         id: String,
-        /// What it is called
+        /// Display name
         #[arg(long)]
         title: Option<String>,
     },
-    /// Remove one nobody names any more
+    /// Remove a team or project that no user references
     Rm {
-        /// The id
+        /// Id
         id: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// List them
+    /// List all entries
     List,
 }
 
@@ -77,7 +77,7 @@ fn file(at: &Place) -> Result<(UsersOnDisk, Option<String>), Exit> {
         None => {
             let path = files.dir.join("users.json");
             let note = format!(
-                "no configuration names {0}; put \"users\": \"{0}\" in it, or nobody is asked who they are",
+                "the configuration does not use {0}; add \"users\": \"{0}\" to it, otherwise users and grants are not checked",
                 path.display()
             );
             (UsersOnDisk::new(path), Some(note))
@@ -184,7 +184,7 @@ fn mint(id: &str) -> (String, Answer) {
     let token = Secret::new(fresh());
     let answer = Answer::new([token.reveal().clone()], json!({ "id": id, "token": token.reveal() }))
         .named([token.reveal().as_str()])
-        .note(format!("This is the token of user {id}. It is shown this once; only its hash is kept."));
+        .note(format!("Token of user {id}. It is not shown again; only its hash is stored."));
     (hash_of(token.reveal()), answer)
 }
 
@@ -193,14 +193,14 @@ pub fn add_group(kind: Kind, id: String, title: Option<String>, by: Caller) -> E
     let title = title.unwrap_or_else(|| id.clone());
     let body = JsonObject::from_iter([("title".to_owned(), title.into())]);
     let answer =
-        Answer::new([format!("{} {id} is added.", kind.name())], json!({ "id": id })).named([id.as_str()]);
+        Answer::new([format!("Added {} {id}.", kind.name())], json!({ "id": id })).named([id.as_str()]);
     Edit { change: Box::new(move |file| file.put(kind, &id, &body, true, &by)), answer }
 }
 
 /// Removes somebody or something nobody names.
 pub fn remove(kind: Kind, id: String, by: Caller) -> Edit {
     let answer =
-        Answer::new([format!("{} {id} is removed.", kind.name())], json!({ "id": id, "removed": true }))
+        Answer::new([format!("Removed {} {id}.", kind.name())], json!({ "id": id, "removed": true }))
             .named([id.as_str()]);
     Edit { change: Box::new(move |file| file.remove(kind, &id, &by)), answer }
 }

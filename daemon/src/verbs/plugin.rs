@@ -14,61 +14,61 @@ use crate::plugins::{self, Change, Changed, Row};
 use crate::progress::Progress;
 use crate::record;
 
-/// What to do with plugins.
+/// The `ostler plugin` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PluginVerb {
     /// List the configured plugins with their options
     List,
-    /// Install plugins and name them in the configuration
+    /// Install plugins and add them to the configuration
     Install {
-        /// A package, a version of one (`name@1.2`), an archive, or a path
+        /// Package, package version (name@1.2), archive, or path
         #[arg(required = true)]
         spec: Vec<String>,
-        /// Leave the configuration as it is
+        /// Do not change the configuration
         #[arg(long)]
         no_enable: bool,
     },
-    /// Take plugins out of the configuration and remove their packages
+    /// Remove plugins from the configuration and uninstall their packages
     Remove {
-        /// Ids, or specs as configured
+        /// Plugin id or configured spec
         #[arg(required = true)]
         plugin: Vec<String>,
-        /// Leave the packages where they are
+        /// Do not uninstall the packages
         #[arg(long)]
         keep: bool,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// Bring newer versions of packages
+    /// Update plugin packages
     Update {
-        /// Ids, or specs as configured; `all` for every one
+        /// Plugin id or configured spec; all updates every package
         #[arg(required = true)]
         plugin: Vec<String>,
-        /// Take the latest version, whatever range was asked for
+        /// Install the latest version, ignoring the version range
         #[arg(long)]
         force: bool,
     },
-    /// Show a plugin's options, or set one: `config <id> <key>[.<key>] <value>`, `config unset <id> <key>`
+    /// Show, set or unset options: config <id>, config <id> <key>[.<key>] <value>, config unset <id> <key>
     Config {
-        /// The id, or the spec as configured; or `unset`
+        /// Plugin id or configured spec, or the word unset
         plugin: String,
-        /// The option's key; a dot leads into it
+        /// Option key, with dots for nested keys
         key: Option<String>,
-        /// The value: JSON where it is some, else text
+        /// Value, as JSON or as text
         #[arg(allow_hyphen_values = true)]
         value: Option<String>,
     },
     #[command(flatten)]
     Author(AuthorVerb),
-    /// Turn a plugin on
+    /// Enable a plugin
     Enable {
-        /// The id, or the spec as configured
+        /// Plugin id or configured spec
         plugin: String,
     },
-    /// Turn a plugin off; it stays configured
+    /// Disable a plugin without removing it
     Disable {
-        /// The id, or the spec as configured
+        /// Plugin id or configured spec
         plugin: String,
     },
 }
@@ -124,13 +124,13 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
 }
 
 async fn rows(at: &Place, files: &ConfigFiles) -> Vec<Row> {
-    let _progress = Progress::begin(&at.common, "looking at plugins");
+    let _progress = Progress::begin(&at.common, "reading plugins");
     plugins::fresh(at, files).await
 }
 
 fn list(rows: &[Row]) -> Answer {
     let lines: Vec<String> = match rows.is_empty() {
-        true => vec!["plugins: none named".to_owned()],
+        true => vec!["no plugins configured".to_owned()],
         false => rows.iter().flat_map(Row::lines).collect(),
     };
     let json = rows.iter().map(Row::json).collect();
@@ -143,7 +143,7 @@ fn hint(files: &ConfigFiles, mut answer: Answer) -> Answer {
         if let Value::Object(fields) = &mut answer.json {
             fields.insert("restart".to_owned(), true.into());
         }
-        return answer.note("The daemon takes it up when it starts again: ostler restart");
+        return answer.note("Restart the daemon to apply the change: ostler restart");
     }
     answer
 }
@@ -164,7 +164,7 @@ async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool
         let row = rows.iter().find(|row| row.entry.name == plugin.spec);
         let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
         let id = row.and_then(|row| row.id.clone());
-        let called = id.as_ref().map(|id| format!(", its id is {id}")).unwrap_or_default();
+        let called = id.as_ref().map(|id| format!(", id {id}")).unwrap_or_default();
         answer.text.push_str(&format!("Installed {}{version}{called}.\n", plugin.spec));
         if let Some(problem) = row.and_then(|row| row.problem.as_ref()) {
             answer.notes.push(format!("{}: {problem}", plugin.spec));
@@ -192,7 +192,7 @@ async fn configure(
         }
         (name, Some(key), None) => {
             return Err(Exit::usage(format!(
-                "a value for {key} is missing: ostler plugin config {name} {key} <value>, or ostler plugin config unset {name} {key}"
+                "missing value for {key}: ostler plugin config {name} {key} <value>, or ostler plugin config unset {name} {key}"
             )));
         }
         (name, None, _) => return Ok(show(plugins::named(&rows, &name)?)),
@@ -218,7 +218,7 @@ async fn told(at: &Place, name: &str, changed: Changed) -> Result<Answer, Exit> 
     let answer = show(plugins::named(&rows, name)?);
     let answer = changed.notes.iter().fold(answer, |answer, note| answer.note(note));
     Ok(match changed.file {
-        Some(file) => hint(&files, answer.note(format!("{} is written", file.display()))),
+        Some(file) => hint(&files, answer.note(format!("wrote {}", file.display()))),
         None => answer,
     })
 }

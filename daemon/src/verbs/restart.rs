@@ -21,10 +21,10 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// How long until it listens again: closing, and coming up.
 const UP_WITHIN: Duration = Duration::from_secs(45);
 
-/// How to restart.
+/// The flags of `ostler restart`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RestartFlags {
-    /// End turns that run
+    /// Restart even if turns are running, which ends them
     #[arg(long)]
     pub force: bool,
 }
@@ -52,10 +52,13 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     match answered.await {
         None => {
             let seconds = ANSWERS_WITHIN.as_secs();
-            return Err(Exit::machine(format!("pid {} did not answer within {seconds} seconds", record.pid)));
+            return Err(Exit::machine(format!(
+                "pid {} did not respond within {seconds} seconds",
+                record.pid
+            )));
         }
         Some(Err(why)) => {
-            return Err(Exit::machine(format!("Could not restart it: {why}. Pass --force to end it.")));
+            return Err(Exit::machine(format!("Could not restart it: {why}. Use --force to end it.")));
         }
         Some(Ok(())) => {}
     }
@@ -70,10 +73,12 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     match up {
         Some(Some(now)) => Ok(started(&now, &log.skipped(now.pid))),
         Some(None) => Err(Exit::machine(format!(
-            "It stopped and could not be started again. See {shown}{}",
+            "The daemon stopped but could not restart. See {shown}{}",
             log.last_words()
         ))),
-        None => Err(Exit::machine(format!("It stopped and never said where it was listening. See {shown}"))),
+        None => {
+            Err(Exit::machine(format!("The daemon stopped and did not listen again in time. See {shown}")))
+        }
     }
 }
 
@@ -81,7 +86,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
 pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
     let Some(argv) = &record.argv else {
         return Err(Exit::machine(format!(
-            "pid {} runs in the foreground: end it there, and start it again",
+            "pid {} runs in the foreground; stop it there and start it again",
             record.pid
         )));
     };

@@ -14,58 +14,58 @@ use crate::client::sessions::status;
 use crate::exit::Exit;
 use crate::place::Place;
 
-/// What to do with sessions.
+/// The `ostler session` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SessionVerb {
-    /// List the sessions, most recently changed first
+    /// List sessions, most recently changed first
     List {
-        /// How many sessions to list at most
+        /// Maximum number of sessions
         #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
         limit: usize,
     },
-    /// Show a session and the end of its conversation
+    /// Show a session and its last turns
     Show {
-        /// URI or id of the session, or the beginning of its id
+        /// URI, id or unique id prefix of the session
         session: String,
-        /// How many turns to show at most
+        /// Maximum number of turns
         #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
         turns: usize,
     },
-    /// Send a message and print the reply as it streams in
+    /// Send a message and stream the reply
     Send(SendFlags),
-    /// Print what happens in a session as it happens
+    /// Stream the events of a session
     Follow {
-        /// URI or id of the session, or the beginning of its id
+        /// URI, id or unique id prefix of the session
         session: String,
-        /// End when no turn runs
+        /// Exit when no turn is running
         #[arg(long)]
         until_idle: bool,
     },
-    /// End a session and remove it
+    /// Dispose of a session
     Dispose {
-        /// URI or id of the session, or the beginning of its id
+        /// URI, id or unique id prefix of the session
         session: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// What to send where.
+/// The flags of `ostler session send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendFlags {
-    /// URI or id of the session, or the beginning of its id; left out with --new
+    /// URI, id or unique id prefix of the session; omitted with --new
     #[arg(required_unless_present = "new")]
     pub session: Option<String>,
-    /// The message; read from standard input when left out
+    /// Message text [default: read from standard input]
     pub text: Option<String>,
     /// Create a session for the message
     #[arg(long)]
     pub new: bool,
-    /// The backend of the new session [default: the first one]
+    /// Backend of the new session [default: the first one]
     #[arg(long, value_name = "NAME", requires = "new")]
     pub provider: Option<String>,
-    /// Return as soon as the turn has started
+    /// Exit when the turn has started
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -97,7 +97,7 @@ async fn list(daemon: &Connection, limit: usize) -> Result<Answer, Exit> {
         })
         .collect();
     if lines.is_empty() {
-        lines.push("sessions: none; ostler session send --new \"Hello\" starts one".to_owned());
+        lines.push("no sessions; start one with: ostler session send --new \"Hello\"".to_owned());
     }
     let names: Vec<String> = rows.iter().map(|row| text(row, "resource")).collect();
     Ok(Answer::new(lines, rows.into()).named(names))
@@ -126,7 +126,7 @@ async fn show(daemon: &Connection, name: &str, turns: usize) -> Result<Answer, E
             let line = match part["kind"].as_str() {
                 Some("markdown") => part["content"].as_str().map(str::to_owned),
                 Some("toolCall") => {
-                    part["toolCall"]["toolName"].as_str().map(|tool| format!("[tool {tool} is called]"))
+                    part["toolCall"]["toolName"].as_str().map(|tool| format!("[tool {tool}]"))
                 }
                 Some("error") => part["error"]["message"].as_str().map(|why| format!("[failed: {why}]")),
                 _ => None,
@@ -144,14 +144,14 @@ async fn show(daemon: &Connection, name: &str, turns: usize) -> Result<Answer, E
 fn described(uri: &str, state: &SessionState) -> Vec<String> {
     let mut lines = vec![format!("{uri}: {}, {}", first_line(&state.title), status(state.status))];
     if let Some(folders) = state.working_directories.as_ref().filter(|folders| !folders.is_empty()) {
-        lines.push(format!("works in {}", folders.join(", ")));
+        lines.push(format!("directories {}", folders.join(", ")));
     }
     let origin = serde_json::to_value(&state.origin).unwrap_or_default();
     if let Some(run) = origin["run"].as_str() {
         lines.push(format!("started by run {run}"));
     }
     if state.chats.len() > 1 {
-        lines.push(format!("{} chats; the default one is shown", state.chats.len()));
+        lines.push(format!("{} chats; showing the default one", state.chats.len()));
     }
     lines
 }
@@ -160,7 +160,7 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
     let SendFlags { session, text, new, provider, no_wait } = flags;
     let (session, text) = match (new, session, text) {
         (true, Some(_), Some(_)) => {
-            return Err(Exit::usage("--new creates the session; pass the message alone"));
+            return Err(Exit::usage("--new takes no session; pass only the message"));
         }
         // With --new the one word is the message.
         (true, text, None) | (true, None, text) => (None, text),
@@ -192,15 +192,15 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
     daemon.dispatch(&chat, object(action)).await?;
     if no_wait {
         let json = json!({ "session": session, "turn": turn });
-        return Ok(Answer::new([format!("turn {turn} of {session} started")], json).named([session]));
+        return Ok(Answer::new([format!("started turn {turn} of {session}")], json).named([session]));
     }
     let end = daemon.follow_turn(&chat, &turn, &mut |seen| screen.see(seen)).await?;
     let mut json = end.json();
     json["session"] = session.as_str().into();
     let lines = match (&end.error, end.status) {
-        (Some(why), _) => vec![format!("the turn failed: {}", crate::log::one_line(why))],
+        (Some(why), _) => vec![format!("turn failed: {}", crate::log::one_line(why))],
         (None, "complete") => Vec::new(),
-        (None, status) => vec![format!("the turn ended: {status}")],
+        (None, status) => vec![format!("turn {status}")],
     };
     let mut answer = Answer::new(lines, json).named([session]);
     answer.code = u8::from(end.status != "complete");
@@ -228,5 +228,5 @@ async fn dispose(at: &Place, daemon: &Connection, name: &str, yes: bool) -> Resu
     ask::sure(at, yes, &format!("Dispose of session {session} ({})?", first_line(&state.title)))?;
     daemon.request("disposeSession", json!({ "channel": session })).await?;
     let json = json!({ "session": session, "disposed": true });
-    Ok(Answer::new([format!("{session} is disposed of.")], json).named([session]))
+    Ok(Answer::new([format!("Disposed of {session}.")], json).named([session]))
 }

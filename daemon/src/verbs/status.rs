@@ -16,7 +16,7 @@ pub fn status(place: &Place) -> Result<Answer, Exit> {
     let Some(record) = record::running(&folders) else {
         let mut none = Answer::none_running("running");
         if let Some(pid) = record::starting(&folders) {
-            none.text = format!("None running yet: one is starting (pid {pid}).\n");
+            none.text = format!("None running: starting (pid {pid}).\n");
             none.json["starting"] = pid.into();
         }
         return Ok(none);

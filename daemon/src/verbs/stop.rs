@@ -33,10 +33,10 @@ pub async fn stop(place: &Place) -> Result<Answer, Exit> {
     if ended.is_none() {
         let limit = LIMIT.as_secs();
         return Err(Exit::machine(format!(
-            "pid {pid} was told to stop and still runs after {limit} seconds"
+            "pid {pid} is still running {limit} seconds after the stop signal"
         )));
     }
-    let shown = url.clone().unwrap_or_else(|| "the one that was starting".to_owned());
+    let shown = url.clone().unwrap_or_else(|| "the starting daemon".to_owned());
     let json = json!({ "stopped": true, "url": url, "pid": pid });
     Ok(Answer::new([format!("Stopped {shown} (pid {pid}).")], json).named([shown]))
 }

@@ -15,23 +15,23 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
 
-/// What to do with secrets.
+/// The `ostler vault` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum VaultVerb {
-    /// Keep a secret; its value is read from standard input
+    /// Store a secret read from standard input
     Set {
-        /// host:<name>, team:<team>/<name> or user:<id>/<name>
+        /// Vault name: host:<name>, team:<team>/<name> or user:<id>/<name>
         name: String,
     },
-    /// Forget a secret
+    /// Delete a secret
     Delete {
-        /// The name
+        /// Vault name
         name: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// List the names of the secrets, and those options name that are not set
+    /// List secret names, including referenced names that are not set
     List,
 }
 
@@ -64,7 +64,7 @@ pub fn parse(name: &str) -> Result<VaultName, Exit> {
 fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
     if let Some(plugin) = record::running(&files.folders()).and_then(|record| record.vault) {
         return Err(Exit::machine(format!(
-            "the daemon's secrets are kept by plugin {plugin}; keep them there"
+            "the daemon's secrets are stored by plugin {plugin}; change them there"
         )));
     }
     let report = Arc::new(|line: String| {
@@ -79,25 +79,27 @@ fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
 pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer, Exit> {
     if value.is_empty() {
         return Err(Exit::usage(format!(
-            "the value of {name} is empty; ostler vault delete {name} forgets one"
+            "the value of {name} is empty; to delete a secret use ostler vault delete {name}"
         )));
     }
     let name = name.to_string();
     vault.set.call((name.clone(), value.to_owned())).await.map_err(|why| Exit::machine(why.message))?;
-    Ok(Answer::new([format!("{name} is set.")], json!({ "name": name, "set": true })).named([name]))
+    Ok(Answer::new([format!("Set {name}.")], json!({ "name": name, "set": true })).named([name]))
 }
 
 /// Forgets a secret; exit 1 where there is none.
 pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
     let name = name.to_string();
     match vault.delete.call((name.clone(),)).await.map_err(|why| Exit::machine(why.message))? {
-        true => Ok(Answer::new([format!("{name} is deleted.")], json!({ "name": name, "deleted": true }))
-            .named([name])),
+        true => {
+            Ok(Answer::new([format!("Deleted {name}.")], json!({ "name": name, "deleted": true }))
+                .named([name]))
+        }
         false => Err(Exit::machine(problem::no_secret(&name))),
     }
 }
 
-/// The names, and those the configuration names that are not set.
+/// Lists secret names, and names the configuration references that are not set.
 pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
     let held = vault.list.call(()).await.map_err(|why| Exit::machine(why.message))?;
     let mut rows: Vec<(String, bool, Vec<String>)> =
@@ -124,7 +126,7 @@ pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
     let json =
         rows.iter().map(|(name, set, paths)| json!({ "name": name, "set": set, "named": paths })).collect();
     let lines: Vec<String> = match rows.is_empty() {
-        true => vec!["vault: no secrets".to_owned()],
+        true => vec!["no secrets".to_owned()],
         false => rows.iter().map(line).collect(),
     };
     Ok(Answer::new(lines, json).named(rows.iter().map(|(name, _, _)| name.clone())))

@@ -25,7 +25,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
         Some(record) => {
             if let Some(plugin) = &record.vault {
                 return Err(Exit::machine(format!(
-                    "the daemon's secrets are kept by plugin {plugin}; write webhooks/<id>.md and keep the secret there"
+                    "the daemon's secrets are stored by plugin {plugin}; store the secret there and write webhooks/<id>.md"
                 )));
             }
             in_memory =

@@ -9,49 +9,49 @@ use super::{Endpoints, Told, automation, curl, machine, slug};
 use crate::exit::Exit;
 use crate::token::fresh;
 
-/// What an endpoint is to be.
+/// The flags of `ostler webhook add`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["bot", "automation"]))]
 pub struct AddFlags {
-    /// The last segment of its URL
+    /// Endpoint id, the last segment of its URL
     pub id: String,
-    /// Talk to this bot: bot://<slug>
+    /// Bot that calls talk to: bot://<slug>
     #[arg(long, value_name = "BOT")]
     pub bot: Option<String>,
-    /// Fire the automations that name the endpoint; writes a first one where none does
+    /// Fire the automations of this endpoint; creates one if none exists
     #[arg(long)]
     pub automation: bool,
-    /// What the automation says to the agent; {{event.<field>}} is a field of the call's body
+    /// Message of the automation; {{event.<field>}} is a field of the request body
     #[arg(long, value_name = "TEXT", conflicts_with = "bot")]
     pub prompt: Option<String>,
-    /// The backend the automation starts a session with [default: the first one]
+    /// Backend of the automation's sessions [default: the first one]
     #[arg(long, value_name = "NAME", conflicts_with = "bot")]
     pub provider: Option<String>,
-    /// How a call to a bot is answered: callback, sync or none [default: callback]
+    /// How bot calls are answered: callback, sync or none [default: callback]
     #[arg(long, value_name = "HOW", requires = "bot")]
     pub reply: Option<String>,
-    /// What every callback URL has to start with
+    /// Required prefix of callback URLs
     #[arg(long, value_name = "URL", requires = "bot")]
     pub callback_prefix: Option<String>,
-    /// How long a sync call waits
+    /// Timeout of sync calls in seconds [default: the plugin option, 60]
     #[arg(long, value_name = "SECONDS", requires = "bot")]
     pub sync_timeout_seconds: Option<f64>,
-    /// Take the sender's signature for the bearer: github, stripe, slack or standard
+    /// Verify the sender's signature instead of a bearer token: github, stripe, slack or standard
     #[arg(long, value_name = "SENDER")]
     pub verify: Option<String>,
-    /// Answer a delivery sent again as the first; the header that names it
+    /// Header with the delivery id; repeated deliveries get the first answer
     #[arg(long, value_name = "HEADER")]
     pub dedupe: Option<String>,
-    /// Take so many calls in so long, as 60/1m
+    /// Rate limit, such as 60/1m
     #[arg(long, value_name = "CALLS/TIME")]
     pub limit: Option<String>,
-    /// Try a callback that failed again
+    /// Retry failed callbacks
     #[arg(long, requires = "bot")]
     pub retry: bool,
-    /// The vault name of its secret [default: host:webhook-<id>]
+    /// Vault name of the secret [default: host:webhook-<id>]
     #[arg(long, value_name = "NAME")]
     pub secret: Option<String>,
-    /// Read the secret's value from standard input, where the sender decides it
+    /// Read the secret from standard input
     #[arg(long)]
     pub secret_stdin: bool,
     /// What was read there.
@@ -66,13 +66,13 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     let facts = Facts::read(&record).map_err(Exit::usage)?;
     let collection = endpoints.collection(ENDPOINTS).await?;
     if collection.get.call((id.clone(),)).await.map_err(machine)?.is_some() {
-        return Err(Exit::usage(format!("{id} is an endpoint already; edit webhooks/{id}.md")));
+        return Err(Exit::usage(format!("endpoint {id} already exists; edit webhooks/{id}.md")));
     }
     let held = endpoints.secret(&facts.secret).await?;
     let made = match (&held, value) {
         (Some(_), Some(_)) => {
             let name = &facts.secret;
-            return Err(Exit::usage(format!("{name} is set already; name another with --secret")));
+            return Err(Exit::usage(format!("{name} is already set; choose another name with --secret")));
         }
         (Some(_), None) => None,
         (None, Some(value)) if value.is_empty() => return Err(Exit::usage("the secret is empty")),
@@ -88,7 +88,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     // Shown once, and only where it was made here: whoever gave it has it.
     let shown = made.and_then(|(value, fresh)| fresh.then_some(value));
     let curl = curl::line(&facts, &url, shown.as_deref());
-    let mut lines = vec![format!("{id}: {url}"), format!("secret in the vault as {}", facts.secret)];
+    let mut lines = vec![format!("{id}: {url}"), format!("secret stored in the vault as {}", facts.secret)];
     lines.extend(facts.warnings.iter().cloned());
     lines.push(curl.clone());
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
@@ -102,9 +102,9 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
         match written {
             automation::Written::Nothing => {}
             automation::Written::File { file, unread } => {
-                lines.push(format!("{file} is written: edit what it says to the agent"));
+                lines.push(format!("wrote {file}; edit the message it sends to the agent"));
                 if unread {
-                    lines.push("the daemon has not read it yet; ostler logs shows why".to_owned());
+                    lines.push("the daemon has not read it yet; see ostler logs".to_owned());
                 }
                 json["automation"] = file.into();
             }
@@ -114,7 +114,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
                 json["automationText"] = text.into();
             }
         }
-        lines.push(format!("ostler webhook test {id} --follow calls it and prints the run"));
+        lines.push(format!("try it: ostler webhook test {id} --follow"));
     }
     Ok(Told { lines, json, names: vec![id.clone()], good: true })
 }
@@ -145,6 +145,8 @@ fn limit(written: &str) -> Result<Value, Exit> {
     let parts = written.split_once('/').and_then(|(calls, per)| Some((calls.parse::<u64>().ok()?, per)));
     match parts {
         Some((calls, per)) => Ok(json!({ "calls": calls, "per": per })),
-        None => Err(Exit::usage(format!("{written} is not a limit; write one as 60/1m"))),
+        None => {
+            Err(Exit::usage(format!("invalid limit {written}; write it as <calls>/<time>, such as 60/1m")))
+        }
     }
 }

@@ -31,7 +31,9 @@ impl Listener {
         let Self { id, title, enabled } = self;
         match enabled {
             true => format!("starts automation {id} ({title})"),
-            false => format!("automation {id} ({title}) is disabled; ostler automation enable {id}"),
+            false => format!(
+                "automation {id} ({title}) is disabled; enable it with: ostler automation enable {id}"
+            ),
         }
     }
 
@@ -47,7 +49,7 @@ impl Listener {
 /// The lines about what a call to an endpoint starts.
 pub(super) fn lines(endpoint: &str, listeners: &[Listener]) -> Vec<String> {
     match listeners.is_empty() {
-        true => vec![format!("no automation listens to {endpoint}: a call to it starts nothing")],
+        true => vec![format!("no automation has a trigger for {endpoint}; calls to it start nothing")],
         false => listeners.iter().map(Listener::line).collect(),
     }
 }
@@ -84,7 +86,7 @@ impl Endpoints {
         }
         let text = text(flags);
         let Some(dir) = &self.automations else {
-            return (listeners, Written::Printed(text, "automations are in memory here".to_owned()));
+            return (listeners, Written::Printed(text, "automations are stored in memory".to_owned()));
         };
         let file = dir.join(format!("{}.md", flags.id));
         match write_new(&file, &text) {
@@ -98,7 +100,7 @@ impl Endpoints {
             }
             Err(error) => {
                 let why = match error.kind() {
-                    std::io::ErrorKind::AlreadyExists => format!("{} is there already", file.display()),
+                    std::io::ErrorKind::AlreadyExists => format!("{} already exists", file.display()),
                     _ => format!("{} cannot be written: {error}", file.display()),
                 };
                 (listeners, Written::Printed(text, why))

@@ -36,7 +36,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
         }));
     }
     if lines.is_empty() {
-        lines.push("webhooks: none; ostler webhook add <id> makes one".to_owned());
+        lines.push("no endpoints; add one with: ostler webhook add <id>".to_owned());
     }
     Ok(Told { lines, json: rows.into(), names, good: true })
 }
@@ -48,7 +48,7 @@ fn line(facts: &Facts, url: &str, set: bool, last: Option<&Value>) -> String {
     };
     let mut line = format!("{}: {does}, {url}", facts.id);
     if let Some(verify) = facts.verify() {
-        line.push_str(&format!(", signed as {verify} signs"));
+        line.push_str(&format!(", {verify} signature"));
     }
     if !set {
         line.push_str(&format!(", {} is not set", facts.secret));

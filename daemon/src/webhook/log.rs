@@ -16,16 +16,16 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     let mut all = calls(endpoints, id).await?;
     let asked = match endpoints.connect().await {
         Ok(Some(daemon)) => outcomes(&daemon, &mut all).await.map_err(|why| why.to_string()),
-        Ok(None) => Err("none is running; start one with: ostler start".to_owned()),
+        Ok(None) => Err("no daemon is running; start it with: ostler start".to_owned()),
         Err(why) => Err(why.to_string()),
     };
     let mut lines: Vec<String> = all.iter().flat_map(shown_call).collect();
     if lines.is_empty() {
-        lines.push(format!("no call of {id} is kept yet"));
+        lines.push(format!("no calls of {id} recorded yet"));
     } else if let Err(why) = asked
         && all.iter().any(|row| row["runs"].is_array() || row["turn"].is_string())
     {
-        lines.push(format!("the daemon cannot be asked how these ended: {why}"));
+        lines.push(format!("the outcome of these calls is unavailable: {why}"));
     }
     Ok(Told { lines, json: json!({ "id": id, "calls": all }), names: vec![id.to_owned()], good: true })
 }
@@ -55,9 +55,10 @@ async fn outcomes(daemon: &Connection, calls: &mut [Value]) -> Result<(), Exit> 
         let mut rows = Vec::new();
         for run in runs {
             if !known.contains_key(&run) {
-                let row = daemon.run_row(&run).await?.unwrap_or_else(
-                    || json!({ "run": run, "status": "unknown", "error": "the daemon does not know it" }),
-                );
+                let row = daemon
+                    .run_row(&run)
+                    .await?
+                    .unwrap_or_else(|| json!({ "run": run, "status": "unknown", "error": "run not found" }));
                 known.insert(run.clone(), row);
             }
             rows.extend(known.get(&run).cloned());
@@ -115,7 +116,7 @@ fn line(row: &Value) -> String {
     let text = |field: &str| row[field].as_str();
     let mut line = format!("{} {} {} ms", text("at").unwrap_or_default(), row["status"], row["ms"]);
     if row["again"] == true {
-        line.push_str(", delivered again");
+        line.push_str(", repeated delivery");
     }
     for (field, word) in [("thread", "thread"), ("turn", "turn"), ("chat", "in")] {
         if let Some(value) = text(field) {

@@ -34,18 +34,18 @@ pub fn path(id: &str) -> String {
     names::route("webhook", id)
 }
 
-/// What to do with endpoints.
+/// The `ostler webhook` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum WebhookVerb {
-    /// Write an endpoint, its secret and an automation, and say how it is called
+    /// Add an endpoint with its secret and automation, and print how to call it
     Add(AddFlags),
-    /// Every endpoint, what it does and what is wrong with it
+    /// List endpoints and their problems
     List,
-    /// Call an endpoint of the daemon that runs
+    /// Call an endpoint of the running daemon
     Test(TestFlags),
-    /// The last calls of an endpoint, what each was answered and how what came of it ended
+    /// Show the last calls of an endpoint, their status and the outcome of their runs
     Log {
-        /// The endpoint
+        /// Endpoint id
         id: String,
     },
     /// Remove an endpoint, its secret and its log
@@ -139,9 +139,7 @@ impl Endpoints {
         }
         let all = collection.list.call(()).await.map_err(machine)?;
         let hint = did_you_mean(id, all.iter().filter_map(|record| record.get("id")?.as_str()));
-        Err(Exit::usage(format!(
-            "there is no endpoint {id}; ostler webhook list shows those there are{hint}"
-        )))
+        Err(Exit::usage(format!("unknown endpoint {id}; list endpoints with: ostler webhook list{hint}")))
     }
 
     async fn secret(&self, name: &str) -> Result<Option<String>, Exit> {
@@ -152,7 +150,7 @@ impl Endpoints {
 fn slug(id: &str) -> Result<(), Exit> {
     match Slug::parse(id) {
         Some(_) => Ok(()),
-        None => Err(Exit::usage(format!("{id} cannot be an endpoint: {SLUG_RULE}"))),
+        None => Err(Exit::usage(format!("invalid endpoint id {id}: use {SLUG_RULE}"))),
     }
 }
 

@@ -7,15 +7,15 @@ use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 use super::{Endpoints, Told, machine};
 use crate::exit::Exit;
 
-/// What to remove.
+/// The flags of `ostler webhook rm`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RmFlags {
-    /// The endpoint
+    /// Endpoint id
     pub id: String,
     /// Keep its secret in the vault
     #[arg(long)]
     pub keep_secret: bool,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(long)]
     pub yes: bool,
 }
@@ -27,7 +27,7 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
     let collection = endpoints.collection(ENDPOINTS).await?;
     collection.remove.call((id.clone(),)).await.map_err(machine)?;
     endpoints.collection(DELIVERIES).await?.remove.call((id.clone(),)).await.map_err(machine)?;
-    let mut lines = vec![format!("{id} is removed; a call to it answers 404.")];
+    let mut lines = vec![format!("Removed {id}; calls to it return 404.")];
     let mut removed = false;
     if let Some(name) = &secret {
         let others = collection.list.call(()).await.map_err(machine)?;
@@ -36,15 +36,14 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
             && !shared
             && endpoints.vault.delete.call((name.clone(),)).await.map_err(machine)?;
         lines.push(match (removed, shared) {
-            (true, _) => format!("{name} is removed from the vault."),
-            (false, true) => format!("{name} stays in the vault: another endpoint names it."),
-            (false, false) => format!("{name} stays in the vault."),
+            (true, _) => format!("Removed {name} from the vault."),
+            (false, true) => format!("Kept {name} in the vault: another endpoint uses it."),
+            (false, false) => format!("Kept {name} in the vault."),
         });
     }
     let listeners = endpoints.listeners(id).await;
     for listener in &listeners {
-        lines
-            .push(format!("automation {} ({}) waits for it and is not removed", listener.id, listener.title));
+        lines.push(format!("automation {} ({}) still has a trigger for it", listener.id, listener.title));
     }
     let listeners: Vec<Value> = listeners.iter().map(super::automation::Listener::json).collect();
     let json = json!({ "id": id, "removed": true, "secretRemoved": removed, "automations": listeners });

@@ -19,15 +19,15 @@ const READ_WITHIN: Duration = Duration::from_secs(5);
 /// How much of an answer is shown.
 const SHOWN: usize = 1 << 20;
 
-/// What to call an endpoint with.
+/// The flags of `ostler webhook test`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TestFlags {
-    /// The endpoint
+    /// Endpoint id
     pub id: String,
-    /// The body [default: one the endpoint takes]
+    /// Request body [default: a minimal valid body]
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
-    /// Print the runs or the turn that come of the call, until they end
+    /// Print the resulting runs or turn until they end
     #[arg(short, long)]
     pub follow: bool,
 }
@@ -39,13 +39,13 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
     let secret = endpoints.secret(&facts.secret).await?;
     let secret = secret.ok_or_else(|| {
         let name = &facts.secret;
-        Exit::usage(format!("{name} is not set; ostler vault set {name} keeps it"))
+        Exit::usage(format!("{name} is not set; set it with: ostler vault set {name}"))
     })?;
     let body = flags.body.unwrap_or_else(|| curl::body(&facts));
     let url = endpoints.url(id);
     let daemon = match flags.follow {
         true => Some(endpoints.connect().await?.ok_or_else(|| {
-            Exit::machine("None running, so no run can be followed. Start one with: ostler start")
+            Exit::machine("no daemon is running, so the run cannot be followed; start it with: ostler start")
         })?),
         false => None,
     };
@@ -60,13 +60,13 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     let mut good = (200..300).contains(&status);
-    let said = [format!("{url} answered {status}"), answer.clone()];
+    let said = [format!("{url} returned {status}"), answer.clone()];
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
     let mut json = json!({ "id": id, "url": url, "status": status, "answer": answer });
     let Some(daemon) = daemon.filter(|_| good) else {
         let mut lines = said.to_vec();
         if good && facts.bot.is_none() {
-            lines.push(format!("ostler webhook log {id} shows what came of it; --follow prints it"));
+            lines.push(format!("see the outcome with: ostler webhook log {id}, or use --follow"));
         }
         return Ok(Told { lines, json, names: vec![id.clone()], good });
     };
@@ -86,8 +86,8 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
         screen.line(format_args!("turn {turn} in {chat}"));
         let end = daemon.follow_turn(chat, turn, &mut |seen| screen.see(seen)).await?;
         lines.push(match &end.error {
-            Some(why) => format!("the turn failed: {why}"),
-            None => format!("the turn ended: {}", end.status),
+            Some(why) => format!("turn failed: {why}"),
+            None => format!("turn {}", end.status),
         });
         good &= end.status == "complete";
         json["turn"] = end.json();
@@ -97,7 +97,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
         let listeners = endpoints.listeners(id).await;
         lines.extend(automation::lines(id, &listeners));
         if listeners.iter().any(|listener| listener.enabled) {
-            lines.push("it may be over its hourly cap, or one is running: ostler logs says".to_owned());
+            lines.push("a run may be active already, or the hourly cap reached; see ostler logs".to_owned());
         }
     }
     json["runs"] = ends.into();
@@ -115,7 +115,9 @@ async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value,
             return Ok(last.clone());
         }
         if begun.elapsed() > READ_WITHIN {
-            return Err(Exit::machine(format!("the call is not in the log of {id}; ostler logs says why")));
+            return Err(Exit::machine(format!(
+                "the call was not recorded in the log of {id}; see ostler logs"
+            )));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -127,25 +129,28 @@ async fn call(facts: &Facts, url: &str, secret: &str, body: String) -> Result<(u
     let admission = facts.admission(secret, &delivery, now, body.as_bytes());
     let mut request = Request::new(Body::from(body));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = url.parse().map_err(|_| Exit::usage(format!("{url} cannot be called")))?;
+    *request.uri_mut() = url.parse().map_err(|_| Exit::usage(format!("{url} is not a valid URL to call")))?;
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in admission {
         let name = header::HeaderName::try_from(name).ok();
         let value = HeaderValue::try_from(value).ok();
         let (Some(name), Some(mut value)) = (name, value) else {
-            return Err(Exit::usage(format!("the secret {} cannot stand in a header", facts.secret)));
+            return Err(Exit::usage(format!(
+                "the secret {} contains characters that are not allowed in a header",
+                facts.secret
+            )));
         };
         value.set_sensitive(true);
         headers.insert(name, value);
     }
     let failed = |why: &dyn std::fmt::Display| {
-        Exit::machine(format!("{url} did not answer: {why}; ostler status says where the daemon runs"))
+        Exit::machine(format!("{url} did not respond: {why}; check the daemon with: ostler status"))
     };
     let client = Client::default();
     let response = tokio::time::timeout(LIMIT, client.send(request))
         .await
-        .map_err(|_| failed(&format!("nothing came within {} seconds", LIMIT.as_secs())))?
+        .map_err(|_| failed(&format!("no response within {} seconds", LIMIT.as_secs())))?
         .map_err(|why| failed(&why))?;
     let status = response.status().as_u16();
     let mut answer = Vec::new();
