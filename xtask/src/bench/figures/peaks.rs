@@ -65,6 +65,11 @@ const COLUMNS: &[Column] = &[
     ("another client during this creation, p99", "ms", SERVED),
     ("a prompt of 4 MiB to the echo backend, to the end of its turn", "s", Some(Target::Under(2.0))),
     ("memory per awake idle session", "kB", Some(Target::Under(16.0))),
+    (
+        "memory per awake idle session, its client subscribed to it and its chat",
+        "kB",
+        Some(Target::Under(16.0)),
+    ),
 ];
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
@@ -72,7 +77,8 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     alternate(bounds, COLUMNS, |_| {
         let wasted =
             [reads(context)?, pings(context)?, bodies(context)?, json_bodies(context)?, making(context)?];
-        Ok([wasted.as_flattened(), &[prompt(context)?, sessions(context)?]].concat())
+        let costs = [prompt(context)?, sessions(context, false)?, sessions(context, true)?];
+        Ok([wasted.as_flattened(), &costs].concat())
     })
 }
 
@@ -223,17 +229,21 @@ fn prompt(context: &Context) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-fn sessions(context: &Context) -> Result<f64> {
+/// Creates sessions and measures what each adds to the memory that is the daemon's own.
+fn sessions(context: &Context, subscribes: bool) -> Result<f64> {
     let Running { process, address, .. } = &context.start(Side::Ostler)?;
     let mut client = Ws::introduced(*address, "bench")?;
     let mut made = 0;
     let mut make = |count: usize| -> Result<()> {
         for _ in 0..count {
             made += 1;
-            client.ask(
-                "createSession",
-                json!({ "channel": format!("echo:/{made:032x}"), "provider": "echo" }),
-            )?;
+            let session = format!("echo:/{made:032x}");
+            client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
+            if subscribes {
+                let subscribed = client.ask("subscribe", json!({ "channel": session }))?;
+                let chat = &subscribed["snapshot"]["state"]["defaultChat"];
+                client.ask("subscribe", json!({ "channel": chat }))?;
+            }
         }
         Ok(())
     };
