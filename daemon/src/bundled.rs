@@ -5,7 +5,12 @@ use ostler_contract::points::Agent;
 
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
-    vec![ostler_plugin_bot::plugin(), ostler_plugin_echo::plugin(), ostler_plugin_webhook::plugin()]
+    vec![
+        ostler_plugin_acp::plugin(),
+        ostler_plugin_bot::plugin(),
+        ostler_plugin_echo::plugin(),
+        ostler_plugin_webhook::plugin(),
+    ]
 }
 
 /// The backends the daemon is built with, beside those of plugins: none. Whoever builds one of their own puts it here.
@@ -23,13 +28,11 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_that_comes_with_the_host_asks_for_the_operators_leave() {
-        let tools = ostler_engine::session_tools();
-        assert!(!tools.is_empty());
-        assert!(tools.iter().all(|tool| tool.advanced_permission.is_none()), "{tools:?}");
-        let builder = MemoryHost::builder().records(ostler_ports::memory_records());
+        let builder = MemoryHost::builder().session_tools().records(ostler_ports::memory_records());
         let host = plugins().into_iter().fold(builder, |builder, plugin| builder.plugin(plugin, json!({})));
         let host = host.start().await;
         let tools = host.registry().all::<Tool>();
+        assert!(!tools.is_empty());
         assert!(tools.iter().all(|tool| tool.advanced_permission.is_none()), "{tools:?}");
     }
 }

@@ -75,6 +75,7 @@ const REMAINING: &[(&str, &str)] = &[
     ("sessions/config.rs", "host"),
     ("sessions/config.rs", "workspace"),
     ("sessions/create.rs", "host"),
+    ("sessions/create_chat_tool.rs", "host"),
     ("sessions/create.rs", "workspace"),
     ("sessions/drafts.rs", "host"),
     ("sessions/mcp_servers.rs", "host"),

@@ -18,7 +18,7 @@ use crate::automations::Automations;
 use crate::channels::plugin::PluginChannels;
 use crate::channels::root_settings::OwnSettings;
 use crate::channels::telemetry::Exports;
-use crate::core::agents::agent_info;
+use crate::core::agents::{OfferedTool, agent_info};
 use crate::core::clock::Clock;
 use crate::core::events::Events;
 use crate::core::fanout::Fanout;
@@ -87,6 +87,7 @@ pub struct Host {
     connections: RwLock<HashMap<ConnectionId, Weak<Connection>>>,
     next_connection: AtomicU64,
     next_opener: AtomicU64,
+    pub(crate) tools: OnceLock<Vec<OfferedTool>>,
     tools_server: OnceLock<OpenToolsServer>,
     pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
     pub(crate) advanced_tools: AtomicBool,
@@ -139,6 +140,7 @@ impl Host {
             connections: RwLock::default(),
             next_connection: AtomicU64::new(1),
             next_opener: AtomicU64::new(1),
+            tools: OnceLock::new(),
             tools_server: OnceLock::new(),
             own_settings: OnceLock::new(),
             own_sessions: OnceLock::new(),

@@ -1,6 +1,7 @@
 //! Backends, which run agent sessions. Spec: *Registration methods*, *Backend extensions*.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -323,7 +324,7 @@ pub struct Start {
 #[derive(Debug, Clone, Cross)]
 pub struct BoundTool {
     /// Name, description and schema.
-    pub definition: ToolDefinition,
+    pub definition: Arc<ToolDefinition>,
     /// Runs the tool; absent if a client runs it. Resolves to what the tool's `run` returned: any JSON value, usually a
     /// string. It is not the protocol's `ToolCallResult`, which the backend builds from it, or from the error of a
     /// failed tool, for `chat/toolCallComplete`.

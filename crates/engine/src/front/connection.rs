@@ -340,7 +340,7 @@ impl Connection {
     pub(crate) fn handle_unsubscribe(&self, spelled: &str) {
         let channel = self.state.lock().subscriptions.remove(spelled);
         let Some(channel) = channel else { return };
-        self.host.fanout.unsubscribe(&channel, self.id);
+        self.host.unsubscribe(&channel, self.id);
         self.left(&channel);
     }
 
@@ -384,7 +384,7 @@ impl Connection {
         self.reads.close();
         self.requests.close();
         for channel in subscriptions.values() {
-            self.host.fanout.unsubscribe(channel, self.id);
+            self.host.unsubscribe(channel, self.id);
             self.left_at_once(channel);
         }
         self.host.relays_left(self.id);

@@ -152,7 +152,7 @@ impl Connection {
                 }
                 if self.is_closed() {
                     for (_, channel) in &known {
-                        host.fanout.unsubscribe(channel, self.id());
+                        host.unsubscribe(channel, self.id());
                     }
                 }
                 let missing = json!(missing);
