@@ -234,9 +234,9 @@ impl SqliteSessions {
     }
 
     fn session(&self, (id,): (String,)) -> Pending<Option<StoredSession>> {
-        self.db.read(move |db| {
+        self.db.look_up(move |db| {
             let mut asked = db.prepare_cached(concat!(stored!(), "WHERE id = ?1"))?;
-            let mut rows = asked.query([id])?;
+            let mut rows = asked.query([&id])?;
             rows.next()?.map(stored).transpose()
         })
     }
@@ -249,15 +249,14 @@ impl SqliteSessions {
                 None => {
                     first = db.prepare_cached(concat!(
                         stored!(),
-                        "WHERE modified_at IS NOT NULL ORDER BY modified_at DESC, uri"
+                        "WHERE listed_at IS NOT NULL ORDER BY listed_at DESC, uri"
                     ))?;
                     first.query([])?
                 }
                 Some(after) => {
                     next = db.prepare_cached(concat!(
                         stored!(),
-                        "WHERE modified_at <= ?1 AND (modified_at < ?1 OR uri > ?2)
-                         ORDER BY modified_at DESC, uri"
+                        "WHERE listed_at <= ?1 AND (listed_at < ?1 OR uri > ?2) ORDER BY listed_at DESC, uri"
                     ))?;
                     next.query([&after.modified_at, &after.uri])?
                 }
@@ -273,12 +272,12 @@ impl SqliteSessions {
     }
 
     fn session_of_chat(&self, (chat,): (String,)) -> Pending<Option<String>> {
-        self.db.read(move |db| {
+        self.db.look_up(move |db| {
             let mut asked = db.prepare_cached(
                 "SELECT session FROM session_chat_uris JOIN sessions ON sessions.id = session
                  WHERE session_chat_uris.uri = ?1 ORDER BY sessions.rowid LIMIT 1",
             )?;
-            Ok(asked.query_row([chat], |row| row.get(0)).optional()?)
+            Ok(asked.query_row([&chat], |row| row.get(0)).optional()?)
         })
     }
 
@@ -291,8 +290,10 @@ impl SqliteSessions {
 
     fn count(&self, (): ()) -> Pending<u64> {
         self.db.read(|db| {
-            let mut asked =
-                db.prepare_cached("SELECT count(*) FROM sessions WHERE modified_at IS NOT NULL")?;
+            let mut asked = db.prepare_cached(
+                "SELECT (SELECT count(*) FROM sessions WHERE listed_at IS NOT NULL)
+                      + (SELECT count(*) FROM sessions WHERE draft IS NOT NULL)",
+            )?;
             Ok(asked.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs())
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::host::Host;
+use crate::core::shared::Core;
 use ostler_contract::points::{Agent, Tool};
 use ostler_contract::registry::Owned;
 use ostler_protocol::wire::state::{
@@ -25,7 +25,7 @@ impl OfferedTool {
     }
 }
 
-impl Host {
+impl Core {
     /// The backend of that name.
     pub fn agent(&self, provider: &str) -> Option<Owned<Agent>> {
         self.registry()?.all::<Agent>().iter().find(|agent| *agent.provider == *provider).cloned()
