@@ -338,10 +338,10 @@ async fn a_session_that_cannot_be_read_hides_no_other() {
     assert_eq!(all.len(), 1);
     insta::assert_debug_snapshot!(lines.taken(""), @r#"
     [
-        "the session a cannot be read as it was kept: missing field `uri` at line 1 column 2; it is left out",
+        "cannot read the stored session a: missing field `uri` at line 1 column 2; skipped",
     ]
     "#);
-    insta::assert_snapshot!(store.config.call(("a".into(),)).await.unwrap_err(), @"the session a cannot be read as it was kept: missing field `uri` at line 1 column 2");
+    insta::assert_snapshot!(store.config.call(("a".into(),)).await.unwrap_err(), @"cannot read the stored session a: missing field `uri` at line 1 column 2");
 }
 
 #[test]
