@@ -27,11 +27,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Host {
-    /// Whether the host ends.
-    pub fn is_closing(&self) -> bool {
-        self.stage() == Stage::Closing
-    }
-
     /// Ends the announcements: a line said later is dropped.
     pub fn end_announcements(&self) -> Vec<String> {
         self.announcements.lock().take().unwrap_or_default()
