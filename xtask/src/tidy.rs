@@ -50,11 +50,6 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
         "the contract knows no engine",
     ),
     (
-        "crates/js/src",
-        &["registerAgent", "registerTool", "registerRoute", "registerVault", "fireTrigger"],
-        "the JavaScript engine knows no registration method by name",
-    ),
-    (
         "plugins",
         &["ostler_engine", "ostler_server", "ostler_loader", "ostler_ports", "ostler_js"],
         "a plugin depends on the contract alone",
@@ -69,7 +64,10 @@ const TOP: &[&str] = &[
     ".cargo",
     ".ci",
     ".git",
+    ".gitattributes",
     ".gitignore",
+    ".oxfmtrc.json",
+    ".oxlintrc.json",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -81,9 +79,11 @@ const TOP: &[&str] = &[
     "clippy.toml",
     "crates",
     "daemon",
+    "deny.toml",
     "docs",
     "examples",
     "plugins",
+    "rust-toolchain.toml",
     "rustfmt.toml",
     "sdk",
     "target",
@@ -101,10 +101,12 @@ pub fn check(root: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     edges(root, &mut problems);
     absences(root, &mut problems);
+    crate::boundary::check(root, &mut problems);
     lengths(root, &mut problems);
     top(root, &mut problems);
     ledger(root, &mut problems);
     crate::generate::check(root, &mut problems);
+    crate::verify::check_page(root, &mut problems);
     problems
 }
 
@@ -147,7 +149,7 @@ fn edges(root: &Path, problems: &mut Vec<String>) {
 
 fn absences(root: &Path, problems: &mut Vec<String>) {
     for (folder, words, why) in ABSENT {
-        for file in sources(&root.join(folder)) {
+        for file in files(&root.join(folder), "rs") {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;
             }
@@ -163,7 +165,7 @@ fn absences(root: &Path, problems: &mut Vec<String>) {
 
 fn lengths(root: &Path, problems: &mut Vec<String>) {
     for folder in ["crates", "daemon", "plugins", "xtask"] {
-        for file in sources(&root.join(folder)) {
+        for file in files(&root.join(folder), "rs") {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;
             }
@@ -224,11 +226,12 @@ fn ledger(root: &Path, problems: &mut Vec<String>) {
 }
 
 /// The source before its own tests.
-fn without_tests(text: &str) -> &str {
+pub fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// Every file below a folder with this extension, sorted.
+pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -238,7 +241,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
                 if path.file_name().is_none_or(|name| name != "target" && name != "node_modules") {
                     open.push(path);
                 }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|found| found == extension) {
                 found.push(path);
             }
         }
@@ -247,6 +250,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn relative(root: &Path, file: &Path) -> String {
+/// The path of a file from the root, as problems print it.
+pub fn relative(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }
