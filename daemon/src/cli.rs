@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use ostler_contract::json;
-use ostler_engine::people::Kind;
+use ostler_engine::users::Kind;
 use ostler_protocol::names;
 
 use crate::answer::{Answer, Common};

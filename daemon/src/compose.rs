@@ -103,7 +103,7 @@ async fn compose_with(
         None => Gate::default(),
     };
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
-    host.set_here(Arc::new(OnDisk::new(&settings.dir)));
+    host.set_local_system(Arc::new(OnDisk::new(&settings.dir)));
     if let Some(file) = &settings.wire {
         host.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
     }

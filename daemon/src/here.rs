@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{JsonObject, Value};
-use ostler_engine::{Found, Here, Pinned, Stamp};
+use ostler_engine::{Found, LocalSystem, Pinned, Stamp};
 use ostler_protocol::names;
 
 /// The file in the configuration folder that pins the parts machines are given.
@@ -25,7 +25,7 @@ impl OnDisk {
     }
 }
 
-impl Here for OnDisk {
+impl LocalSystem for OnDisk {
     fn home(&self) -> Option<String> {
         std::env::var("HOME").ok().filter(|home| home.starts_with('/'))
     }

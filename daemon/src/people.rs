@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::Thrown;
-use ostler_engine::people::{Change, UsersFile};
+use ostler_engine::users::{Change, UsersFile};
 use ostler_engine::{Host, Log, People};
 use ostler_ports::atomic::{self, Access};
 use ostler_protocol::RpcError;

@@ -18,7 +18,7 @@ use crate::config::{
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
 use crate::token::TokenSource;
-use ostler_engine::people::Issuer;
+use ostler_engine::users::Issuer;
 
 /// The port listened on where none is said.
 pub const DEFAULT_PORT: u16 = 9187;

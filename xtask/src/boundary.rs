@@ -9,7 +9,7 @@ use std::path::Path;
 use ostler_contract::host::HOST_CALLS;
 use ostler_contract::points::POINTS;
 
-use crate::tidy::{files, relative, without_tests};
+use crate::tidy::{relative, sources, without_tests};
 
 /// Where the JavaScript engine is: its Rust code, and the modules it serves to plugins.
 const ENGINE: [(&str, &str); 2] = [("crates/js/src", "rs"), ("crates/js/std", "js")];
@@ -17,7 +17,7 @@ const ENGINE: [(&str, &str); 2] = [("crates/js/src", "rs"), ("crates/js/std", "j
 /// Adds a problem for each name of a registration method or host call in the JavaScript engine.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
     for (folder, extension) in ENGINE {
-        for file in files(&root.join(folder), extension) {
+        for file in sources(&root.join(folder), &[extension]) {
             let text = fs::read_to_string(&file).unwrap_or_default();
             for (at, name) in named(without_tests(&text)) {
                 problems.push(format!(

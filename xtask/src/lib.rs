@@ -3,7 +3,9 @@
 pub mod bench;
 mod boundary;
 mod cargo;
+mod decisions;
 pub mod examples;
 pub mod generate;
+pub mod modules;
 pub mod tidy;
 pub mod verify;

@@ -1,5 +1,5 @@
-//! What the compiler does not check: which crate may see which, what a crate must not touch, how long a file
-//! may grow, what may stand at the top, that the ledger names tests that exist, and that generated files are current.
+//! Checks beyond the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of files,
+//! top-level entries, tests named by the ledger, the form and citations of decisions, and generated files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -100,11 +100,13 @@ pub fn root() -> PathBuf {
 pub fn check(root: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     edges(root, &mut problems);
+    crate::modules::check(root, &mut problems);
     absences(root, &mut problems);
     crate::boundary::check(root, &mut problems);
     lengths(root, &mut problems);
     top(root, &mut problems);
     ledger(root, &mut problems);
+    crate::decisions::check(root, &mut problems);
     crate::generate::check(root, &mut problems);
     crate::verify::check_page(root, &mut problems);
     problems
@@ -149,7 +151,7 @@ fn edges(root: &Path, problems: &mut Vec<String>) {
 
 fn absences(root: &Path, problems: &mut Vec<String>) {
     for (folder, words, why) in ABSENT {
-        for file in files(&root.join(folder), "rs") {
+        for file in sources(&root.join(folder), &["rs"]) {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;
             }
@@ -165,7 +167,7 @@ fn absences(root: &Path, problems: &mut Vec<String>) {
 
 fn lengths(root: &Path, problems: &mut Vec<String>) {
     for folder in ["crates", "daemon", "plugins", "xtask"] {
-        for file in files(&root.join(folder), "rs") {
+        for file in sources(&root.join(folder), &["rs"]) {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;
             }
@@ -230,8 +232,8 @@ pub fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }
 
-/// Every file below a folder with this extension, sorted.
-pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+/// The files below a folder with one of these extensions, sorted.
+pub(crate) fn sources(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -241,7 +243,10 @@ pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
                 if path.file_name().is_none_or(|name| name != "target" && name != "node_modules") {
                     open.push(path);
                 }
-            } else if path.extension().is_some_and(|found| found == extension) {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted))
+            {
                 found.push(path);
             }
         }
@@ -250,7 +255,7 @@ pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The path of a file from the root, as problems print it.
-pub fn relative(root: &Path, file: &Path) -> String {
+/// A file's path below the root, as text.
+pub(crate) fn relative(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }

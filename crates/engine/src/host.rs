@@ -5,220 +5,43 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::events::{Event, EventName};
-use ostler_contract::http::{Request, Response};
 use ostler_contract::points::{
-    AutomationStore, Offered, Policies, PullRequests, RecordStore, SchemeProvider, SessionStore, ToolsServer,
-    ToolsServerOptions, Vault,
+    AutomationStore, Offered, Policies, PullRequests, RecordStore, SchemeProvider, SessionStore, Vault,
 };
 use ostler_contract::registry::Owned;
-use ostler_contract::{Bodies, Budget, JsonObject, Pending, Registry, Thrown, Value};
+use ostler_contract::{Bodies, Budget, JsonObject, Registry};
 use ostler_protocol::Version;
-use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use crate::agents::agent_info;
 use crate::automations::Automations;
-use crate::changesets::Changesets;
-use crate::clock::Clock;
-use crate::connection::Connection;
-use crate::containers::Relays;
-use crate::events::Events;
-use crate::fanout::{ConnectionId, DEFAULT_REPLAY, Fanout};
-use crate::limits::Limits;
-use crate::log::Log;
-use crate::machines::Here;
-use crate::outbox::DEFAULT_LIMIT;
-use crate::plugin_channels::PluginChannels;
-use crate::principal::{Gate, Principal};
+use crate::channels::plugin::PluginChannels;
+use crate::channels::root_settings::OwnSettings;
+use crate::channels::telemetry::Exports;
+use crate::core::agents::agent_info;
+use crate::core::clock::Clock;
+use crate::core::events::Events;
+use crate::core::fanout::Fanout;
+use crate::core::ids::ConnectionId;
+use crate::core::local_system::LocalSystem;
+use crate::core::log::Log;
+use crate::core::options::HostOptions;
+use crate::core::outbound::Outbound;
+use crate::core::root::Root;
+use crate::core::stage::Stage;
+use crate::core::wire::Wire;
+use crate::core::yaml::Yaml;
+use crate::front::connection::Connection;
 use crate::resources::Watch;
-use crate::root::Root;
-use crate::sessions::{SessionTools, Sessions};
-use crate::settings::OwnSettings;
-use crate::telemetry::Telling;
-use crate::terminals::Terminals;
-use crate::usage::UsageOptions;
-use crate::wire::Wire;
-
-pub(crate) use crate::file_uris::names_a_directory;
-pub use crate::file_uris::{file_path, file_uri};
-
-/// How a host is set up.
-#[derive(Debug, Clone)]
-pub struct HostOptions {
-    /// What this host is called, for work nobody started as themselves.
-    pub host_name: String,
-    /// The daemon's version.
-    pub version: String,
-    /// Every directory served; the first is the default for new work.
-    pub paths: Vec<String>,
-    /// How long streamed text that follows a part's first delta is coalesced, in ms; 0 coalesces nothing.
-    pub delta_window_ms: u64,
-    /// How long a client's tool may take, in ms; 0 = forever.
-    pub client_tool_timeout_ms: u64,
-    /// Whether automations nobody owns are run by events.
-    pub unowned_automations: bool,
-    /// Whether tools that ask for the operator's leave are offered.
-    pub advanced_tools: bool,
-    /// Whether policies are asked before work starts.
-    pub check_policies: bool,
-    /// How use is counted.
-    pub usage: UsageOptions,
-    /// The `mcpServers` entries.
-    pub mcp_servers: McpServers,
-    /// How much of the past is kept for reconnecting clients, in bytes.
-    pub replay: usize,
-    /// How much may wait for one client, in bytes.
-    pub outbox: usize,
-    /// How many sessions that rest stay in memory.
-    pub resting_sessions: usize,
-    /// How much is used on behalf of clients.
-    pub limits: Limits,
-}
-
-impl HostOptions {
-    /// The window streamed text is gathered in, where nothing else is said.
-    pub const DELTA_WINDOW_MS: u64 = 75;
-    /// How long a client's tool may take, where nothing else is said.
-    pub const CLIENT_TOOL_TIMEOUT_MS: u64 = 600_000;
-    /// How many sessions that rest stay in memory, where nothing else is said.
-    pub const RESTING_SESSIONS: usize = 1000;
-}
-
-impl Default for HostOptions {
-    fn default() -> Self {
-        Self {
-            host_name: "localhost".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            paths: Vec::new(),
-            delta_window_ms: Self::DELTA_WINDOW_MS,
-            client_tool_timeout_ms: Self::CLIENT_TOOL_TIMEOUT_MS,
-            unowned_automations: true,
-            advanced_tools: false,
-            check_policies: false,
-            usage: UsageOptions::default(),
-            mcp_servers: McpServers::default(),
-            replay: DEFAULT_REPLAY,
-            outbox: DEFAULT_LIMIT,
-            resting_sessions: Self::RESTING_SESSIONS,
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// The `mcpServers` entries by name, read anew at each session's start.
-#[derive(Clone, Default)]
-pub struct McpServers(Option<Arc<dyn Fn() -> JsonObject + Send + Sync>>);
-
-impl McpServers {
-    /// From a function that answers them as they are now.
-    pub fn new(read: impl Fn() -> JsonObject + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(read)))
-    }
-
-    /// The entries as they are now; nothing where there are none.
-    fn read(&self) -> Option<JsonObject> {
-        self.0.as_ref().map(|read| read()).filter(|servers| !servers.is_empty())
-    }
-}
-
-impl std::fmt::Debug for McpServers {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("McpServers")
-    }
-}
-
-/// Reading and writing YAML, which the engine leaves to whoever builds it.
-#[derive(Clone)]
-pub struct Yaml {
-    /// YAML text as data.
-    pub parse: Arc<dyn Fn(&str) -> Result<Value, Thrown> + Send + Sync>,
-    /// Data as YAML text.
-    pub stringify: Arc<dyn Fn(&Value) -> Result<String, Thrown> + Send + Sync>,
-}
-
-impl Default for Yaml {
-    fn default() -> Self {
-        let none = || Thrown::new("this host reads and writes no YAML");
-        Self { parse: Arc::new(move |_| Err(none())), stringify: Arc::new(move |_| Err(none())) }
-    }
-}
-
-impl std::fmt::Debug for Yaml {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Yaml")
-    }
-}
-
-/// Opens a session's tools endpoint; given by whoever listens.
-#[derive(Clone)]
-pub struct OpenToolsServer(Arc<OpenTools>);
-
-type OpenTools = dyn Fn(SessionTools, ToolsServerOptions) -> Pending<Option<ToolsServer>> + Send + Sync;
-
-impl OpenToolsServer {
-    /// From a function of the session's tools and what the backend wants of its endpoint.
-    pub fn new(
-        open: impl Fn(SessionTools, ToolsServerOptions) -> Pending<Option<ToolsServer>> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(open))
-    }
-
-    pub(crate) fn open(
-        &self,
-        tools: SessionTools,
-        options: ToolsServerOptions,
-    ) -> Pending<Option<ToolsServer>> {
-        (self.0)(tools, options)
-    }
-}
-
-impl std::fmt::Debug for OpenToolsServer {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("OpenToolsServer")
-    }
-}
-
-/// Sends plugins' HTTP requests; given by whoever may reach the network.
-#[derive(Clone)]
-pub struct Outbound(Arc<SendOut>);
-
-type SendOut = dyn Fn(Request) -> Pending<Response> + Send + Sync;
-
-impl Outbound {
-    /// From a function of one request.
-    pub fn new(send: impl Fn(Request) -> Pending<Response> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(send))
-    }
-
-    pub(crate) fn send(&self, request: Request) -> Pending<Response> {
-        (self.0)(request)
-    }
-}
-
-impl std::fmt::Debug for Outbound {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Outbound")
-    }
-}
+use crate::sessions::{OpenToolsServer, Sessions};
+use crate::users::principal::{Gate, Principal};
+use crate::workspace::changesets::Changesets;
+use crate::workspace::containers::Relays;
+use crate::workspace::terminals::Terminals;
+mod closing;
 
 /// How many clients' versions are remembered.
 const CLIENTS_KEPT: usize = 10_000;
-
-/// How far the host is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Plugins are being applied.
-    Loading,
-    /// The registry is built; nobody is let in yet.
-    Built,
-    /// Connections are accepted.
-    Listening,
-    /// New sessions and turns are refused.
-    Stopping,
-    /// It ends.
-    Closing,
-}
 
 /// The host.
 #[derive(Debug)]
@@ -256,7 +79,7 @@ pub struct Host {
     /// What each backend said it offers.
     pub(crate) offered: RwLock<HashMap<String, Offered>>,
     pub(crate) changesets: Changesets,
-    pub(crate) telling: Telling,
+    pub(crate) telling: Exports,
     pub(crate) wire: Arc<Wire>,
     me: Weak<Host>,
     registry: OnceLock<Registry>,
@@ -272,7 +95,7 @@ pub struct Host {
     pub(crate) watches: Mutex<HashMap<String, Watch>>,
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
-    pub(crate) here: OnceLock<Arc<dyn Here>>,
+    pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
     pub(crate) lost_storage: RwLock<Option<String>>,
     /// Sessions whose tree is followed.
     pub(crate) followed_trees: Mutex<HashSet<String>>,
@@ -308,7 +131,7 @@ impl Host {
             settings_declared: Mutex::default(),
             offered: RwLock::default(),
             changesets: Changesets::default(),
-            telling: Telling::default(),
+            telling: Exports::default(),
             wire: Arc::default(),
             me: me.clone(),
             registry: OnceLock::new(),
@@ -323,7 +146,7 @@ impl Host {
             watches: Mutex::default(),
             terminals: Terminals::default(),
             relays: Relays::default(),
-            here: OnceLock::new(),
+            local_system: OnceLock::new(),
             lost_storage: RwLock::default(),
             followed_trees: Mutex::default(),
             own_providers: OnceLock::new(),
@@ -467,7 +290,7 @@ impl Host {
 
     /// The automation store, for a command that needs one.
     pub(crate) fn automations_kept(&self) -> Result<&AutomationStore, ostler_protocol::RpcError> {
-        self.automation_store().ok_or_else(crate::refusals::no_automations)
+        self.automation_store().ok_or_else(crate::core::refusals::no_automations)
     }
 
     /// The record store.
@@ -567,14 +390,4 @@ fn heard(log: Log, host: Weak<Host>) -> Log {
             host.events.raise(Event::Log { line: line.to_owned() });
         }
     })
-}
-
-/// A host that something holds without keeping it alive.
-pub(crate) fn upgraded(host: &Weak<Host>) -> Result<Arc<Host>, Thrown> {
-    host.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
-}
-
-/// A message of the host's own making.
-pub fn message(text: String, kind: MessageKind) -> Message {
-    Message { text, origin: MessageOrigin { kind }, attachments: None, model: None, agent: None, meta: None }
 }

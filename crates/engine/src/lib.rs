@@ -6,66 +6,36 @@
 //!
 //! The engine has no sockets, no files, no JavaScript and no clock of its own: time is tokio's, which tests
 //! pause, and a [`Clock`] that is handed in.
+//!
+//! Each folder is a layer with a list of the layers it may import, in ARCHITECTURE.md and in `cargo xtask tidy`.
 
 #![deny(missing_docs)]
 
-mod advertised;
-mod agents;
 mod automations;
-mod changes_follow;
-mod changesets;
-mod client_resources;
-pub mod clock;
-mod closing;
-mod commands;
-mod completions;
-pub mod connection;
-mod containers;
-mod directories;
-mod editor_settings;
-pub mod events;
-pub mod fanout;
-mod file_uris;
-mod held;
+mod channels;
+mod core;
+mod front;
 pub mod host;
-mod host_calls;
-mod in_time;
-pub mod limits;
-pub mod log;
-mod machines;
-mod mcp_servers;
-mod mentions;
-pub mod outbox;
-mod peer;
-pub mod people;
-mod plugin_channels;
-mod plugin_commands;
-mod plugin_gate;
-mod policies;
-pub mod principal;
-mod pull_requests;
-mod refusals;
 mod resources;
-mod reverse;
-mod root;
-mod session_settings;
-mod session_tools;
 pub mod sessions;
-pub mod settings;
-mod telemetry;
-mod terminals;
 pub mod usage;
-mod watched;
-pub mod wire;
-mod worktrees;
+pub mod users;
+mod workspace;
 
-pub use clock::Clock;
-pub use connection::Connection;
-pub use host::{Host, HostOptions, McpServers, Outbound, Yaml};
-pub use host_calls::HostDoor;
-pub use limits::Limits;
-pub use log::Log;
-pub use machines::{Found, Here, Pinned, Stamp};
-pub use people::People;
-pub use principal::{Gate, Principal};
-pub use session_tools::session_tools;
+pub use crate::channels::root_settings as settings;
+pub use crate::core::clock::Clock;
+pub use crate::core::file_uris::{file_path, file_uri};
+pub use crate::core::limits::Limits;
+pub use crate::core::local_system::{Found, LocalSystem, Pinned, Stamp};
+pub use crate::core::log::Log;
+pub use crate::core::options::{HostOptions, McpServers};
+pub use crate::core::outbound::Outbound;
+pub use crate::core::stage::Stage;
+pub use crate::core::yaml::Yaml;
+pub use crate::core::{clock, events, fanout, outbox, responder, wire};
+pub use crate::front::connection::{self, Connection};
+pub use crate::front::host_calls::HostDoor;
+pub use crate::host::Host;
+pub use crate::sessions::create_chat_tool::session_tools;
+pub use crate::users::People;
+pub use crate::users::principal::{self, Gate, Principal};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::points::SessionStore;
 use ostler_contract::{Value, json};
-use ostler_engine::people::UsersFile;
+use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN, Stage};

@@ -7,7 +7,7 @@ mod automation_support;
 use automation_support::{Kept, Yard, on_build, settle, statuses};
 use ostler_contract::{Value, json};
 use ostler_engine::Principal;
-use ostler_engine::people::{People, UsersFile};
+use ostler_engine::users::{People, UsersFile};
 use ostler_protocol::uri;
 use ostler_testkit::{RawClient, Stage};
 

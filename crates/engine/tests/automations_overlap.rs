@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::{Value, json};
 use ostler_engine::Principal;
-use ostler_engine::people::{People, UsersFile};
+use ostler_engine::users::{People, UsersFile};
 use ostler_testkit::Stage;
 
 /// People of these roles' grants; whoever `came` has signed in.

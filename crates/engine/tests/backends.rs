@@ -9,7 +9,7 @@ use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{Emit, Tool, ToolSpec, ToolsServer, Vault, Worker, WorkerRequest};
 use ostler_contract::{Call, Func, JsonObject, Plugin, Value, json};
 use ostler_engine::McpServers;
-use ostler_engine::host::OpenToolsServer;
+use ostler_engine::sessions::OpenToolsServer;
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage, action};
 
 const SESSION: &str = "stage:/1";

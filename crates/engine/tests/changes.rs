@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use ostler_contract::points::{Changes, ChangesState, Worktrees};
 use ostler_contract::{Call, Plugin, json};
-use ostler_engine::{Found, Here, Pinned, Stamp};
+use ostler_engine::{Found, LocalSystem, Pinned, Stamp};
 use ostler_testkit::{MemoryHost, Stage};
 
 /// A host on which one file moves when a test says so.
 #[derive(Default)]
 struct Moving(Arc<AtomicU64>);
 
-impl Here for Moving {
+impl LocalSystem for Moving {
     fn home(&self) -> Option<String> {
         None
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::{Plugin, Value, json};
-use ostler_engine::{Found, Here, Pinned};
+use ostler_engine::{Found, LocalSystem, Pinned};
 use ostler_testkit::{MemoryHost, RawClient};
 
 const SESSION: &str = "echo:/6f1c";
@@ -120,7 +120,7 @@ async fn sessions_are_sorted_by_the_hosts_clock() {
 /// The disk of the machine the test runs on.
 struct Disk;
 
-impl Here for Disk {
+impl LocalSystem for Disk {
     fn home(&self) -> Option<String> {
         None
     }

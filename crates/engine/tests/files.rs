@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{ChangeType, ResourceChanged, ResourceStore};
 use ostler_contract::{Call, Value, json};
-use ostler_engine::people::UsersFile;
+use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_ports::DiskFiles;
 use ostler_protocol::error::code;

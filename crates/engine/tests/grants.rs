@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ostler_contract::points::{Containers, ResourceContent, ResourceFacts, ResourceProvider, TerminalStore};
 use ostler_contract::{Call, Plugin, Value, json};
-use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb};
 use ostler_protocol::actions::{ACTIONS, Scope};

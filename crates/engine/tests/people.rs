@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::host::SessionRequest;
 use ostler_contract::{Plugin, Value, json};
-use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_protocol::error::code;
 use ostler_protocol::uri;
@@ -416,7 +416,7 @@ async fn nobody_gives_by_an_issuer_or_a_membership_what_they_do_not_hold() {
 /// A token signs in as a member of a team.
 #[test]
 fn a_token_of_a_member_is_for_who_holds_what_the_team_does() {
-    use ostler_engine::people::Caller;
+    use ostler_engine::users::Caller;
     use ostler_protocol::grants::Grant;
     let mut plain = file();
     plain["users"][1]["roles"] = json!([]);
@@ -424,7 +424,7 @@ fn a_token_of_a_member_is_for_who_holds_what_the_team_does() {
     let nothing = Caller::holding("user:dan", Vec::new());
     let refused = users.set_token("ben", &hash_of("mine"), &nothing).unwrap_err();
     assert_eq!(refused.message, "user:dan does not hold file:read, which project core:search does");
-    let member = ostler_engine::people::BUILT_IN_ROLES.iter().find(|(role, _)| *role == "member").unwrap().1;
+    let member = ostler_engine::users::BUILT_IN_ROLES.iter().find(|(role, _)| *role == "member").unwrap().1;
     let member = Caller::holding("user:dan", member.iter().filter_map(|grant| Grant::parse(grant)).collect());
     users.set_token("ben", &hash_of("mine"), &member).unwrap();
 }
@@ -507,7 +507,7 @@ fn a_file_that_breaks_says_where_and_shows_nothing() {
 mod any_file {
     use ostler_contract::Value;
     use ostler_engine::People;
-    use ostler_engine::people::{Caller, Kind, UsersFile};
+    use ostler_engine::users::{Caller, Kind, UsersFile};
     use ostler_testkit::SIGN_IN;
     use proptest::prelude::*;
 
@@ -613,7 +613,7 @@ fn issuers(host: &MemoryHost) -> Arc<std::sync::Mutex<Vec<String>>> {
 #[tokio::test]
 async fn people_sign_in_through_issuers() {
     let people =
-        People::new(SIGN_IN, "inn").issued_by(Some(ostler_engine::people::Issuer::parse("github").unwrap()));
+        People::new(SIGN_IN, "inn").issued_by(Some(ostler_engine::users::Issuer::parse("github").unwrap()));
     let host =
         MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).people(people).start().await;
     let asked = issuers(&host);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{Channel, ChannelHandle, Method, PublishOptions, Reader};
 use ostler_contract::{Call, JsonObject, Plugin, Thrown, Value, json};
-use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN};
 use tokio::time::Instant;

@@ -200,7 +200,7 @@ async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
 
     let people = host.host.gate.people().unwrap();
     let file = json!({ "users": [{ "id": "ada", "roles": ["admin"] }] });
-    people.set(ostler_engine::people::UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    people.set(ostler_engine::users::UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     let mut ada = host.raw_as(ostler_engine::Principal::Person(people.now().person("ada").unwrap()));
     ada.initialize("a").await;
     ada.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap();

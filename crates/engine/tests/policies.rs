@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::Policies;
 use ostler_contract::{Call, JsonObject, Plugin, Value, json};
-use ostler_engine::people::UsersFile;
+use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_ports::FilePolicies;
 use ostler_protocol::error::code;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ostler_contract::points::{Emit, Usage, UsageEntry, UsageQuery};
 use ostler_contract::{Call, Value, json};
-use ostler_engine::people::UsersFile;
 use ostler_engine::usage::UsagePer;
+use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_ports::{SqliteUsage, StateDb};
 use ostler_protocol::error::code;

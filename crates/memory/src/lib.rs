@@ -1,4 +1,4 @@
-//! Returns memory to the system that the allocator has free.
+//! Returns memory to the system that the allocator has free (D-237).
 //!
 //! An allocator retains what a busy hour left free, in case it is needed again. A daemon that then waits for hours does
 //! not need it.

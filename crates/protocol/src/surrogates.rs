@@ -1,6 +1,6 @@
-//! JSON of strangers with half a character in it: `"\ud800"` without its other half, as `JSON.stringify` writes an
-//! emoji that was cut in two. It is no Unicode text, and is read as JavaScript's `toWellFormed` has it: each lone
-//! half is U+FFFD.
+//! Reading of JSON with lone surrogates (D-017): `"\ud800"` without its second half, as `JSON.stringify` writes an emoji
+//! that was cut in two. It is not Unicode text and is read as by JavaScript's `toWellFormed`: each lone surrogate becomes
+//! U+FFFD.
 
 use serde::de::DeserializeOwned;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 const ESCAPE: usize = 6;
 const REPLACED: &[u8; ESCAPE] = br"\ufffd";
 
-/// Reads JSON. Only text that does not read is looked at again for lone halves.
+/// Parses JSON. Only text that does not parse is searched for lone surrogates.
 ///
 /// # Errors
 /// Text that is no JSON, or does not fit.

@@ -1,6 +1,6 @@
-//! The newest QuickJS under the bindings of the release that `rquickjs` 0.11 is written for. That one frees what an
-//! `async` function still needs while it waits, where only a closure leads to it. `rquickjs` itself stays at 0.11 for
-//! the web's streams, which are built on it. What changed for it between the two is put right here.
+//! The newest QuickJS release under the bindings that `rquickjs` 0.11 expects (D-008). The older release frees a waiting
+//! `async` function if only a closure can resume it. `rquickjs` stays at 0.11 because the web streams require it. This
+//! crate adapts the functions that differ between the two releases.
 
 #![no_std]
 

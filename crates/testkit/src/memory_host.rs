@@ -12,7 +12,7 @@ use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
 use ostler_engine::{
-    Clock, Connection, Gate, Here, Host, HostDoor, HostOptions, Log, People, Principal, Yaml,
+    Clock, Connection, Gate, Host, HostDoor, HostOptions, LocalSystem, Log, People, Principal, Yaml,
 };
 use ostler_loader::{Entry, LoadedPlugin, Loader, State};
 use parking_lot::Mutex;
@@ -92,7 +92,7 @@ pub struct Builder {
     vault: Option<Vault>,
     policies: Option<Policies>,
     own: Vec<Own>,
-    here: Option<Arc<dyn Here>>,
+    here: Option<Arc<dyn LocalSystem>>,
 }
 
 /// Registers something as the host's own.
@@ -252,7 +252,7 @@ impl Builder {
 
     /// What the host may ask of the machine it runs on.
     #[must_use]
-    pub fn here(mut self, here: Arc<dyn Here>) -> Self {
+    pub fn here(mut self, here: Arc<dyn LocalSystem>) -> Self {
         self.here = Some(here);
         self
     }
@@ -269,7 +269,7 @@ impl Builder {
         let gate = self.people.map_or_else(Gate::default, Gate::of);
         let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
         if let Some(here) = self.here {
-            host.set_here(here);
+            host.set_local_system(here);
         }
         let door = HostDoor::new(&host);
         let facts = Arc::new(HostFacts {

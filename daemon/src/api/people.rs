@@ -2,7 +2,7 @@
 
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
-use ostler_engine::people::{Caller, Kind};
+use ostler_engine::users::{Caller, Kind};
 
 use super::Refused;
 use super::rows::text;

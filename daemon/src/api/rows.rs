@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::Principal;
-use ostler_engine::people::Kind;
+use ostler_engine::users::Kind;
 use ostler_loader::options::place;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::own::UsageTotalsParams;

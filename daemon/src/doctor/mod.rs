@@ -5,7 +5,7 @@ mod load;
 mod vault;
 
 use ostler_contract::{Value, json};
-use ostler_engine::Here;
+use ostler_engine::LocalSystem;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 
 use crate::answer::Answer;

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use ostler_contract::{JsonObject, Secret, Value, json};
-use ostler_engine::people::{Caller, Change, Kind, UsersFile, hash_of};
+use ostler_engine::users::{Caller, Change, Kind, UsersFile, hash_of};
 use ostler_protocol::RpcError;
 
 use super::ask;

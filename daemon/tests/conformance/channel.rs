@@ -8,7 +8,7 @@ use ostler_contract::points::{
     Channel, ChannelHandle, Description, Method, PublishOptions, Reader, SchemeChannel,
 };
 use ostler_contract::{Call, JsonObject, Options, PluginHost, RpcError, Thrown, Value, json};
-use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN};
 use tokio::sync::oneshot;

@@ -11,7 +11,7 @@ use ostler_contract::points::{
 };
 use ostler_contract::registry::Owner;
 use ostler_contract::{Value, json};
-use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_loader::Entry;
 use ostler_ports::{FileVault, memory_records};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler_contract::host::Peer;
 use ostler_contract::points::{Description, Method, NamedMethod, Reader};
 use ostler_contract::{Call, JsonObject, Options, PluginHost, RpcError, Thrown, Value, json};
-use ostler_engine::people::{UsersFile, hash_of};
+use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN};
 

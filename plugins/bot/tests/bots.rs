@@ -459,7 +459,7 @@ async fn on_a_host_that_knows_people_grants_decide() {
 
 #[tokio::test]
 async fn a_team_and_a_project_own_bots_on_a_host_that_knows_people() {
-    use ostler_engine::people::UsersFile;
+    use ostler_engine::users::UsersFile;
     use ostler_engine::{People, Principal};
     let dir = tempfile::tempdir().unwrap();
     let file = json!({

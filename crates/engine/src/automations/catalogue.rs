@@ -1,40 +1,42 @@
 //! The catalogue channel: every automation with its latest runs, in step with the store.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
 
 use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation, RunPage};
 use ostler_contract::{Call, JsonObject};
-use ostler_protocol::wire::actions::{AutomationRemovedAction, AutomationSetAction, StateAction};
+use ostler_protocol::wire::actions::{AutomationRemovedAction, StateAction};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
-    AutomationRunSummary, AutomationTriggerDefinition,
+    AutomationTriggerDefinition,
 };
-use ostler_protocol::{RpcError, Value, Version, actions, names, uri};
+use ostler_protocol::{RpcError, Value, actions, names, uri};
 
 use super::Automations;
 use super::check::check;
+use super::listing::{Listed, publish};
 use super::settings::{Settings, with_editor, with_pinned};
-use crate::fanout::{ConnectionId, Fanout, Origin, Outgoing, Subscriber};
+use crate::core::fanout::{Fanout, Origin, Subscriber};
+use crate::core::ids::ConnectionId;
+use crate::core::refusals::{does_not_belong, lacks_field};
 use crate::host::Host;
-use crate::principal::Principal;
-use crate::refusals::{does_not_belong, lacks_field};
-
-/// How many runs an entry carries.
-pub(super) const RUNS_SHOWN: usize = 20;
+use crate::users::principal::Principal;
 
 /// Entries by id.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
-    entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<String, Listed>,
     /// The automations pinned to a session, by its URI.
     pinned: HashMap<String, BTreeSet<String>>,
 }
 
-/// One automation.
-#[derive(Debug, Clone)]
+/// One automation, as it is until it is edited.
+#[derive(Debug)]
 pub(super) struct Entry {
+    /// What the catalogue says of it, without its runs.
     pub wire: AutomationEntry,
+    /// What its definition says to this host alone.
+    pub settings: Settings,
     pub owner: Option<String>,
 }
 
@@ -42,14 +44,17 @@ impl Automations {
     /// Subscribes to the catalogue; answers its state as JSON text and the number it was taken at.
     pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (String, u64) {
         let catalogue = self.catalogue.lock();
-        let entries: Vec<&AutomationEntry> = catalogue.entries.values().map(|entry| &entry.wire).collect();
-        let state = serde_json::to_string(&entries).unwrap_or_else(|_| "[]".to_owned());
+        let entries: Vec<String> = catalogue
+            .entries
+            .values()
+            .filter_map(|listed| serde_json::to_string(&listed.wire()).ok())
+            .collect();
         let seq = fanout.subscribe(uri::AUTOMATIONS, subscriber);
-        (format!(r#"{{"entries":{state}}}"#), seq)
+        (format!(r#"{{"entries":[{}]}}"#, entries.join(",")), seq)
     }
 
-    pub(super) fn entry(&self, id: &str) -> Option<Entry> {
-        self.catalogue.lock().entries.get(id).cloned()
+    pub(super) fn entry(&self, id: &str) -> Option<Arc<Entry>> {
+        self.catalogue.lock().entries.get(id).map(|listed| listed.entry.clone())
     }
 
     /// The automations pinned to a session.
@@ -58,100 +63,69 @@ impl Automations {
         catalogue.pinned.get(session).into_iter().flatten().cloned().collect()
     }
 
-    /// Puts one automation in place, with the runs it showed before, and tells whoever watches, unless nothing
-    /// changed. Its schedules are planned by then.
-    fn set(&self, host: &Host, id: &str, mut entry: Entry, origin: Option<Origin>) {
+    /// Puts one automation in place, with the runs it listed before or else these, and tells whoever watches, unless
+    /// nothing changed. Its schedules are planned by then.
+    fn set(&self, host: &Host, id: &str, mut entry: Entry, runs: RunPage, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
-        let held = catalogue.entries.get(id);
-        if let Some(held) = held {
-            entry.wire.runs.clone_from(&held.wire.runs);
-            entry.wire.runs_next_cursor.clone_from(&held.wire.runs_next_cursor);
-        }
         let shown = self.plans.lock().shown(id);
-        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
+        entry.wire.next_run_at = shown.next.map(crate::core::clock::iso);
         entry.wire.run_count = shown.run_count;
-        if held.is_some_and(|held| held.wire == entry.wire) {
+        let before = catalogue.entries.get(id).map(|listed| listed.entry.clone());
+        if before.as_ref().is_some_and(|before| before.wire == entry.wire) {
             return;
         }
-        let before = held.map(|held| &held.wire.definition);
         let definition = &entry.wire.definition;
-        if before != Some(definition) {
+        if before.as_ref().is_none_or(|before| before.wire.definition != *definition) {
             let lacking = super::triggers::lacking(host, definition);
             lacking.iter().for_each(|lacking| host.log.line(lacking.line(id)));
             super::check::log_problems(host, id, definition);
-            if let Some(session) = before.and_then(|before| Settings::of(before).pinned_session) {
-                catalogue.unpin(id, &session);
+            if let Some(session) = before.as_ref().and_then(|before| before.settings.pinned_session.as_ref())
+            {
+                catalogue.unpin(id, session);
             }
-            if let Some(session) = Settings::of(definition).pinned_session {
-                catalogue.pinned.entry(session).or_default().insert(id.to_owned());
+            if let Some(session) = &entry.settings.pinned_session {
+                catalogue.pinned.entry(session.clone()).or_default().insert(id.to_owned());
             }
             self.index.write().set(id, definition, &lacking);
             self.watching.set(id, definition);
         }
-        catalogue.entries.insert(id.to_owned(), entry.clone());
-        publish_set(&host.fanout, entry.wire, origin);
+        let listed = match catalogue.entries.entry(id.to_owned()) {
+            btree_map::Entry::Occupied(listed) => {
+                let listed = listed.into_mut();
+                listed.entry = Arc::new(entry);
+                listed
+            }
+            btree_map::Entry::Vacant(vacant) => vacant.insert(Listed::new(entry, &runs)),
+        };
+        listed.publish(&host.fanout, origin);
     }
 
     fn remove(&self, fanout: &Fanout, id: &str, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
-        let Some(held) = catalogue.entries.remove(id) else { return };
-        if let Some(session) = Settings::of(&held.wire.definition).pinned_session {
-            catalogue.unpin(id, &session);
+        let Some(removed) = catalogue.entries.remove(id) else { return };
+        if let Some(session) = &removed.entry.settings.pinned_session {
+            catalogue.unpin(id, session);
         }
         self.index.write().remove(id);
         self.watching.remove(id);
         self.plans.lock().remove(id);
         let resource = uri::automation(id);
-        publish(fanout, StateAction::AutomationRemoved(AutomationRemovedAction { resource }), origin);
+        publish(fanout, &StateAction::AutomationRemoved(AutomationRemovedAction { resource }), origin);
     }
 
     /// Shows how far an automation's schedules have come.
     pub(super) fn show_schedules(&self, fanout: &Fanout, id: &str) {
         let mut catalogue = self.catalogue.lock();
-        let Some(entry) = catalogue.entries.get_mut(id) else { return };
+        let Some(listed) = catalogue.entries.get_mut(id) else { return };
         let shown = self.plans.lock().shown(id);
-        entry.wire.next_run_at = shown.next.map(crate::clock::iso);
-        entry.wire.run_count = shown.run_count;
-        publish_set(fanout, entry.wire.clone(), None);
-    }
-
-    /// Adds a page of older runs to an entry.
-    fn add_page(&self, fanout: &Fanout, id: &str, page: RunPage) {
-        let mut catalogue = self.catalogue.lock();
-        let Some(entry) = catalogue.entries.get_mut(id) else { return };
-        for run in page.runs.iter().map(super::shown::summary_of) {
-            if !entry.wire.runs.iter().any(|shown| shown.resource == run.resource) {
-                entry.wire.runs.push(run);
-            }
-        }
-        entry.wire.runs_next_cursor = page.next_cursor;
-        publish_set(fanout, entry.wire.clone(), None);
-    }
-
-    /// Shows a run in its automation's entry.
-    /// Answers whether there are more than an entry carries now.
-    pub(super) fn show_run(&self, fanout: &Fanout, id: &str, run: AutomationRunSummary) -> bool {
-        let mut catalogue = self.catalogue.lock();
-        let Some(entry) = catalogue.entries.get_mut(id) else { return false };
-        match entry.wire.runs.iter_mut().find(|shown| shown.resource == run.resource) {
-            Some(shown) => *shown = run,
-            None => entry.wire.runs.insert(0, run),
-        }
-        publish_set(fanout, entry.wire.clone(), None);
-        entry.wire.runs.len() > RUNS_SHOWN
-    }
-
-    /// Leaves an entry with the runs of its newest page, and the cursor that leads to the others.
-    fn show_page(&self, fanout: &Fanout, id: &str, page: &RunPage) {
-        let mut catalogue = self.catalogue.lock();
-        let Some(entry) = catalogue.entries.get_mut(id) else { return };
-        let Some(oldest) = page.runs.last() else { return };
-        let Some(at) = entry.wire.runs.iter().position(|shown| shown.resource == oldest.resource) else {
-            return;
+        let held = &*listed.entry;
+        let wire = AutomationEntry {
+            next_run_at: shown.next.map(crate::core::clock::iso),
+            run_count: shown.run_count,
+            ..held.wire.clone()
         };
-        entry.wire.runs.truncate(at + 1);
-        entry.wire.runs_next_cursor.clone_from(&page.next_cursor);
-        publish_set(fanout, entry.wire.clone(), None);
+        listed.entry = Arc::new(Entry { wire, settings: held.settings.clone(), owner: held.owner.clone() });
+        listed.publish(fanout, None);
     }
 }
 
@@ -166,40 +140,31 @@ impl Catalogue {
     }
 }
 
-fn publish_set(fanout: &Fanout, automation: AutomationEntry, origin: Option<Origin>) {
-    publish(fanout, StateAction::AutomationSet(Box::new(AutomationSetAction { automation })), origin);
-}
-
-fn publish(fanout: &Fanout, action: StateAction, origin: Option<Origin>) {
-    if let Ok(text) = serde_json::to_string(&action) {
-        fanout.publish(uri::AUTOMATIONS, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
-    }
-}
-
-fn wire_of(kept: KeptAutomation, runs: Vec<AutomationRunSummary>, runs_next_cursor: Option<String>) -> Entry {
+fn entry_of(stored: KeptAutomation) -> Entry {
     let mut meta = JsonObject::new();
-    if let Some(owner) = &kept.owner {
+    if let Some(owner) = &stored.owner {
         meta.insert(names::meta_key("owner"), owner.as_str().into());
     }
     Entry {
+        settings: Settings::of(&stored.definition),
         wire: AutomationEntry {
-            resource: uri::automation(&kept.id),
-            definition: kept.definition,
+            resource: uri::automation(&stored.id),
+            definition: stored.definition,
             next_run_at: None,
             run_count: None,
-            runs,
-            runs_next_cursor,
+            runs: Vec::new(),
+            runs_next_cursor: None,
             operations: vec![
                 AutomationOperation::Update,
                 AutomationOperation::Remove,
                 AutomationOperation::Run,
             ],
             customizations: None,
-            created_at: kept.created_at,
-            modified_at: kept.modified_at,
+            created_at: stored.created_at,
+            modified_at: stored.modified_at,
             meta: (!meta.is_empty()).then_some(meta),
         },
-        owner: kept.owner,
+        owner: stored.owner,
     }
 }
 
@@ -214,8 +179,7 @@ impl Host {
                     let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
                     page.runs.iter().for_each(|run| self.remember_request(run));
                     self.plan(&id, None, &automation.definition, &page.runs).await;
-                    let runs = page.runs.iter().map(super::shown::summary_of).collect();
-                    self.automations.set(&self, &id, wire_of(automation, runs, page.next_cursor), None);
+                    self.automations.set(&self, &id, entry_of(automation), page, None);
                 }
             }
             Err(why) => self.log.line(format_args!("the automations could not be read: {why}")),
@@ -257,9 +221,10 @@ impl Host {
     /// Takes up a definition as the store has it now.
     pub(super) async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
         let id = kept.id.clone();
-        let before = self.automations.entry(&id).map(|held| held.wire.definition);
-        self.plan(&id, before.as_ref(), &kept.definition, &[]).await;
-        self.automations.set(self, &id, wire_of(kept, Vec::new(), None), origin);
+        let before = self.automations.entry(&id);
+        let before = before.as_ref().map(|before| &before.wire.definition);
+        self.plan(&id, before, &kept.definition, &[]).await;
+        self.automations.set(self, &id, entry_of(kept), RunPage::default(), origin);
     }
 
     /// What a client dispatched on the catalogue or on a run.
@@ -290,7 +255,7 @@ impl Host {
                 let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
                 self.require_own(by, &held, "change")?;
                 let mut changes = request.changes;
-                let settings = Settings::of(&held.wire.definition);
+                let settings = &held.settings;
                 // Where the host knows no users, nobody is known to have changed it.
                 let known = self.owner_of(by).filter(|_| self.gate.guarded);
                 let editor = known.or_else(|| settings.editor.clone());
@@ -301,7 +266,11 @@ impl Host {
                     changes.meta = Some(with_editor(meta, editor.as_deref()).unwrap_or_default());
                 }
                 let triggers = changes.triggers.clone();
-                check(&patched(held.wire.definition, &changes), triggers.as_deref(), self.keeps_schedules())?;
+                check(
+                    &patched(held.wire.definition.clone(), &changes),
+                    triggers.as_deref(),
+                    self.keeps_schedules(),
+                )?;
                 let kept = store.update.call((id, changes)).await.map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
@@ -337,15 +306,6 @@ impl Host {
         items.extend(super::triggers::registered(self));
         items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
         Ok(items)
-    }
-
-    /// Takes the runs an entry no longer carries out of it, so that they are found by its cursor.
-    pub(super) async fn page_runs(&self, id: &str) {
-        let Some(store) = self.automation_store() else { return };
-        match store.runs.call((id.to_owned(), None)).await {
-            Ok(page) => self.automations.show_page(&self.fanout, id, &page),
-            Err(why) => self.log.line(format_args!("the runs of {id} could not be read: {why}")),
-        }
     }
 
     /// Loads older runs into an automation's entry.

@@ -148,7 +148,7 @@ impl Host {
 fn origin_of(occurrence: Occurrence) -> AutomationRunOrigin {
     AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
         trigger_id: occurrence.trigger,
-        scheduled_for: Some(crate::clock::iso(occurrence.at)),
+        scheduled_for: Some(crate::core::clock::iso(occurrence.at)),
         catch_up: occurrence.catch_up.then_some(true),
         event: None,
     })

@@ -23,7 +23,8 @@ use super::noted::Note;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
 use super::triggers::Waiting;
-use crate::host::{Host, message};
+use crate::core::message::message;
+use crate::host::Host;
 use crate::sessions::{Place, ToSession, TurnRequest};
 
 /// What wakes an automation.
@@ -247,21 +248,21 @@ impl Host {
         cause: Cause,
     ) -> (bool, Option<Kept>) {
         let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
-        let settings = Settings::of(&entry.wire.definition);
-        let chat_busy = self.pinned_chat_is_busy(&settings);
+        let settings = &entry.settings;
+        let chat_busy = self.pinned_chat_is_busy(settings);
         let resource = run.resource.clone();
         let (kept, wait) = oneshot::channel();
         let (admission, kept) = {
             let mut runs = self.automations.runs.lock();
             let lane = runs.lanes.entry(id.clone()).or_default();
-            let admission = lane.admit(&resource, cause, &settings, chat_busy, Instant::now());
+            let admission = lane.admit(&resource, cause, settings, chat_busy, Instant::now());
             match &admission {
                 Admission::Start | Admission::Wait => {
                     runs.open.insert(resource, run.clone());
                 }
                 // Counted before the run can end.
                 Admission::Fold(held) => {
-                    let first = runs.note(held, Note { what: COUNT, wake: &run, kept });
+                    let first = runs.note(held, Note { what: COUNT, wake: run, kept });
                     drop(runs);
                     if first {
                         self.keep_notes(held.clone());
@@ -285,7 +286,7 @@ impl Host {
             Admission::Fold(_) => {}
             Admission::Drop(Some(held)) => {
                 // Whoever fired is told of no run: none heard it.
-                self.note(held, oneshot::channel().0, &run, DROPPED);
+                self.note(held, oneshot::channel().0, run, DROPPED);
                 return (false, None);
             }
             Admission::Drop(None) => return (false, None),
@@ -304,7 +305,7 @@ impl Host {
     }
 
     /// Counts a wake into a run that is there already, and keeps that.
-    fn note(self: &Arc<Self>, held: String, kept: Keep, wake: &AutomationRunState, what: &'static str) {
+    fn note(self: &Arc<Self>, held: String, kept: Keep, wake: AutomationRunState, what: &'static str) {
         let first = self.automations.runs.lock().note(&held, Note { what, wake, kept });
         if first {
             self.keep_notes(held);
@@ -320,7 +321,7 @@ impl Host {
         kept: Keep,
     ) {
         let Some(entry) = self.automations.entry(&id) else { return };
-        let settings = Settings::of(&entry.wire.definition);
+        let settings = &entry.settings;
         let session = match &held {
             Some(held) => {
                 self.automations.runs.lock().open.get(held).and_then(|run| run.primary_session.clone())
@@ -344,17 +345,17 @@ impl Host {
             self.tell(&target, ToSession::Steer { request: Box::new(request), taken });
             if wait.await == Ok(true) {
                 match held {
-                    Some(held) => self.note(held, kept, &run, STEERED),
+                    Some(held) => self.note(held, kept, run, STEERED),
                     None => drop(kept.send(None)),
                 }
                 return;
             }
         }
-        let chat_busy = self.pinned_chat_is_busy(&settings);
+        let chat_busy = self.pinned_chat_is_busy(settings);
         let admission = {
             let mut runs = self.automations.runs.lock();
             let lane = runs.lanes.entry(id).or_default();
-            let admission = lane.admit(&run.resource, Cause::Counted, &settings, chat_busy, Instant::now());
+            let admission = lane.admit(&run.resource, Cause::Counted, settings, chat_busy, Instant::now());
             if matches!(admission, Admission::Start | Admission::Wait) {
                 runs.open.insert(run.resource.clone(), run.clone());
             }
@@ -363,7 +364,7 @@ impl Host {
         match admission {
             Admission::Start => self.serve_run(run, true, kept).await,
             Admission::Wait => self.serve_run(run, false, kept).await,
-            Admission::Fold(held) => self.note(held, kept, &run, COUNT),
+            Admission::Fold(held) => self.note(held, kept, run, COUNT),
             _ => {}
         }
     }

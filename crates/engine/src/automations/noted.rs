@@ -4,24 +4,24 @@
 use std::sync::Arc;
 
 use ostler_contract::JsonObject;
-use ostler_protocol::wire::state::AutomationRunState;
+use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 use ostler_protocol::{Value, names};
 
-use super::fire::{Keep, count_of, event_id_of, event_of};
+use super::fire::{Keep, count_of, event_id_of};
 use super::run::{COUNT, EVENT, LATEST, Runs};
 use crate::host::Host;
 
 /// What a wake is counted as, and who waits for that to be kept.
-pub(super) struct Note<'a> {
+pub(super) struct Note {
     /// The fact of the run that counts it.
     pub what: &'static str,
-    pub wake: &'a AutomationRunState,
+    pub wake: AutomationRunState,
     pub kept: Keep,
 }
 
 impl Runs {
     /// Counts a wake into a run; answers whether nobody writes that run's counts yet, so that the caller has to.
-    pub(super) fn note(&mut self, held: &str, note: Note<'_>) -> bool {
+    pub(super) fn note(&mut self, held: &str, note: Note) -> bool {
         if let Some(run) = self.open.get_mut(held) {
             count(run.meta.get_or_insert_default(), note.what, note.wake);
         }
@@ -39,16 +39,21 @@ pub(super) struct Noted {
     written: bool,
 }
 
-fn count(meta: &mut JsonObject, what: &str, wake: &AutomationRunState) {
+fn count(meta: &mut JsonObject, what: &str, wake: AutomationRunState) {
     let key = names::meta_key(what);
     let before = meta.get(&key).and_then(Value::as_u64);
     // A run of an event counts that event from the start.
     let counted = before.unwrap_or(u64::from(what == COUNT));
-    meta.insert(key, counted.saturating_add(count_of(wake)).into());
-    if let (COUNT, Some(event)) = (what, event_of(wake)) {
-        meta.insert(names::meta_key(LATEST), Value::Object(event.clone()));
-        match event_id_of(wake) {
-            Some(id) => drop(meta.insert(names::meta_key(EVENT), id.clone())),
+    meta.insert(key, counted.saturating_add(count_of(&wake)).into());
+    if what != COUNT {
+        return;
+    }
+    let id = event_id_of(&wake).cloned();
+    if let AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin { event: Some(event), .. }) = wake.origin
+    {
+        meta.insert(names::meta_key(LATEST), Value::Object(event));
+        match id {
+            Some(id) => drop(meta.insert(names::meta_key(EVENT), id)),
             None => drop(meta.shift_remove(&names::meta_key(EVENT))),
         }
     }
@@ -71,11 +76,11 @@ impl Host {
                     };
                     (runs.open.get(&held).cloned(), senders)
                 };
-                if let Some(state) = state {
-                    host.automations.show(&host.fanout, &state);
-                }
                 // Where it cannot be kept, those who wait are left without an answer.
                 if host.keep_run(&held).await {
+                    if let Some(state) = state {
+                        host.list_run(&state).await;
+                    }
                     for sender in senders {
                         let _ = sender.send(Some(held.clone()));
                     }

@@ -225,7 +225,7 @@ impl Plans {
                 trigger: planned.trigger.clone(),
                 expression: planned.written.expression.clone(),
                 time_zone: planned.written.time_zone.clone(),
-                next: crate::clock::iso(planned.next?),
+                next: crate::core::clock::iso(planned.next?),
             })
         });
         AutomationProgress { schedules: schedules.collect(), run_count: self.counts.get(id).copied() }

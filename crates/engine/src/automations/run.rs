@@ -25,12 +25,12 @@ use super::lanes::{Cause, Lane};
 use super::message::{RunPlace, opening};
 use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
-use super::shown::summary_of;
-use crate::fanout::{Fanout, Outgoing, Subscriber};
-use crate::host::{Host, message};
-use crate::policies::Use;
-use crate::principal::Principal;
+use crate::core::fanout::{Fanout, Outgoing, Subscriber};
+use crate::core::message::message;
+use crate::host::Host;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
+use crate::users::policies::Use;
+use crate::users::principal::Principal;
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
 const REQUESTS_KEPT: usize = 1000;
@@ -107,7 +107,7 @@ impl Automations {
             vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled).collect(),
         );
         if let Some(state) = state {
-            self.show(&host.fanout, &state);
+            host.list_run(&state).await;
             host.keep_state(&state).await;
             if let Some(host) = host.me() {
                 host.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
@@ -190,18 +190,18 @@ impl Host {
         self.gate.require_owned(by, entry.owner.as_deref(), "run", &entry.wire.resource)?;
         let refused = |why: String| RpcError::permission_denied(why);
         self.may_start(entry.owner.as_deref()).map_err(refused)?;
-        let settings = Settings::of(&entry.wire.definition);
+        let settings = &entry.settings;
         let key = (id.to_owned(), request.to_owned());
         // The one it is pinned to is looked for below where no other request can come between.
-        let _held = self.load_pinned(&settings).await;
+        let _held = self.load_pinned(settings).await;
         let run = {
             let mut requests = self.automations.requests.lock();
             if let Some(run) = requests.get(&key) {
                 return Ok(run.clone());
             }
             if settings.pinned {
-                self.own_pinned(&settings, entry.owner.as_deref()).map_err(refused)?;
-                if self.pinned_chat_is_busy(&settings) {
+                self.own_pinned(settings, entry.owner.as_deref()).map_err(refused)?;
+                if self.pinned_chat_is_busy(settings) {
                     return Err(refused(CHAT_BUSY.to_owned()));
                 }
             }
@@ -243,9 +243,7 @@ impl Host {
             return self.begin_waiting(&id);
         }
         let now = self.automations.runs.lock().open.get(&resource).cloned().unwrap_or(run);
-        if self.automations.show(&self.fanout, &now) {
-            self.page_runs(&id).await;
-        }
+        self.list_run(&now).await;
         let _ = kept.send(Some(resource.clone()));
         if begins {
             self.begin_run(&resource).await;
@@ -256,9 +254,9 @@ impl Host {
     pub(super) fn begin_waiting(self: &Arc<Self>, id: &str) {
         loop {
             let entry = self.automations.entry(id);
-            let settings =
-                entry.as_ref().map(|entry| Settings::of(&entry.wire.definition)).unwrap_or_default();
-            let chat_busy = self.pinned_chat_is_busy(&settings);
+            let default = Settings::default();
+            let settings = entry.as_ref().map_or(&default, |entry| &entry.settings);
+            let chat_busy = self.pinned_chat_is_busy(settings);
             let next = {
                 let mut runs = self.automations.runs.lock();
                 runs.lanes.get_mut(id).and_then(|lane| lane.next(settings.overlap_in_effect(), chat_busy))
@@ -288,11 +286,11 @@ impl Host {
         let entry = self.automations.entry(id).ok_or_else(|| none(&run.automation))?;
         self.may_start(entry.owner.as_deref())?;
         let definition = &entry.wire.definition;
-        let settings = Settings::of(definition);
+        let settings = &entry.settings;
         let pinned = match settings.pinned {
             true => {
-                let _held = self.load_pinned(&settings).await;
-                self.own_pinned(&settings, entry.owner.as_deref())?
+                let _held = self.load_pinned(settings).await;
+                self.own_pinned(settings, entry.owner.as_deref())?
             }
             false => None,
         };
@@ -338,7 +336,7 @@ impl Host {
             place: Place::DefaultChat,
             message: first,
             model,
-            sender: settings.editor.or(entry.owner),
+            sender: settings.editor.clone().or_else(|| entry.owner.clone()),
             // Somebody may have begun to talk in a pinned chat just now.
             queue: settings.pinned,
         };
@@ -386,7 +384,7 @@ impl Host {
         let (Some(store), Some(entry)) = (self.automation_store(), self.automations.entry(id)) else {
             return;
         };
-        let meta = with_pinned(entry.wire.definition.meta, Some(session));
+        let meta = with_pinned(entry.wire.definition.meta.clone(), Some(session));
         let changes = AutomationDefinitionPatch { meta, ..AutomationDefinitionPatch::default() };
         match store.update.call((id.to_owned(), changes)).await {
             Ok(kept) => self.keep_entry(kept, None).await,
@@ -441,7 +439,7 @@ impl Host {
 
     async fn change_run(self: &Arc<Self>, run: &str, actions: Vec<StateAction>) {
         let Some(state) = self.automations.apply(&self.fanout, run, actions) else { return };
-        self.automations.show(&self.fanout, &state);
+        self.list_run(&state).await;
         self.keep_state(&state).await;
         if is_over(&state.lifecycle) {
             self.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
@@ -549,11 +547,5 @@ impl Host {
         }
         let store = self.automation_store()?;
         store.run_of.call((run.to_owned(),)).await.ok().flatten()
-    }
-}
-
-impl Automations {
-    pub(super) fn show(&self, fanout: &Fanout, run: &AutomationRunState) -> bool {
-        uri::automation_id(&run.automation).is_some_and(|id| self.show_run(fanout, id, summary_of(run)))
     }
 }

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::fire::WakeEvent;
 use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
-use crate::host::{Host, file_path};
+use crate::core::file_uris::file_path;
+use crate::host::Host;
 use crate::sessions::Entry;
 
 /// How many different inputs of one session a rule tells apart.

@@ -22,9 +22,9 @@ use super::chats::Opening;
 use super::mailbox::{Mailbox, Subscription, ToSession};
 use super::rest::{SLEEP_AFTER, release};
 use super::{Entry, Place};
-use crate::fanout::{Audience, Origin, Outgoing};
+use crate::core::fanout::{Audience, Origin, Outgoing};
+use crate::core::refusals::nothing_at;
 use crate::host::Host;
-use crate::refusals::nothing_at;
 
 /// How many messages are taken before what came of them goes out.
 const BATCH: usize = 256;

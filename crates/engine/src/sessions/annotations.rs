@@ -16,8 +16,8 @@ use super::actor::{Actor, snapshot};
 use super::client_actions::{Refused, refuse};
 use super::keep::kept;
 use super::mailbox::Subscription;
-use crate::fanout::Origin;
-use crate::in_time::in_time;
+use crate::core::fanout::Origin;
+use crate::core::in_time::in_time;
 
 /// The most bytes the annotations of one session may take as JSON.
 const MAX_BYTES: usize = 4 << 20;

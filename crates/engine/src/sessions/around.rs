@@ -13,8 +13,9 @@ use ostler_protocol::wire::state::{ChangesSummary, Changeset};
 use super::Entry;
 use super::actor::Actor;
 use super::mailbox::ToSession;
-use crate::host::{Host, file_path};
-use crate::in_time::in_time;
+use crate::core::file_uris::file_path;
+use crate::core::in_time::in_time;
+use crate::host::Host;
 
 /// How long each may take.
 const LIMIT: Duration = Duration::from_secs(30);

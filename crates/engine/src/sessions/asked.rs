@@ -14,8 +14,8 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::mailbox::Dispatch;
-use crate::fanout::Origin;
-use crate::refusals::no_question;
+use crate::core::fanout::Origin;
+use crate::core::refusals::no_question;
 
 impl Actor {
     pub(super) fn confirm(

@@ -14,9 +14,9 @@ use ostler_protocol::{RpcError, Value, json, uri};
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::connection::Connection;
+use crate::front::connection::Connection;
 use crate::host::Host;
-use crate::principal::Principal;
+use crate::users::principal::Principal;
 
 /// The most an attachment may hold to stay in its message, in bytes.
 const INLINE_MAX: usize = 4096;

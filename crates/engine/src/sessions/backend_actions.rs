@@ -18,7 +18,7 @@ use super::chat::{Chat, Streamed, is_streamed};
 use super::mailbox::WorkerOpened;
 use super::turns::{request_of, worker_uri};
 use crate::automations::Happened;
-use crate::refusals::already_exists;
+use crate::core::refusals::already_exists;
 
 impl Actor {
     /// Takes one emitted action.

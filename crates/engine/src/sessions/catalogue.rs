@@ -20,8 +20,8 @@ use ostler_protocol::wire::state::SessionSummary;
 use super::create::entry_of;
 use super::summary::{rest, summary_at_rest};
 use super::{Entry, Place, Resting, Sessions};
+use crate::core::in_time::in_time;
 use crate::host::Host;
-use crate::in_time::in_time;
 
 /// How long the store may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::backend::Backend;
 use super::summary::marks;
-use crate::fanout::Audience;
+use crate::core::fanout::Audience;
 use crate::usage::Taken;
 
 /// One chat.

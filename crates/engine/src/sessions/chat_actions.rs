@@ -17,13 +17,13 @@ use super::mailbox::Dispatch;
 use super::turns::named;
 use super::watched::STEER_LIMIT;
 use crate::automations::Happened;
-use crate::clock::millis_between;
-use crate::fanout::Origin;
-use crate::policies::Use;
-use crate::refusals::{
+use crate::core::clock::millis_between;
+use crate::core::fanout::Origin;
+use crate::core::refusals::{
     FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
     not_loaded, one_folder,
 };
+use crate::users::policies::Use;
 
 /// How long a backend may take to delete its copy of a conversation before the next one starts.
 const DELETE_LIMIT: Duration = Duration::from_secs(30);

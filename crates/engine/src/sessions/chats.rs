@@ -22,9 +22,9 @@ use super::beside::beside;
 use super::chat::Chat;
 use super::create::{START_LIMIT, started};
 use super::mailbox::ToSession;
+use crate::core::in_time::in_time;
+use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 use crate::host::Host;
-use crate::in_time::in_time;
-use crate::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 
 /// A chat asked for.
 #[derive(Debug, Default)]

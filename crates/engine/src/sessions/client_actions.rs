@@ -14,10 +14,10 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::{Dispatch, ToSession};
 use super::turns::named;
-use crate::directories::Directories;
-use crate::fanout::{Origin, rejection};
-use crate::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
-use crate::session_settings::refuses;
+use crate::core::fanout::{Origin, rejection};
+use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
+use crate::sessions::config::refuses;
+use crate::workspace::directories::Directories;
 
 /// Why an action is refused.
 pub(super) type Refused = Result<(), String>;

@@ -26,13 +26,14 @@ use super::mailbox::{Mailbox, Snapshots, ToSession};
 use super::moving::Lent;
 use super::summary::{marks, summary_at_rest};
 use super::{Entry, Resting, Row};
-use crate::directories::Directories;
-use crate::host::{Host, names_a_directory};
-use crate::in_time::in_time;
-use crate::machines::SETTING;
-use crate::policies::Use;
-use crate::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
-use crate::session_settings::Chosen;
+use crate::core::file_uris::names_a_directory;
+use crate::core::in_time::in_time;
+use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
+use crate::host::Host;
+use crate::sessions::config::Chosen;
+use crate::users::policies::Use;
+use crate::workspace::directories::Directories;
+use crate::workspace::machines::SETTING;
 
 /// How long a backend may take to start.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
@@ -101,7 +102,13 @@ impl Host {
         let provider = agent.provider.to_string();
         let now = self.clock.iso();
         let directories = match new.working_directories.is_empty() {
-            true => self.options.paths.first().map(|path| crate::host::file_uri(path)).into_iter().collect(),
+            true => self
+                .options
+                .paths
+                .first()
+                .map(|path| crate::core::file_uris::file_uri(path))
+                .into_iter()
+                .collect(),
             false if agent.multiple_directories == Some(true) => new.working_directories.clone(),
             false => new.working_directories[..1].to_vec(),
         };
@@ -306,7 +313,8 @@ async fn make(
     if entry.row.lock().kept.worktree.is_some() {
         host.offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str)).await;
     }
-    let directory = entry.row.lock().kept.working_directories.first().map(|uri| crate::host::file_path(uri));
+    let directory =
+        entry.row.lock().kept.working_directories.first().map(|uri| crate::core::file_uris::file_path(uri));
     let computer = host.settle_computer(entry, agent, &mut chosen.config, directory).await?;
     let made = make_in(host, entry, agent, new, mailbox, chosen).await;
     if let (Err(_), Some(computer)) = (&made, computer) {

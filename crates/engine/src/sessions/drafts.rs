@@ -107,7 +107,7 @@ impl Host {
         }
     }
 
-    fn watches(&self, entry: &Entry, which: impl Fn(crate::fanout::ConnectionId) -> bool) -> bool {
+    fn watches(&self, entry: &Entry, which: impl Fn(crate::core::ids::ConnectionId) -> bool) -> bool {
         let channels = self.sessions.channels_of(entry);
         channels.iter().any(|channel| self.fanout.watchers(channel).into_iter().any(&which))
     }

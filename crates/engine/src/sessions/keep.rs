@@ -8,7 +8,7 @@ use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, Res
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::log::Log;
+use crate::core::log::Log;
 
 /// How long a store may take before the session goes on without it.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::chats::{ChatReady, NewChat};
 use super::moving::Lent;
 use super::{Entry, Place};
-use crate::connection::{ConnectionRef, Responder};
-use crate::fanout::{Origin, Subscriber};
+use crate::core::fanout::{Origin, Subscriber};
+use crate::core::responder::{ConnectionRef, Responder};
 
 /// The sending end.
 pub type Mailbox = mpsc::UnboundedSender<ToSession>;

@@ -16,12 +16,15 @@ mod chat;
 mod chat_actions;
 mod chats;
 mod client_actions;
+pub(crate) mod config;
 mod create;
+pub(crate) mod create_chat_tool;
 mod drafts;
 mod ending;
 mod keep;
 mod links;
 mod mailbox;
+mod mcp_servers;
 mod moving;
 mod older;
 mod places;
@@ -31,6 +34,7 @@ mod rest;
 mod start;
 mod summary;
 mod tools;
+mod tools_server;
 mod turns;
 mod watched;
 
@@ -54,6 +58,7 @@ use drafts::Draft;
 pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 use rest::{Awake, Census};
+pub use tools_server::OpenToolsServer;
 pub(crate) use turns::{named, tidy_title};
 
 /// The sessions in memory, by id: those that are awake, and those that rest and were used lately. Others are in the

@@ -16,8 +16,8 @@ use super::chats::Opening;
 use super::create::NewSession;
 use super::mailbox::ToSession;
 use super::{Entry, Place};
+use crate::core::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 use crate::host::Host;
-use crate::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 
 /// A chat on its way to another session, with the chats of its workers.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use ostler_protocol::wire::state::SessionOrigin;
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::terminals::Holder;
+use crate::workspace::terminals::Holder;
 
 impl Actor {
     /// How a chat's backend opens terminals.
@@ -18,7 +18,7 @@ impl Actor {
         self.host.session_terminals(Holder {
             session: self.entry.uri.clone(),
             chat: chat.uri.clone(),
-            directory: directory.map(|directory| crate::host::file_path(directory)),
+            directory: directory.map(|directory| crate::core::file_uris::file_path(directory)),
             env: self.environment(),
         })
     }

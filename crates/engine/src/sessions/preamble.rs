@@ -5,8 +5,8 @@ use std::time::Duration;
 use ostler_contract::Frozen;
 use ostler_contract::points::{ChatPreamble, PreambleChat};
 
+use crate::core::in_time::in_time;
 use crate::host::Host;
-use crate::in_time::in_time;
 
 /// How long each preamble may take before the chat opens without it.
 const LIMIT: Duration = Duration::from_secs(10);

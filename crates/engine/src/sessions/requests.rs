@@ -11,8 +11,10 @@ use ostler_protocol::{RpcError, uri};
 use tokio::sync::oneshot;
 
 use crate::automations::{Happened, Happening};
-use crate::host::{Host, file_path, file_uri, message};
-use crate::refusals::{SESSION_ENDED, nothing_at};
+use crate::core::file_uris::{file_path, file_uri};
+use crate::core::message::message;
+use crate::core::refusals::{SESSION_ENDED, nothing_at};
+use crate::host::Host;
 use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken, tidy_title};
 
 impl Host {

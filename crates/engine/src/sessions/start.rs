@@ -15,8 +15,8 @@ use super::backend::Backend;
 use super::bound::SessionTools;
 use super::chat::Chat;
 use super::mailbox::{Mailbox, ToSession, WorkerOpened};
-use crate::host::upgraded;
-use crate::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
+use crate::core::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
+use crate::core::weak::upgraded;
 
 impl Actor {
     /// Starts the backend of a chat that sleeps.
@@ -44,8 +44,11 @@ impl Actor {
     pub(super) fn start_of(&self, chat: &Chat, credentials: Option<BTreeMap<String, String>>) -> Start {
         let first = chat.uri == ostler_protocol::uri::default_chat(&self.entry.uri);
         let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
-        let paths: Vec<String> =
-            folders.into_iter().flatten().map(|directory| crate::host::file_path(directory)).collect();
+        let paths: Vec<String> = folders
+            .into_iter()
+            .flatten()
+            .map(|directory| crate::core::file_uris::file_path(directory))
+            .collect();
         let (number, emitted, recorded) = (chat.number, self.mailbox.clone(), self.mailbox.clone());
         let ahead = self.ahead.clone();
         let tools = self.bound_tools(&chat.uri);
@@ -131,7 +134,7 @@ impl Actor {
 fn worker(
     mailbox: Mailbox,
     ahead: Ahead,
-    clock: crate::clock::Clock,
+    clock: crate::core::clock::Clock,
     chat: u64,
     uri: String,
     turn_id: String,

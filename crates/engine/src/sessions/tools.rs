@@ -17,8 +17,10 @@ use super::bound::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::turns::named;
 use super::{Entry, Place};
-use crate::host::{Host, message, upgraded};
-use crate::refusals::nothing_at;
+use crate::core::message::message;
+use crate::core::refusals::nothing_at;
+use crate::core::weak::upgraded;
+use crate::host::Host;
 
 impl Actor {
     /// Every tool a backend may offer its model in this chat.

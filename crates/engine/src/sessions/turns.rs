@@ -19,11 +19,11 @@ use super::actor::{Actor, cursor, read_cursor};
 use super::backend::Tell;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use crate::automations::Happened;
-use crate::clock::millis_between;
-use crate::connection::{ConnectionRef, Responder};
-use crate::fanout::Origin;
-use crate::refusals::{NO_SUCH_CHAT, nothing_at};
-use crate::terminals::PREFIX;
+use crate::core::clock::millis_between;
+use crate::core::fanout::Origin;
+use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
+use crate::core::responder::{ConnectionRef, Responder};
+use crate::workspace::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
 const PAGE: usize = 50;

@@ -6,41 +6,17 @@ mod scheme;
 mod turns;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use ostler_contract::live::ready;
 use ostler_contract::points::{Usage, UsageEntry};
 use ostler_contract::{Pending, RpcError, Thrown};
 
-use crate::clock::iso;
+use crate::core::clock::iso;
 use crate::host::Host;
+
+pub use crate::core::options::{UsageOptions, UsagePer};
 
 pub(crate) use scheme::provider;
 pub(crate) use turns::Taken;
-
-/// How use is counted.
-#[derive(Debug, Clone)]
-pub struct UsageOptions {
-    /// Which entries a turn makes.
-    pub per: UsagePer,
-    /// Where days start.
-    pub timezone: TimeZone,
-}
-
-impl Default for UsageOptions {
-    fn default() -> Self {
-        Self { per: UsagePer::default(), timezone: TimeZone::UTC }
-    }
-}
-
-/// Which entries a turn makes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UsagePer {
-    /// One, at its end.
-    #[default]
-    Turn,
-    /// One for each report of its backend, of what the report adds.
-    Report,
-}
 
 impl Host {
     /// Where use is kept.

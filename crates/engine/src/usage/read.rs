@@ -10,9 +10,9 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::own::{UsageGroupsParams, UsageRecordsParams, UsageTotalsParams};
 
 use super::period::{Period, Running, range};
-use crate::clock::iso;
+use crate::core::clock::iso;
 use crate::host::Host;
-use crate::people::Kind;
+use crate::users::Kind;
 
 /// How many entries are answered at once.
 const ENTRIES: u64 = 200;

@@ -13,7 +13,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::period::Running;
 use super::read::may_read;
-use crate::host::{Host, upgraded};
+use crate::core::weak::upgraded;
+use crate::host::Host;
 
 pub(super) const SCHEME: &str = "usage";
 

@@ -1,9 +1,8 @@
-//! How much memory an engine's values take, and what happens at the limit.
+//! The memory limit of an engine's values (D-091).
 //!
-//! QuickJS survives a refused allocation best where it has room left for the error that says so. So the limit is
-//! held in two ways. A large block beyond it is refused, which throws where it was asked for. A small one is
-//! still granted, and what runs is interrupted at its next chance. Only at a second limit, far above, is everything
-//! refused.
+//! QuickJS handles a failed allocation reliably only if it can still allocate the error. A large block beyond the limit
+//! fails and throws at the allocation. A small block succeeds, and the running code is interrupted at the next
+//! opportunity. At a second, much higher limit every allocation fails.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Finds what is only a type.
+//! Finds the parts of a TypeScript source that are only types (D-009).
 
 use std::collections::HashSet;
 

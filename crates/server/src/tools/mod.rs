@@ -13,7 +13,7 @@ use ostler_contract::http::{Method, Request, Response};
 use ostler_contract::points::{ToolsServer, ToolsServerOptions};
 use ostler_contract::tools_endpoint::PREFIX;
 use ostler_contract::{Func, Pending};
-use ostler_engine::host::OpenToolsServer;
+use ostler_engine::sessions::OpenToolsServer;
 use ostler_engine::sessions::SessionTools;
 use parking_lot::Mutex;
 

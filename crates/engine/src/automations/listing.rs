@@ -1,0 +1,176 @@
+//! An automation as the catalogue channel lists it: its definition with its latest runs, published to whoever watches at
+//! a bounded pace.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::RunPage;
+use ostler_protocol::wire::actions::{AutomationSetAction, StateAction};
+use ostler_protocol::wire::state::{AutomationEntry, AutomationRunState, AutomationRunSummary};
+use ostler_protocol::{Version, uri};
+use tokio::time::Instant;
+
+use super::Automations;
+use super::catalogue::Entry;
+use super::pace::Pace;
+use super::shown::summary_of;
+use crate::core::fanout::{Fanout, Origin, Outgoing};
+use crate::host::Host;
+
+/// How many runs an entry carries.
+const RUNS_LISTED: usize = 20;
+
+/// One automation of the catalogue.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub entry: Arc<Entry>,
+    /// Newest first.
+    runs: VecDeque<AutomationRunSummary>,
+    runs_next_cursor: Option<String>,
+    /// Whether a new run made them more than an entry carries.
+    crowded: bool,
+    /// Locked while the page of newest runs is read.
+    paging: Arc<tokio::sync::Mutex<()>>,
+    pace: Pace,
+    /// Whether a task publishes the entry once the pace allows.
+    deferred: bool,
+}
+
+impl Listed {
+    /// An automation with its newest runs.
+    pub fn new(entry: Entry, runs: &RunPage) -> Self {
+        Self {
+            entry: Arc::new(entry),
+            runs: runs.runs.iter().map(summary_of).collect(),
+            runs_next_cursor: runs.next_cursor.clone(),
+            crowded: false,
+            paging: Arc::default(),
+            pace: Pace::default(),
+            deferred: false,
+        }
+    }
+
+    /// The automation with its runs, as the protocol has it.
+    pub fn wire(&self) -> AutomationEntry {
+        AutomationEntry {
+            runs: self.runs.iter().cloned().collect(),
+            runs_next_cursor: self.runs_next_cursor.clone(),
+            ..self.entry.wire.clone()
+        }
+    }
+
+    /// Publishes the entry as it is now.
+    pub fn publish(&mut self, fanout: &Fanout, origin: Option<Origin>) {
+        self.deferred = false;
+        publish(
+            fanout,
+            &StateAction::AutomationSet(Box::new(AutomationSetAction { automation: self.wire() })),
+            origin,
+        );
+    }
+
+    /// Publishes the entry if the pace allows it; else returns the time after which it is to be published, unless that is
+    /// arranged already.
+    fn publish_paced(&mut self, fanout: &Fanout) -> Option<Duration> {
+        if self.deferred {
+            return None;
+        }
+        match self.pace.take(Instant::now()) {
+            Ok(()) => {
+                self.publish(fanout, None);
+                None
+            }
+            Err(wait) => {
+                self.deferred = true;
+                Some(wait)
+            }
+        }
+    }
+
+    fn put(&mut self, run: AutomationRunSummary) {
+        match self.runs.iter_mut().find(|listed| listed.resource == run.resource) {
+            Some(listed) => *listed = run,
+            None => {
+                self.runs.push_front(run);
+                self.crowded |= self.runs.len() > RUNS_LISTED;
+            }
+        }
+    }
+
+    /// Leaves the runs of the newest page, and the cursor that leads to the others.
+    fn cut(&mut self, page: &RunPage) {
+        let oldest = page.runs.last();
+        let at = oldest.and_then(|oldest| self.runs.iter().position(|run| run.resource == oldest.resource));
+        if let Some(at) = at {
+            self.runs.truncate(at + 1);
+            self.runs_next_cursor.clone_from(&page.next_cursor);
+        }
+        self.crowded = self.runs.len() > RUNS_LISTED;
+    }
+}
+
+/// Publishes an action of the catalogue channel.
+pub(super) fn publish(fanout: &Fanout, action: &StateAction, origin: Option<Origin>) {
+    if let Ok(text) = serde_json::to_string(action) {
+        fanout.publish(uri::AUTOMATIONS, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+    }
+}
+
+impl Automations {
+    fn with_listed<T>(&self, id: &str, change: impl FnOnce(&mut Listed) -> T) -> Option<T> {
+        self.catalogue.lock().entries.get_mut(id).map(change)
+    }
+
+    /// Adds a page of older runs to an entry.
+    pub(super) fn add_page(&self, fanout: &Fanout, id: &str, page: RunPage) {
+        let mut catalogue = self.catalogue.lock();
+        let Some(listed) = catalogue.entries.get_mut(id) else { return };
+        for run in page.runs.iter().map(summary_of) {
+            if !listed.runs.iter().any(|known| known.resource == run.resource) {
+                listed.runs.push_back(run);
+            }
+        }
+        listed.runs_next_cursor = page.next_cursor;
+        listed.publish(fanout, None);
+    }
+}
+
+impl Host {
+    /// Lists a run as it is now, and publishes its automation's entry: immediately, or together with later changes where
+    /// many came before.
+    pub(super) async fn list_run(&self, run: &AutomationRunState) {
+        let Some(id) = uri::automation_id(&run.automation) else { return };
+        let summary = summary_of(run);
+        let put = |listed: &mut Listed| {
+            listed.put(summary);
+            listed.crowded
+        };
+        if self.automations.with_listed(id, put) == Some(true) {
+            self.list_newest(id).await;
+        }
+        let publish = |listed: &mut Listed| listed.publish_paced(&self.fanout);
+        let Some(wait) = self.automations.with_listed(id, publish).flatten() else { return };
+        let (host, id) = (self.weak(), id.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let Some(host) = host.upgrade() else { return };
+            host.automations.with_listed(&id, |listed| listed.publish(&host.fanout, None));
+        });
+    }
+
+    /// Leaves an entry with its newest page of runs: the others are found by its cursor. Runs that are listed while a page
+    /// is read share the next one.
+    async fn list_newest(&self, id: &str) {
+        let Some(store) = self.automation_store() else { return };
+        let Some(paging) = self.automations.with_listed(id, |listed| listed.paging.clone()) else { return };
+        let _turn = paging.lock().await;
+        if self.automations.with_listed(id, |listed| listed.crowded) != Some(true) {
+            return;
+        }
+        match store.runs.call((id.to_owned(), None)).await {
+            Ok(page) => drop(self.automations.with_listed(id, |listed| listed.cut(&page))),
+            Err(why) => self.log.line(format_args!("the runs of {id} could not be read: {why}")),
+        }
+    }
+}

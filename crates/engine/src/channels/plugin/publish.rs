@@ -1,0 +1,287 @@
+//! Publishing on a plugin's channel. An action everybody may see goes out at once; one whose subscribers are asked about
+//! waits for that in the lane of its URI, and what is published there meanwhile waits behind it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use ostler_contract::points::{PublishOptions, Reader, Subscriber};
+use ostler_contract::registry::Owner;
+use ostler_contract::{Call, Caller, JsonObject, Thrown, Value};
+use ostler_protocol::{Version, uri};
+use parking_lot::Mutex;
+
+use super::channel_name;
+use crate::core::fanout::{Outgoing, Overlaid, Overlay};
+use crate::core::ids::ConnectionId;
+use crate::core::in_time::in_time;
+use crate::core::stage::Stage;
+use crate::host::Host;
+
+/// How long a `visible` may take before its subscriber is passed over.
+const VISIBLE_LIMIT: Duration = Duration::from_secs(5);
+/// The most actions that wait in one lane.
+const MOST_WAITING: usize = 10_000;
+/// The most actions that are asked about together.
+const MOST_TOGETHER: usize = 128;
+
+type Visible = Call<fn(reader: Option<Reader>, client: String) -> bool>;
+
+/// What waits, by URI. A URI is here while somebody works on its lane.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(Mutex<HashMap<String, VecDeque<Published>>>);
+
+/// One action on its way.
+#[derive(Debug)]
+struct Published {
+    channel: String,
+    action: String,
+    audience: Option<Audience>,
+}
+
+/// Who may see an action.
+#[derive(Debug, Clone)]
+struct Audience {
+    owner: Owner,
+    channel: String,
+    visible: Option<Visible>,
+    to: Option<String>,
+}
+
+/// Connections, and who is behind each.
+#[derive(Debug, Default)]
+struct Crowd {
+    subscribers: Vec<Subscriber>,
+    /// Where in the list; nowhere for one that is gone.
+    connections: Vec<(ConnectionId, Option<usize>)>,
+}
+
+type Decided = Arc<Mutex<HashMap<ConnectionId, bool>>>;
+
+impl Host {
+    /// Publishes an action on a channel of the caller's.
+    pub(crate) fn publish_on_channel(
+        self: &Arc<Self>,
+        caller: &Caller,
+        scheme: &str,
+        spelled: &str,
+        action: JsonObject,
+        options: Option<PublishOptions>,
+    ) -> Result<(), Thrown> {
+        let refused = |why: String| Thrown::new(format_args!("plugin {}: publish {why}", caller.plugin));
+        if self.stage() == Stage::Loading {
+            return Err(refused(
+                "needs a host to be built over this plugin; publish from `listening` or later".into(),
+            ));
+        }
+        let owner = self
+            .channel_of_plugin(&caller.plugin, scheme)
+            .map_err(|why| refused(format!("cannot: {why}")))?
+            .owner;
+        let channel = channel_name(spelled);
+        if uri::scheme(&channel).as_deref() != Some(scheme) {
+            return Err(refused(format!("needs uri to start with {scheme}:, not {spelled}")));
+        }
+        let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
+        let own = name.strip_prefix(scheme).and_then(|rest| rest.strip_prefix('/'));
+        if own.is_none_or(str::is_empty) {
+            return Err(refused(format!("needs action.type to start with {scheme}/, not {name:?}")));
+        }
+        let PublishOptions { visible, to } = options.unwrap_or_default();
+        let audience = (visible.is_some() || to.is_some()).then(|| Audience {
+            owner,
+            channel: channel.clone(),
+            visible,
+            to,
+        });
+        let action = Value::Object(action).to_string();
+        self.take_publish(Published { channel, action, audience }).map_err(refused)
+    }
+
+    fn take_publish(self: &Arc<Self>, published: Published) -> Result<(), String> {
+        let mut lanes = self.plugin_channels.lanes.0.lock();
+        if let Some(lane) = lanes.get_mut(&published.channel) {
+            if lane.len() >= MOST_WAITING {
+                let channel = &published.channel;
+                return Err(format!(
+                    "is not taken: {MOST_WAITING} actions of {channel} wait for their visible"
+                ));
+            }
+            lane.push_back(published);
+            return Ok(());
+        }
+        let asks = published.audience.as_ref().is_some_and(|audience| audience.visible.is_some());
+        if !asks {
+            drop(lanes);
+            // Nobody is waited for, so it is out before this returns.
+            let channel = published.channel.clone();
+            let _ = self.send_published(&channel, vec![published]).now_or_never();
+            return Ok(());
+        }
+        let Some(published) = self.send_unwatched(published) else { return Ok(()) };
+        lanes.insert(published.channel.clone(), VecDeque::new());
+        drop(lanes);
+        let host = self.clone();
+        tokio::spawn(async move {
+            let channel = published.channel.clone();
+            let mut batch = vec![published];
+            while !batch.is_empty() {
+                host.send_published(&channel, batch).await;
+                batch = host.next_published(&channel);
+            }
+        });
+        Ok(())
+    }
+
+    /// Sends an action at once where nobody watches, so that there is nobody to ask about; else answers it.
+    fn send_unwatched(self: &Arc<Self>, published: Published) -> Option<Published> {
+        if !self.fanout.watchers(&published.channel).is_empty() {
+            return Some(published);
+        }
+        let Published { channel, action, audience } = published;
+        let outgoing = self.outgoing(action, audience.as_ref(), &Decided::default());
+        // Whoever came meanwhile has to be asked about.
+        let (outgoing, _) = self.fanout.publish_known(&channel, outgoing, |_| false).err()?;
+        Some(Published { channel, action: outgoing.action, audience })
+    }
+
+    fn outgoing(
+        self: &Arc<Self>,
+        action: String,
+        audience: Option<&Audience>,
+        decided: &Decided,
+    ) -> Outgoing {
+        let overlay =
+            audience.map(|audience| overlay(Arc::downgrade(self), audience.clone(), decided.clone()));
+        Outgoing { overlay, ..Outgoing::host(action, Version::V0_9) }
+    }
+
+    fn next_published(&self, channel: &str) -> Vec<Published> {
+        let mut lanes = self.plugin_channels.lanes.0.lock();
+        let Some(lane) = lanes.get_mut(channel) else { return Vec::new() };
+        let batch: Vec<_> = lane.drain(..lane.len().min(MOST_TOGETHER)).collect();
+        if batch.is_empty() {
+            lanes.remove(channel);
+        }
+        batch
+    }
+
+    /// Sends actions of a URI, in order, to everybody who may see each. They are asked about together; whoever
+    /// subscribes meanwhile is asked about too.
+    async fn send_published(self: &Arc<Self>, channel: &str, batch: Vec<Published>) {
+        let crowd = match batch.iter().any(|published| published.audience.is_some()) {
+            true => self.crowd(&self.fanout.watchers(channel)),
+            false => Crowd::default(),
+        };
+        let seen = batch.iter().map(|published| self.see(published.audience.as_ref(), &crowd));
+        let seen = futures::future::join_all(seen).await;
+        for (Published { action, audience, .. }, seen) in batch.into_iter().zip(seen) {
+            let decided: Decided = Arc::new(Mutex::new(seen));
+            let mut outgoing = self.outgoing(action, audience.as_ref(), &decided);
+            let Some(audience) = audience else {
+                self.fanout.publish(channel, vec![outgoing]);
+                continue;
+            };
+            loop {
+                let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
+                match self.fanout.publish_known(channel, outgoing, known) {
+                    Ok(()) => {
+                        // The send is over, and a replay asks anew.
+                        *decided.lock() = HashMap::new();
+                        break;
+                    }
+                    Err((again, came)) => {
+                        let seen = self.see(Some(&audience), &self.crowd(&came)).await;
+                        decided.lock().extend(seen);
+                        outgoing = again;
+                    }
+                }
+            }
+        }
+    }
+
+    fn crowd(&self, connections: &[ConnectionId]) -> Crowd {
+        let mut crowd = Crowd::default();
+        let mut known: HashMap<Subscriber, usize> = HashMap::new();
+        for connection in connections {
+            let at = self.subscriber_of(*connection).map(|subscriber| {
+                *known.entry(subscriber).or_insert_with_key(|subscriber| {
+                    crowd.subscribers.push(subscriber.clone());
+                    crowd.subscribers.len() - 1
+                })
+            });
+            crowd.connections.push((*connection, at));
+        }
+        crowd
+    }
+
+    /// Which connections of a crowd may see an action.
+    async fn see(&self, audience: Option<&Audience>, crowd: &Crowd) -> HashMap<ConnectionId, bool> {
+        let Some(audience) = audience else { return HashMap::new() };
+        let may_be: Vec<usize> =
+            (0..crowd.subscribers.len()).filter(|at| audience.may_be(&crowd.subscribers[*at])).collect();
+        let mut sees = vec![false; crowd.subscribers.len()];
+        match &audience.visible {
+            None => may_be.into_iter().for_each(|at| sees[at] = true),
+            Some(visible) => {
+                let asked: Vec<&Subscriber> = may_be.iter().map(|at| &crowd.subscribers[*at]).collect();
+                let answers = self.ask_visible(audience, visible, &asked).await;
+                may_be.into_iter().zip(answers).for_each(|(at, answer)| sees[at] = answer);
+            }
+        }
+        crowd
+            .connections
+            .iter()
+            .map(|(connection, at)| (*connection, at.is_some_and(|at| sees[at])))
+            .collect()
+    }
+
+    /// Asks about all in one crossing. Where one does not answer in time each is asked about alone, so that it costs
+    /// itself.
+    async fn ask_visible(&self, audience: &Audience, visible: &Visible, of: &[&Subscriber]) -> Vec<bool> {
+        if of.is_empty() {
+            return Vec::new();
+        }
+        let row = |subscriber: &Subscriber| (subscriber.reader.clone(), subscriber.client.clone());
+        let ask = |subscriber: &&Subscriber| in_time(VISIBLE_LIMIT, visible.call(row(subscriber)));
+        let answers = match of {
+            [one] => vec![ask(one).await],
+            of => {
+                let together = visible.call_each(of.iter().map(|subscriber| row(subscriber)).collect());
+                match tokio::time::timeout(VISIBLE_LIMIT, together).await {
+                    Ok(answers) => answers,
+                    Err(_) => futures::future::join_all(of.iter().map(ask)).await,
+                }
+            }
+        };
+        let failed: Vec<&Thrown> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+        if let Some(first) = failed.first() {
+            let what = format!("visible for {} of {} on {}", failed.len(), of.len(), audience.channel);
+            self.report_failed(&audience.owner, &what, first);
+        }
+        answers.into_iter().map(|answer| answer.unwrap_or_default()).collect()
+    }
+}
+
+impl Audience {
+    fn may_be(&self, subscriber: &Subscriber) -> bool {
+        self.to.as_ref().is_none_or(|to| *to == subscriber.client)
+    }
+}
+
+/// What was decided holds for the send; whoever is replayed the action is asked about anew.
+fn overlay(host: Weak<Host>, audience: Audience, decided: Decided) -> Overlay {
+    let seen = move |connection| match decided.lock().get(&connection) {
+        Some(true) => Overlaid::Same,
+        _ => Overlaid::Nothing,
+    };
+    Overlay::new(seen).asked_again(move |connection| {
+        let (host, audience) = (host.clone(), audience.clone());
+        Box::pin(async move {
+            let Some(host) = host.upgrade() else { return false };
+            let crowd = host.crowd(&[connection]);
+            host.see(Some(&audience), &crowd).await.get(&connection).copied().unwrap_or_default()
+        })
+    })
+}

@@ -1,0 +1,219 @@
+//! Watching a plugin's channel: the gate, the snapshot, and the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ostler_contract::points::SchemeChannel;
+use ostler_contract::registry::Owned;
+use ostler_contract::{Thrown, Value};
+use ostler_protocol::RpcError;
+use tokio::sync::oneshot;
+
+use super::channel_name;
+use super::watching::Begin;
+use crate::core::backlog::Backlog;
+use crate::core::in_time::in_time;
+use crate::core::refusals::nothing_serves;
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::sessions::{Snapshots, snapshot};
+
+/// How long a snapshot may take before the subscribe fails.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(10);
+/// The most channels one connection watches when it asks for one of a plugin's.
+const MOST_WATCHED: usize = 4096;
+/// The longest URI of a plugin's channel, in bytes.
+const LONGEST: usize = 2048;
+/// How long `left` may take before the log says so.
+const LEFT_LIMIT: Duration = Duration::from_secs(10);
+
+/// A watch on its way.
+struct Subscribing {
+    channel: Owned<SchemeChannel>,
+    /// The URI as the client spelt it.
+    spelled: String,
+    latency: Option<u64>,
+    answer: Snapshots,
+}
+
+impl Connection {
+    /// Subscribes to a URI of a plugin's channel.
+    pub(crate) fn subscribe_to_plugin(
+        self: &Arc<Self>,
+        scheme: &str,
+        spelled: &str,
+        latency: Option<u64>,
+        answer: Snapshots,
+    ) {
+        let Some(channel) = self.host().plugin_channel(scheme) else {
+            return answer.fail(nothing_serves(scheme));
+        };
+        if let Err(refusal) = self.may_watch_more(spelled) {
+            return answer.fail(refusal);
+        }
+        self.remember(spelled, &channel_name(spelled));
+        let subscribing = Subscribing { channel, spelled: spelled.to_owned(), latency, answer };
+        match self.host().require_named(&self.principal(), &subscribing.channel.channel.grant) {
+            Ok(()) => self.begin_watch(subscribing),
+            Err(refusal) => {
+                let connection = self.clone();
+                tokio::spawn(async move {
+                    if connection.authorized_for(&subscribing.channel, &subscribing.spelled).await {
+                        return connection.begin_watch(subscribing);
+                    }
+                    // Who is refused watches it no longer either.
+                    connection.handle_unsubscribe(&subscribing.spelled);
+                    subscribing.answer.fail(refusal);
+                });
+            }
+        }
+    }
+
+    /// A plugin's channel has as many URIs as its clients make up, so what one client may make up has an end.
+    fn may_watch_more(&self, spelled: &str) -> Result<(), RpcError> {
+        if spelled.len() > LONGEST {
+            return Err(RpcError::invalid_params(format!("a channel's URI has at most {LONGEST} bytes")));
+        }
+        match self.watches() < MOST_WATCHED {
+            true => Ok(()),
+            false => Err(RpcError::invalid_params(format!(
+                "this connection watches {MOST_WATCHED} channels; unsubscribe from some first"
+            ))),
+        }
+    }
+
+    /// Whether the connection may watch a URI of a plugin's channel.
+    pub(crate) async fn may_watch_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) -> bool {
+        let Some(channel) = self.host().plugin_channel(scheme) else { return false };
+        self.host().require_named(&self.principal(), &channel.channel.grant).is_ok()
+            || self.authorized_for(&channel, spelled).await
+    }
+
+    async fn authorized_for(&self, channel: &Owned<SchemeChannel>, spelled: &str) -> bool {
+        let uri = channel_name(spelled);
+        let authorize = channel.channel.authorize.clone();
+        let asked = uri.clone();
+        let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
+        self.host().authorized(&channel.owner, &uri, &self.principal(), ask).await
+    }
+
+    /// Ends a watch the connection may not have any more.
+    pub(crate) fn recheck_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) {
+        let (connection, scheme, spelled) = (self.clone(), scheme.to_owned(), spelled.to_owned());
+        tokio::spawn(async move {
+            if !connection.may_watch_plugin(&scheme, &spelled).await {
+                connection.handle_unsubscribe(&spelled);
+            }
+        });
+    }
+
+    /// Counts as a subscriber from here on; what is published waits behind the snapshot.
+    fn begin_watch(self: &Arc<Self>, subscribing: Subscribing) {
+        let Subscribing { channel, spelled, latency, answer } = subscribing;
+        let host = self.host().clone();
+        let name = channel_name(&spelled);
+        let watched = host.fanout.watchers(&name).contains(&self.id());
+        let mut subscriber = self.subscriber(&spelled, &name, latency);
+        let hold = Backlog::new();
+        subscriber.hold = Some(hold.clone());
+        let seq = host.fanout.subscribe(&name, subscriber);
+        let reader = host.reader_known(&self.principal());
+        let client = self.client_id().unwrap_or_default();
+        let (asked, wait) = oneshot::channel();
+        let snapshots = channel.channel.snapshot.clone();
+        let ask: Begin = {
+            let arguments = (name.clone(), reader, client);
+            Box::new(move || drop(asked.send(snapshots.call(arguments))))
+        };
+        // Unsubscribed, or gone, while it was asked about.
+        if !self.count_watch(&channel.scheme, &spelled, &name, Some(ask)) {
+            host.fanout.withdraw(&name, self.id(), &hold);
+            return answer
+                .fail(RpcError::invalid_request(format!("{spelled} was unsubscribed from meanwhile")));
+        }
+        let (connection, scheme) = (self.clone(), channel.scheme.to_ascii_lowercase());
+        tokio::spawn(async move {
+            let answered = AtomicBool::new(false);
+            let state = in_time(SNAPSHOT_LIMIT, async {
+                let state = wait.await.map_err(|_| Thrown::new("it could not be asked"))?.await;
+                answered.store(true, Ordering::Relaxed);
+                state
+            });
+            let state: Result<Value, Thrown> = state.await;
+            let outbox = &connection.outbox;
+            match state {
+                Ok(state) => {
+                    let client = connection.client_id().unwrap_or_default();
+                    host.plugin_channels.watching.came(&scheme, &client);
+                    hold.release(outbox, || answer.give(snapshot(&spelled, &state.to_string(), seq)));
+                }
+                Err(why) => {
+                    if why.rpc.is_none() {
+                        host.report_failed(&channel.owner, &format!("the snapshot of {name}"), &why);
+                    }
+                    // One that was watched before stays so.
+                    if !watched && host.fanout.withdraw(&name, connection.id(), &hold) {
+                        connection.forget(&spelled);
+                        // One that does not answer may have put the client down all the same.
+                        let threw = answered.into_inner();
+                        host.left_plugin_channel(&scheme, &name, &connection, threw);
+                    }
+                    hold.release(outbox, || answer.fail(why.into_rpc()));
+                }
+            }
+        });
+    }
+
+    /// Takes a watch up again where a lost connection was: nothing is asked, what was missed is replayed.
+    pub(crate) fn resume_watch(&self, scheme: &str, spelled: &str) {
+        let name = channel_name(spelled);
+        self.remember(spelled, &name);
+        match self.count_watch(scheme, spelled, &name, None) {
+            true => {
+                let client = self.client_id().unwrap_or_default();
+                self.host().plugin_channels.watching.came(scheme, &client);
+            }
+            false => {
+                self.host().fanout.unsubscribe(&name, self.id());
+            }
+        }
+    }
+
+    /// Counts a watch the client still wants.
+    fn count_watch(&self, scheme: &str, spelled: &str, name: &str, begin: Option<Begin>) -> bool {
+        let Some(client) = self.client_id() else { return false };
+        let at = (self.id(), name.to_owned());
+        let watching = &self.host().plugin_channels.watching;
+        self.while_wanted(spelled, || watching.add(&scheme.to_ascii_lowercase(), &client, at, begin))
+    }
+}
+
+impl Host {
+    /// Tells a plugin's channel that a connection watches a URI no longer.
+    pub(crate) fn left_plugin_channel(
+        self: &Arc<Self>,
+        scheme: &str,
+        name: &str,
+        connection: &Connection,
+        failed: bool,
+    ) {
+        let Some(client) = connection.client_id() else { return };
+        let channel = self.plugin_channel(scheme);
+        let left = channel.and_then(|channel| {
+            let left = channel.channel.left.clone()?;
+            let (host, owner, client) = (self.clone(), channel.owner, client.clone());
+            let what = format!("its left of {}", channel.value.scheme);
+            Some(Box::new(move || {
+                let told = left.call((client,));
+                tokio::spawn(async move {
+                    if let Err(why) = in_time(LEFT_LIMIT, told).await {
+                        host.report_failed(&owner, &what, &why);
+                    }
+                });
+            }) as Begin)
+        });
+        let at = (connection.id(), name.to_owned());
+        self.plugin_channels.watching.remove(scheme, &client, &at, failed, left);
+    }
+}

@@ -1,0 +1,90 @@
+//! The backends: what is said of them, before and after each was asked.
+
+use std::sync::Arc;
+
+use crate::host::Host;
+use ostler_contract::points::{Agent, Tool};
+use ostler_contract::registry::Owned;
+use ostler_protocol::wire::state::{
+    AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability,
+};
+
+impl Host {
+    /// The backend of that name.
+    pub fn agent(&self, provider: &str) -> Option<Owned<Agent>> {
+        self.registry()?.all::<Agent>().iter().find(|agent| *agent.provider == *provider).cloned()
+    }
+
+    /// The backends a client may name, in the order they are listed.
+    pub fn listed_agents(&self) -> impl Iterator<Item = &Owned<Agent>> {
+        let all = self.registry().map(|registry| registry.all::<Agent>()).unwrap_or_default();
+        all.iter().filter(|agent| agent.unlisted != Some(true))
+    }
+
+    /// The backend of that name, if a client may name it.
+    pub fn listed_agent(&self, provider: &str) -> Option<Owned<Agent>> {
+        self.listed_agents().find(|agent| *agent.provider == *provider).cloned()
+    }
+
+    /// The default backend: the first one registered.
+    pub fn first_agent(&self) -> Option<Owned<Agent>> {
+        self.listed_agents().next().cloned()
+    }
+
+    /// The tools every session is offered.
+    pub fn offered_tools(&self) -> Vec<Owned<Tool>> {
+        let Some(registry) = self.registry() else { return Vec::new() };
+        let offered = |tool: &&Owned<Tool>| self.advanced_tools() || tool.advanced_permission != Some(true);
+        registry.all::<Tool>().iter().filter(offered).cloned().collect()
+    }
+
+    /// Asks each backend once what it offers and says so to whoever watches.
+    pub(crate) async fn probe_agents(self: Arc<Self>) {
+        let Some(registry) = self.registry() else { return };
+        let probes = registry.all::<Agent>().iter().filter_map(|agent| {
+            let probe = agent.probe.clone()?;
+            Some(async move { (agent.provider.to_string(), probe.call(()).await) })
+        });
+        let answers = futures::future::join_all(probes).await;
+        if answers.is_empty() {
+            return;
+        }
+        let mut agents = self.root.agents();
+        for (provider, offered) in answers {
+            let Some(info) = agents.iter_mut().find(|info| info.provider == provider) else { continue };
+            match offered {
+                Ok(offered) => {
+                    info.models = offered.models.iter().map(|model| model.listed(&provider)).collect();
+                    info.customizations.clone_from(&offered.customizations);
+                    self.offered.write().insert(provider, offered);
+                }
+                Err(why) => {
+                    self.log.line(format_args!("backend {provider} could not say what it offers: {why}"))
+                }
+            }
+        }
+        self.root.set_agents(&self.fanout, agents);
+    }
+}
+
+pub(crate) fn agent_info(agent: &Agent) -> AgentInfo {
+    let chats = agent.chats.map(|chats| MultipleChatsCapability {
+        fork: chats.fork.then_some(true),
+        side_chat: chats.side_chat.then_some(true),
+    });
+    let folders =
+        (agent.multiple_directories == Some(true)).then_some(MultipleWorkingDirectoriesCapability {
+            immutable_primary: Some(true),
+            primary_replacement: None,
+        });
+    AgentInfo {
+        provider: agent.provider.to_string(),
+        display_name: agent.display_name.to_string(),
+        description: agent.description.clone().unwrap_or_default(),
+        models: Vec::new(),
+        protected_resources: agent.protected_resources.clone(),
+        customizations: None,
+        capabilities: (chats.is_some() || folders.is_some())
+            .then_some(AgentCapabilities { multiple_chats: chats, multiple_working_directories: folders }),
+    }
+}

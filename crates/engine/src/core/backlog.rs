@@ -1,0 +1,78 @@
+//! What a subscription waits with until its snapshot is answered: only its own frames, so that a snapshot that takes
+//! long holds no other channel of the connection.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::core::outbox::{Item, Outbox};
+
+/// Frames kept back; let go once.
+#[derive(Debug)]
+pub struct Backlog(Mutex<Option<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    items: Vec<Item>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// One that keeps everything back.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Waiting::default()))))
+    }
+
+    /// Keeps something back, or lets it through once the hold is over. A client more waits for than may is behind.
+    pub(crate) fn push(&self, outbox: &Outbox, item: Item) {
+        match &mut *self.0.lock() {
+            Some(kept) => {
+                kept.bytes += item.bytes();
+                match outbox.takes(kept.bytes) {
+                    true => kept.items.push(item),
+                    false => outbox.fall_behind(),
+                }
+            }
+            None => outbox.push(item),
+        }
+    }
+
+    /// Says what comes first, then lets everything through.
+    pub fn release(&self, outbox: &Outbox, first: impl FnOnce()) {
+        let mut held = self.0.lock();
+        first();
+        for item in held.take().into_iter().flat_map(|kept| kept.items) {
+            outbox.push(item);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(text: &'static str) -> Item {
+        Item::Frame(text.into())
+    }
+
+    #[tokio::test]
+    async fn frames_wait_for_the_answer_and_keep_their_order() {
+        let (hold, outbox) = (Backlog::new(), Outbox::new(100));
+        hold.push(&outbox, frame("1"));
+        outbox.push(frame("another channel"));
+        hold.push(&outbox, frame("2"));
+        hold.release(&outbox, || outbox.push(frame("answer")));
+        hold.push(&outbox, frame("3"));
+        let mut items = Vec::new();
+        assert_eq!(outbox.drain(&mut items).await, None);
+        let texts: Vec<_> = items.iter().map(|item| item.frames()[0].clone()).collect();
+        assert_eq!(texts, ["another channel", "answer", "1", "2", "3"]);
+    }
+
+    #[tokio::test]
+    async fn a_client_too_much_waits_for_is_behind() {
+        let (hold, outbox) = (Backlog::new(), Outbox::new(4));
+        hold.push(&outbox, frame("12345"));
+        assert!(outbox.is_closed());
+    }
+}

@@ -1,0 +1,689 @@
+//! Fan-out: one sequence of actions for the whole host, encoded once, sent to whoever subscribed, and kept
+//! for a while so that a client that lost its connection can take up where it was.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use ostler_protocol::Version;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
+
+use crate::core::backlog::Backlog;
+use crate::core::ids::ConnectionId;
+use crate::core::outbox::{Batch, Item, Outbox};
+
+/// What an overlay counts for beside its frame, in bytes.
+const OVERLAY_WEIGHT: usize = 1024;
+
+/// How many actions of a replay somebody is asked about; where there are more, a client begins anew.
+const MOST_ASKED: usize = 1000;
+
+/// How much of the past is kept, in bytes of frames.
+pub const DEFAULT_REPLAY: usize = 16 * 1024 * 1024;
+
+/// Who dispatched an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's id.
+    pub client_id: String,
+    /// The client's own count.
+    pub client_seq: i64,
+}
+
+/// One action on its way out.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The action as JSON text.
+    pub action: String,
+    /// Who dispatched it; the host itself where absent.
+    pub origin: Option<Origin>,
+    /// The first version that has it.
+    pub since: Version,
+    /// The action as 0.9 has it, where a later version extended it.
+    pub older: Option<String>,
+    /// Another form for one connection's eyes, by connection; `None` there sends it nothing.
+    pub overlay: Option<Overlay>,
+}
+
+/// What each connection sees of an action.
+#[derive(Clone)]
+pub struct Overlay {
+    seen: Arc<dyn Fn(ConnectionId) -> Overlaid + Send + Sync>,
+    again: Option<Arc<Again>>,
+}
+
+type Again = dyn Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync;
+
+impl Overlay {
+    /// An overlay from a function of the connection: asked at the send, and again when the action is replayed.
+    pub fn new(seen: impl Fn(ConnectionId) -> Overlaid + Send + Sync + 'static) -> Self {
+        Self { seen: Arc::new(seen), again: None }
+    }
+
+    /// The same, but whether a connection is replayed the action is asked of somebody who takes time to answer.
+    #[must_use]
+    pub fn asked_again(
+        mut self,
+        again: impl Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+    ) -> Self {
+        self.again = Some(Arc::new(again));
+        self
+    }
+
+    fn seen(&self, by: ConnectionId) -> Overlaid {
+        (self.seen)(by)
+    }
+}
+
+impl std::fmt::Debug for Overlay {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Overlay")
+    }
+}
+
+/// What one connection is sent of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Overlaid {
+    /// The action as it is.
+    Same,
+    /// Another action in its place.
+    Other(String),
+    /// Nothing.
+    Nothing,
+}
+
+impl Outgoing {
+    /// An action of the host itself.
+    pub fn host(action: String, since: Version) -> Self {
+        Self { action, origin: None, since, older: None, overlay: None }
+    }
+}
+
+/// What a channel's owner may ask about its subscribers without the lock.
+#[derive(Debug)]
+pub struct Audience {
+    count: AtomicUsize,
+    /// The least latency any subscriber asked for, in ms; `u64::MAX` where none did.
+    latency: AtomicU64,
+}
+
+impl Default for Audience {
+    fn default() -> Self {
+        Self { count: AtomicUsize::new(0), latency: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Audience {
+    /// How many watch.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// How long streamed text may be gathered for them, in ms.
+    pub fn latency(&self, default: u64) -> u64 {
+        self.latency.load(Ordering::Acquire).min(default)
+    }
+}
+
+/// One subscriber of one channel.
+#[derive(Debug, Clone)]
+pub struct Subscriber {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// Where its frames go.
+    pub outbox: Arc<Outbox>,
+    /// What it speaks.
+    pub version: Version,
+    /// The URI it subscribed with, where that is another spelling of the channel.
+    pub alias: Option<Arc<str>>,
+    /// How long streamed text may be gathered for it, in ms, where it said.
+    pub latency: Option<u64>,
+    /// Keeps its frames back until its snapshot is answered, where that takes a while.
+    pub hold: Option<Arc<Backlog>>,
+}
+
+impl Subscriber {
+    fn push(&self, item: Item) {
+        match &self.hold {
+            Some(hold) => hold.push(&self.outbox, item),
+            None => self.outbox.push(item),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    subscribers: Vec<Subscriber>,
+    audience: Arc<Audience>,
+}
+
+#[derive(Debug)]
+struct Logged {
+    seq: u64,
+    channel: Arc<str>,
+    frame: Bytes,
+    outgoing: LoggedAction,
+}
+
+impl Logged {
+    /// What it takes to keep it: an overlay holds more than its frame shows.
+    fn weight(&self) -> usize {
+        let older = self.outgoing.older.as_ref().map_or(0, String::len);
+        self.frame.len() + older + if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 }
+    }
+}
+
+/// Kept beside the frame only where some subscriber sees another form.
+#[derive(Debug)]
+struct LoggedAction {
+    since: Version,
+    older: Option<String>,
+    overlay: Option<Overlay>,
+    origin: Option<Origin>,
+}
+
+/// The sequence, the subscribers and the recent past.
+#[derive(Debug)]
+pub struct Fanout {
+    inner: Mutex<Inner>,
+    replay: usize,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    seq: u64,
+    channels: HashMap<Arc<str>, Channel>,
+    log: VecDeque<Logged>,
+    log_bytes: usize,
+    /// Everything after this is in the log.
+    log_from: u64,
+}
+
+/// What a reconnecting client missed.
+#[derive(Debug)]
+pub struct Replay {
+    /// The envelopes, in order: the `params` of each `action` it missed.
+    pub envelopes: Vec<Missed>,
+}
+
+/// One action a reconnecting client missed.
+pub enum Missed {
+    /// Its envelope.
+    Known(String),
+    /// Its envelope, and whether it is to be sent.
+    Asked(String, BoxFuture<'static, bool>),
+}
+
+impl std::fmt::Debug for Missed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Known(envelope) | Self::Asked(envelope, _) => formatter.write_str(envelope),
+        }
+    }
+}
+
+impl Replay {
+    /// Whether somebody has to be asked first.
+    pub fn is_asked(&self) -> bool {
+        self.envelopes.iter().any(|missed| matches!(missed, Missed::Asked(..)))
+    }
+
+    /// The envelopes that are to be sent, in order.
+    pub async fn answered(self) -> Vec<String> {
+        let asked = self.envelopes.into_iter().map(|missed| async move {
+            match missed {
+                Missed::Known(envelope) => Some(envelope),
+                Missed::Asked(envelope, sent) => sent.await.then_some(envelope),
+            }
+        });
+        futures::future::join_all(asked).await.into_iter().flatten().collect()
+    }
+}
+
+impl Fanout {
+    /// A fan-out that keeps `replay` bytes of the past and numbers its actions from `after` on. A host that is
+    /// started again has to begin above every number it ever gave, or a client that comes back with one of those
+    /// would be replayed what it never saw the beginning of.
+    pub fn new(replay: usize, after: u64) -> Self {
+        let inner = Inner { seq: after, log_from: after, ..Inner::default() };
+        Self { inner: Mutex::new(inner), replay }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// The number of the latest action.
+    pub fn seq(&self) -> u64 {
+        self.inner().seq
+    }
+
+    /// What its owner may ask about a channel's subscribers.
+    pub fn audience(&self, channel: &str) -> Arc<Audience> {
+        let mut inner = self.inner();
+        inner.channels.entry(channel.into()).or_default().audience.clone()
+    }
+
+    /// Adds a subscriber and answers the number its snapshot is taken at. The channel's owner calls this, so
+    /// that no action of the channel falls between snapshot and subscription. A second subscription of one
+    /// connection takes the place of the first.
+    pub fn subscribe(&self, channel: &str, subscriber: Subscriber) -> u64 {
+        let mut inner = self.inner();
+        let seq = inner.seq;
+        inner.add(channel, subscriber);
+        seq
+    }
+
+    /// Ends a subscription; answers whether there was one.
+    pub fn unsubscribe(&self, channel: &str, connection: ConnectionId) -> bool {
+        let mut inner = self.inner();
+        inner.take(channel, |subscriber| subscriber.connection == connection)
+    }
+
+    /// Forgets a channel that is gone, with its subscriptions.
+    pub fn remove(&self, channel: &str) {
+        self.inner().channels.remove(channel);
+    }
+
+    /// The connections that watch a channel.
+    pub fn watchers(&self, channel: &str) -> Vec<ConnectionId> {
+        let inner = self.inner();
+        inner
+            .channels
+            .get(channel)
+            .map(|entry| entry.subscribers.iter().map(|subscriber| subscriber.connection).collect())
+            .unwrap_or_default()
+    }
+
+    /// Ends a subscription if it is the one that was begun with this hold; answers whether it was.
+    pub fn withdraw(&self, channel: &str, connection: ConnectionId, hold: &Arc<Backlog>) -> bool {
+        let mut inner = self.inner();
+        inner.take(channel, |subscriber| {
+            subscriber.connection == connection
+                && subscriber.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))
+        })
+    }
+
+    /// Sends actions of one channel to its subscribers, in order, each under the next number.
+    pub fn publish(&self, channel: &str, actions: Vec<Outgoing>) {
+        if !actions.is_empty() {
+            self.send(&mut self.inner(), channel, actions);
+        }
+    }
+
+    /// Sends one action if every subscriber is known to its overlay; else answers it with those who are not, and
+    /// nothing is sent.
+    pub fn publish_known(
+        &self,
+        channel: &str,
+        action: Outgoing,
+        known: impl Fn(ConnectionId) -> bool,
+    ) -> Result<(), (Outgoing, Vec<ConnectionId>)> {
+        let mut inner = self.inner();
+        let subscribers =
+            inner.channels.get(channel).map(|entry| entry.subscribers.as_slice()).unwrap_or_default();
+        let connections = subscribers.iter().map(|subscriber| subscriber.connection);
+        let unknown: Vec<_> = connections.filter(|connection| !known(*connection)).collect();
+        if !unknown.is_empty() {
+            return Err((action, unknown));
+        }
+        self.send(&mut inner, channel, vec![action]);
+        Ok(())
+    }
+
+    fn send(&self, inner: &mut Inner, channel: &str, actions: Vec<Outgoing>) {
+        let mut frames = Vec::with_capacity(actions.len());
+        let mut plain = true;
+        let key: Arc<str> = match inner.channels.get_key_value(channel) {
+            Some((key, _)) => key.clone(),
+            None => channel.into(),
+        };
+        for outgoing in actions {
+            inner.seq += 1;
+            let frame =
+                Bytes::from(envelope_frame(channel, &outgoing.action, inner.seq, outgoing.origin.as_ref()));
+            plain &=
+                outgoing.since == Version::V0_9 && outgoing.overlay.is_none() && outgoing.older.is_none();
+            frames.push(frame.clone());
+            let logged = Logged {
+                seq: inner.seq,
+                channel: key.clone(),
+                frame,
+                outgoing: LoggedAction {
+                    since: outgoing.since,
+                    older: outgoing.older,
+                    overlay: outgoing.overlay,
+                    origin: outgoing.origin,
+                },
+            };
+            inner.log_bytes += logged.weight();
+            inner.log.push_back(logged);
+        }
+        let count = frames.len();
+        if let Some(entry) = inner.channels.get(channel) {
+            let batch = Batch::new(frames);
+            for subscriber in &entry.subscribers {
+                if subscriber.alias.is_none()
+                    && (plain || subscriber.version > Version::V0_9 && !has_overlay(&inner.log, count))
+                {
+                    subscriber.push(Item::Batch(batch.clone()));
+                    continue;
+                }
+                for logged in inner.log.range(inner.log.len() - count..) {
+                    let overlaid = overlaid(logged, subscriber);
+                    // One alone that is sent as it is shares its transport's encoding too.
+                    let shared = count == 1 && subscriber.alias.is_none() && overlaid == Overlaid::Same;
+                    match frame_as(logged, subscriber, overlaid) {
+                        Some(_) if shared => subscriber.push(Item::Batch(batch.clone())),
+                        Some(frame) => subscriber.push(Item::Frame(frame.into())),
+                        None => {}
+                    }
+                }
+            }
+        }
+        while inner.log_bytes > self.replay {
+            let Some(oldest) = inner.log.pop_front() else { break };
+            inner.log_bytes -= oldest.weight();
+            inner.log_from = oldest.seq;
+        }
+    }
+
+    /// Whether anybody watches a channel.
+    pub(crate) fn is_watched(&self, channel: &str) -> bool {
+        self.inner().channels.get(channel).is_some_and(|entry| !entry.subscribers.is_empty())
+    }
+
+    /// Sends an action of a channel to one of its watchers alone, under the next number.
+    pub fn publish_to(&self, channel: &str, connection: ConnectionId, action: String) {
+        let overlay =
+            move |to: ConnectionId| if to == connection { Overlaid::Same } else { Overlaid::Nothing };
+        let outgoing =
+            Outgoing { overlay: Some(Overlay::new(overlay)), ..Outgoing::host(action, Version::V0_9) };
+        self.publish(channel, vec![outgoing]);
+    }
+
+    /// Sends a notification that is no action, and so has no number and is never replayed.
+    pub fn notify(&self, channel: &str, frame: String) {
+        let inner = self.inner();
+        let Some(entry) = inner.channels.get(channel) else { return };
+        let batch = Batch::new(vec![frame.into()]);
+        for subscriber in &entry.subscribers {
+            subscriber.push(Item::Batch(batch.clone()));
+        }
+    }
+
+    /// Takes up a lost connection's subscriptions at once with what they missed since `seen`; `None` where
+    /// that is no longer known, or more than can be asked about.
+    pub fn resume(&self, seen: u64, subscriptions: &[(String, Subscriber)]) -> Option<Replay> {
+        let mut inner = self.inner();
+        if seen < inner.log_from || seen > inner.seq {
+            return None;
+        }
+        let by_channel: HashMap<&str, &Subscriber> =
+            subscriptions.iter().map(|(channel, subscriber)| (channel.as_str(), subscriber)).collect();
+        let from = inner.log.partition_point(|logged| logged.seq <= seen);
+        let envelopes: Vec<Missed> = inner
+            .log
+            .range(from..)
+            .filter_map(|logged| {
+                let subscriber = by_channel.get(&*logged.channel)?;
+                let again = logged.outgoing.overlay.as_ref().and_then(|overlay| overlay.again.as_ref());
+                let overlaid = again.map_or_else(|| overlaid(logged, subscriber), |_| Overlaid::Same);
+                let envelope = params_of(&frame_as(logged, subscriber, overlaid)?).to_owned();
+                Some(match again {
+                    Some(again) => Missed::Asked(envelope, again(subscriber.connection)),
+                    None => Missed::Known(envelope),
+                })
+            })
+            .collect();
+        if envelopes.iter().filter(|missed| matches!(missed, Missed::Asked(..))).count() > MOST_ASKED {
+            return None;
+        }
+        for (channel, subscriber) in subscriptions {
+            inner.add(channel, subscriber.clone());
+        }
+        Some(Replay { envelopes })
+    }
+}
+
+fn has_overlay(log: &VecDeque<Logged>, newest: usize) -> bool {
+    log.range(log.len() - newest..).any(|logged| logged.outgoing.overlay.is_some())
+}
+
+impl Inner {
+    fn add(&mut self, channel: &str, subscriber: Subscriber) {
+        let entry = match self.channels.get_mut(channel) {
+            Some(entry) => entry,
+            None => self.channels.entry(channel.into()).or_default(),
+        };
+        entry.subscribers.retain(|other| other.connection != subscriber.connection);
+        entry.subscribers.push(subscriber);
+        entry.count();
+    }
+
+    /// Takes subscribers of a channel out; answers whether there were some. One nobody watches and nobody owns is
+    /// forgotten.
+    fn take(&mut self, channel: &str, which: impl Fn(&Subscriber) -> bool) -> bool {
+        let Some(entry) = self.channels.get_mut(channel) else { return false };
+        let before = entry.subscribers.len();
+        entry.subscribers.retain(|subscriber| !which(subscriber));
+        entry.count();
+        let taken = entry.subscribers.len() != before;
+        if entry.subscribers.is_empty() && Arc::strong_count(&entry.audience) == 1 {
+            self.channels.remove(channel);
+        }
+        taken
+    }
+}
+
+impl Channel {
+    fn count(&mut self) {
+        let latency = self.subscribers.iter().filter_map(|subscriber| subscriber.latency).min();
+        self.audience.latency.store(latency.unwrap_or(u64::MAX), Ordering::Release);
+        self.audience.count.store(self.subscribers.len(), Ordering::Release);
+    }
+}
+
+const ACTION_HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
+
+/// `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its frame.
+fn envelope_frame(channel: &str, action: &str, seq: u64, origin: Option<&Origin>) -> String {
+    let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + action.len() + 96);
+    frame.push_str(ACTION_HEAD);
+    push_envelope(&mut frame, channel, action, Some(seq), origin);
+    frame.push('}');
+    frame
+}
+
+fn push_envelope(into: &mut String, channel: &str, action: &str, seq: Option<u64>, origin: Option<&Origin>) {
+    use std::fmt::Write as _;
+    into.push_str(r#"{"channel":"#);
+    push_string(into, channel);
+    into.push_str(r#","action":"#);
+    into.push_str(action);
+    let _ = write!(into, r#","serverSeq":{}"#, seq.unwrap_or_default());
+    if let Some(origin) = origin {
+        into.push_str(r#","origin":{"clientId":"#);
+        push_string(into, &origin.client_id);
+        let _ = write!(into, r#","clientSeq":{}}}"#, origin.client_seq);
+    }
+    into.push('}');
+}
+
+fn push_string(into: &mut String, text: &str) {
+    let plain = text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+    if plain {
+        into.push('"');
+        into.push_str(text);
+        into.push('"');
+    } else {
+        into.push_str(&Value::from(text).to_string());
+    }
+}
+
+/// The refusal of a dispatched action: the same envelope with a reason, to the sender only, under no new
+/// number.
+pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason: &str) -> String {
+    let mut frame = String::from(ACTION_HEAD);
+    push_envelope(&mut frame, channel, action, Some(seq), Some(origin));
+    frame.pop();
+    frame.push_str(r#","rejectionReason":"#);
+    push_string(&mut frame, reason);
+    frame.push_str("}}");
+    frame
+}
+
+/// The `params` inside an action's frame.
+fn params_of(frame: &[u8]) -> &str {
+    let params = frame.get(ACTION_HEAD.len()..frame.len().saturating_sub(1)).unwrap_or_default();
+    std::str::from_utf8(params).unwrap_or("{}")
+}
+
+/// How one subscriber sees a logged action.
+fn overlaid(logged: &Logged, subscriber: &Subscriber) -> Overlaid {
+    let overlay = logged.outgoing.overlay.as_ref();
+    match (overlay.map_or(Overlaid::Same, |overlay| overlay.seen(subscriber.connection)), subscriber.version)
+    {
+        (Overlaid::Same, Version::V0_9) => {
+            logged.outgoing.older.clone().map_or(Overlaid::Same, Overlaid::Other)
+        }
+        (seen, _) => seen,
+    }
+}
+
+/// What one subscriber is sent of a logged action it sees so.
+fn frame_as(logged: &Logged, subscriber: &Subscriber, overlaid: Overlaid) -> Option<Bytes> {
+    if logged.outgoing.since > subscriber.version {
+        return None;
+    }
+    let other = match overlaid {
+        Overlaid::Nothing => return None,
+        Overlaid::Same if subscriber.alias.is_none() => return Some(logged.frame.clone()),
+        Overlaid::Same => None,
+        Overlaid::Other(action) => Some(action),
+    };
+    let channel = subscriber.alias.as_deref().unwrap_or(&logged.channel);
+    let action = match &other {
+        Some(action) => action.as_str(),
+        None => action_of(logged),
+    };
+    Some(envelope_frame(channel, action, logged.seq, logged.outgoing.origin.as_ref()).into())
+}
+
+/// The action inside a logged frame: between the channel it was published on and the number.
+fn action_of(logged: &Logged) -> &str {
+    let params = params_of(&logged.frame);
+    let mut channel = String::new();
+    push_string(&mut channel, &logged.channel);
+    let start = r#"{"channel":"#.len() + channel.len() + r#","action":"#.len();
+    let end = params.rfind(r#","serverSeq":"#).unwrap_or(params.len());
+    params.get(start..end).unwrap_or("{}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn subscriber(connection: u64, version: Version, alias: Option<&str>) -> Subscriber {
+        Subscriber {
+            connection: ConnectionId(connection),
+            outbox: Outbox::new(1 << 20),
+            version,
+            alias: alias.map(Into::into),
+            latency: None,
+            hold: None,
+        }
+    }
+
+    async fn received(subscriber: &Subscriber) -> Vec<Value> {
+        subscriber.outbox.close(crate::core::outbox::Closed::Done);
+        let mut items = Vec::new();
+        while subscriber.outbox.drain(&mut items).await.is_none() {}
+        let frames = items.iter().flat_map(|item| match item {
+            Item::Frame(frame) => vec![Bytes::clone(frame)],
+            Item::Batch(batch) => batch.frames().to_vec(),
+        });
+        frames.map(|frame| serde_json::from_slice::<Value>(&frame).expect("JSON")["params"].clone()).collect()
+    }
+
+    fn envelope(missed: &Missed) -> Value {
+        serde_json::from_str(&format!("{missed:?}")).expect("JSON")
+    }
+
+    fn action(name: &str) -> Outgoing {
+        Outgoing::host(json!({ "type": name }).to_string(), Version::V0_9)
+    }
+
+    #[tokio::test]
+    async fn an_older_client_skips_what_it_does_not_know() {
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
+        let (old, new) = (subscriber(1, Version::V0_9, None), subscriber(2, Version::V1, None));
+        fanout.subscribe("c", old.clone());
+        fanout.subscribe("c", new.clone());
+        let newer = Outgoing::host(json!({ "type": "b" }).to_string(), Version::V1);
+        fanout.publish("c", vec![action("a"), newer, action("c")]);
+        let seen = |frames: &[Value]| {
+            frames.iter().map(|f| (f["serverSeq"].clone(), f["action"]["type"].clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&received(&old).await), [(1.into(), "a".into()), (3.into(), "c".into())]);
+        assert_eq!(received(&new).await.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_alias_is_answered_under_its_own_spelling() {
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
+        let spelled = subscriber(1, Version::V1, Some("ahp-session:/1"));
+        fanout.subscribe("echo:/1", spelled.clone());
+        let mut outgoing = action("a");
+        outgoing.origin = Some(Origin { client_id: "it \"is\"".into(), client_seq: 4 });
+        fanout.publish("echo:/1", vec![outgoing]);
+        assert_eq!(
+            received(&spelled).await,
+            [json!({ "channel": "ahp-session:/1", "action": { "type": "a" }, "serverSeq": 1,
+                "origin": { "clientId": "it \"is\"", "clientSeq": 4 } })]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_replay_follows_on_exactly_or_not_at_all() {
+        let fanout = Fanout::new(400, 0);
+        fanout.publish("c", vec![action("a"), action("b")]);
+        fanout.publish("d", vec![action("x")]);
+        let again = subscriber(1, Version::V1, None);
+        let replay = fanout.resume(1, &[("c".to_owned(), again.clone())]).expect("known");
+        let seqs: Vec<Value> =
+            replay.envelopes.iter().map(|missed| envelope(missed)["serverSeq"].clone()).collect();
+        assert_eq!(seqs, [2]);
+        fanout.publish("c", vec![action("c")]);
+        assert_eq!(received(&again).await.len(), 1);
+        for _ in 0..10 {
+            fanout.publish("c", vec![action("more")]);
+        }
+        assert!(fanout.resume(1, &[]).is_none(), "what fell out of the log is not replayed");
+        assert!(fanout.resume(99, &[]).is_none(), "nor what never was");
+    }
+
+    #[tokio::test]
+    async fn an_overlay_is_asked_at_the_send_and_again_on_replay() {
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
+        let (one, two) = (subscriber(1, Version::V1, None), subscriber(2, Version::V1, None));
+        fanout.subscribe("c", one.clone());
+        fanout.subscribe("c", two.clone());
+        let mut outgoing = action("a");
+        outgoing.overlay = Some(Overlay::new(|connection| match connection.0 {
+            1 => Overlaid::Nothing,
+            2 => Overlaid::Same,
+            _ => Overlaid::Other(r#"{"type":"other"}"#.to_owned()),
+        }));
+        fanout.publish("c", vec![outgoing]);
+        assert_eq!(received(&one).await.len(), 0);
+        assert_eq!(received(&two).await.len(), 1);
+        let replay = fanout.resume(0, &[("c".to_owned(), subscriber(3, Version::V1, None))]).expect("known");
+        assert_eq!(envelope(&replay.envelopes[0])["action"]["type"], "other");
+    }
+}

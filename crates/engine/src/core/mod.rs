@@ -1,0 +1,26 @@
+//! What every part of the engine builds on: time, numbers, the log, options, limits, events, and the way of a frame
+//! from the one sequence to a client's outbox. Knows no users, no sessions and no connection.
+
+pub(crate) mod agents;
+pub(crate) mod backlog;
+pub mod clock;
+pub(crate) mod editor_settings;
+pub mod events;
+pub mod fanout;
+pub(crate) mod file_uris;
+pub(crate) mod ids;
+pub(crate) mod in_time;
+pub(crate) mod limits;
+pub(crate) mod local_system;
+pub(crate) mod log;
+pub(crate) mod message;
+pub(crate) mod options;
+pub(crate) mod outbound;
+pub mod outbox;
+pub(crate) mod refusals;
+pub mod responder;
+pub(crate) mod root;
+pub(crate) mod stage;
+pub(crate) mod weak;
+pub mod wire;
+pub(crate) mod yaml;

@@ -1,0 +1,29 @@
+//! The way to the network, handed in by whoever builds the host.
+
+use std::sync::Arc;
+
+use ostler_contract::Pending;
+use ostler_contract::http::{Request, Response};
+
+/// Sends plugins' HTTP requests; given by whoever may reach the network.
+#[derive(Clone)]
+pub struct Outbound(Arc<SendOut>);
+
+type SendOut = dyn Fn(Request) -> Pending<Response> + Send + Sync;
+
+impl Outbound {
+    /// From a function of one request.
+    pub fn new(send: impl Fn(Request) -> Pending<Response> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(send))
+    }
+
+    pub(crate) fn send(&self, request: Request) -> Pending<Response> {
+        (self.0)(request)
+    }
+}
+
+impl std::fmt::Debug for Outbound {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Outbound")
+    }
+}

@@ -1,0 +1,540 @@
+//! What waits to be written to one client: bounded, so that a client that falls behind is dropped to
+//! reconnect and never holds the host.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use ostler_contract::budget::SMALL;
+use ostler_contract::{Budget, Charge};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use crate::core::wire::{Sender, Tap};
+
+/// Frames published together. They are encoded once for all subscribers; a transport that frames them keeps
+/// its own encoding beside them, made once too.
+#[derive(Debug)]
+pub struct Batch {
+    frames: Vec<Bytes>,
+    bytes: usize,
+    /// The transport's encoding of all frames.
+    pub encoded: OnceLock<Bytes>,
+    /// Its part of the host's budget, once it had to wait for a client.
+    charge: OnceLock<Charge>,
+}
+
+impl Batch {
+    /// Frames, in order: each one JSON text.
+    pub fn new(frames: Vec<Bytes>) -> Arc<Self> {
+        let bytes = frames.iter().map(Bytes::len).sum();
+        Arc::new(Self { frames, bytes, encoded: OnceLock::new(), charge: OnceLock::new() })
+    }
+
+    /// Each one JSON text.
+    pub fn frames(&self) -> &[Bytes] {
+        &self.frames
+    }
+
+    /// Charges what it takes in memory, once for all its clients; answers whether that was available.
+    fn charge(&self, host: &Budget) -> bool {
+        if self.charge.get().is_some() {
+            return true;
+        }
+        // The frames, and the transport's encoding of them.
+        let charge = host.try_take(2 * self.bytes);
+        charge.is_some_and(|charge| {
+            let _ = self.charge.set(charge);
+            true
+        })
+    }
+}
+
+/// A frame of one client, with its part of the client's budget.
+#[derive(Debug)]
+pub struct Frame {
+    bytes: Bytes,
+    charge: Option<Charge>,
+}
+
+impl Frame {
+    /// A frame that was charged before it was made.
+    pub fn charged(bytes: Bytes, charge: Charge) -> Self {
+        Self { bytes, charge: Some(charge) }
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Frame {
+    fn from(bytes: T) -> Self {
+        Self { bytes: bytes.into(), charge: None }
+    }
+}
+
+impl std::ops::Deref for Frame {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// One thing to write.
+#[derive(Debug)]
+pub enum Item {
+    /// A frame of this client alone.
+    Frame(Frame),
+    /// Frames shared with others.
+    Batch(Arc<Batch>),
+}
+
+impl Item {
+    /// Each one JSON text.
+    pub fn frames(&self) -> &[Bytes] {
+        match self {
+            Self::Frame(frame) => std::slice::from_ref(&frame.bytes),
+            Self::Batch(batch) => batch.frames(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.len(),
+            Self::Batch(batch) => batch.bytes,
+        }
+    }
+}
+
+/// Why a connection is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The host is done with it: the peer asked, or the host stops.
+    Done,
+    /// More waits for the client than it may; it has to reconnect.
+    Behind,
+    /// It broke the protocol.
+    Protocol,
+    /// It sent more at once than is taken.
+    TooLarge,
+    /// It sent text that is not UTF-8.
+    NotText,
+    /// The memory for what it sends is in use.
+    NoMemory,
+}
+
+/// How much may wait, in bytes.
+pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
+/// While so many bytes of answers wait for a peer, no further request of it is read.
+const PAUSE: usize = 1024 * 1024;
+/// Things larger than that on their own, an answer that was asked for, wait beside it up to so many times as much.
+const LARGE: usize = 8;
+
+/// The queue of one connection.
+#[derive(Debug)]
+pub struct Outbox {
+    state: Mutex<State>,
+    wake: Notify,
+    behind: Notify,
+    /// How many requests have no answer yet.
+    owed: AtomicUsize,
+    settled: Notify,
+    /// Notified when the transport has written what it drained.
+    written: Notify,
+    limit: usize,
+    /// The connection's part of the host's budget.
+    budget: Budget,
+    /// The host's budget.
+    host: Budget,
+    tap: Option<Tap>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Item>,
+    bytes: usize,
+    /// Bytes of frames of this client alone, queued or being written.
+    own: usize,
+    /// Of these, the bytes being written.
+    writing: usize,
+    /// Of these, the bytes of things that are larger than the limit on their own.
+    large: usize,
+    /// While the answer that has to come first is made, everything else waits here.
+    held: Option<VecDeque<Item>>,
+    closed: Option<Closed>,
+}
+
+impl Outbox {
+    /// An empty one that takes `limit` bytes before its client counts as behind.
+    pub fn new(limit: usize) -> Arc<Self> {
+        let host = Budget::new(usize::MAX / 2);
+        Self::with(limit, host.part(usize::MAX / 2), host, None)
+    }
+
+    /// The outbox of a connection that may use so much of the host's budget; its frames may be recorded.
+    pub(crate) fn within(limit: usize, budget: Budget, host: Budget, tap: Tap) -> Arc<Self> {
+        Self::with(limit, budget, host, Some(tap))
+    }
+
+    /// The connection's part of the host's budget.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Where its connection's frames are recorded, while they are.
+    pub(crate) fn tap(&self) -> Option<&Tap> {
+        self.tap.as_ref().filter(|tap| tap.is_on())
+    }
+
+    fn with(limit: usize, budget: Budget, host: Budget, tap: Option<Tap>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            wake: Notify::new(),
+            behind: Notify::new(),
+            owed: AtomicUsize::new(0),
+            settled: Notify::new(),
+            written: Notify::new(),
+            limit,
+            budget,
+            host,
+            tap,
+        })
+    }
+
+    /// One request more is to be answered here; answers how many are.
+    pub(crate) fn owe(&self) -> usize {
+        self.owed.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Waits until the peer has taken enough of its answers that more of its requests may be read.
+    pub async fn writable(&self) {
+        while self.is_full() {
+            let written = self.written.notified();
+            tokio::pin!(written);
+            written.as_mut().enable();
+            if self.is_full() {
+                written.await;
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let state = self.state();
+        state.own >= PAUSE && state.closed.is_none()
+    }
+
+    /// One request has had its answer.
+    pub(crate) fn paid(&self) {
+        if self.owed.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Waits until every request so far has had its answer.
+    pub async fn settled(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.owed.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Charges what is to be queued; answers whether it may be. What waits behind nothing passes while it is small.
+    fn charge(&self, state: &State, item: &mut Item) -> bool {
+        let idle = state.bytes == 0 && state.own == 0;
+        match item {
+            Item::Frame(frame) if frame.charge.is_some() => true,
+            Item::Frame(frame) => {
+                let bytes = frame.bytes.len();
+                let mut charge = self.budget.try_take(bytes);
+                if charge.is_none() && idle && bytes <= SMALL {
+                    charge = Some(self.budget.take_anyway(bytes));
+                }
+                frame.charge = charge;
+                frame.charge.is_some()
+            }
+            Item::Batch(batch) => batch.charge(&self.host) || idle,
+        }
+    }
+
+    /// Queues something to write.
+    pub fn push(&self, mut item: Item) {
+        let mut state = self.state();
+        if state.closed.is_some() {
+            return;
+        }
+        if !self.charge(&state, &mut item) {
+            self.end_behind(&mut state);
+            drop(state);
+            self.wake.notify_one();
+            return;
+        }
+        let bytes = item.bytes();
+        state.bytes += bytes;
+        if matches!(item, Item::Frame(_)) {
+            state.own += bytes;
+        }
+        if bytes > self.limit && state.large + bytes <= self.limit.saturating_mul(LARGE) {
+            state.large += bytes;
+        }
+        if state.bytes - state.large > self.limit {
+            self.end_behind(&mut state);
+        } else if let Some(held) = &mut state.held {
+            held.push_back(item);
+            return;
+        } else {
+            state.queue.push_back(item);
+            if state.queue.len() > 1 {
+                // Whoever drains was woken by the first.
+                return;
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Whether so many bytes may wait.
+    pub(crate) fn takes(&self, bytes: usize) -> bool {
+        bytes <= self.limit
+    }
+
+    /// Ends the connection: more waits for its client than may.
+    pub(crate) fn fall_behind(&self) {
+        let mut state = self.state();
+        if state.closed.is_none() {
+            self.end_behind(&mut state);
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+
+    fn end_behind(&self, state: &mut State) {
+        state.closed = Some(Closed::Behind);
+        state.queue.clear();
+        state.held = None;
+        self.behind.notify_one();
+        self.ended();
+    }
+
+    /// Nothing more is written: whoever waits for that goes on.
+    fn ended(&self) {
+        self.budget.close();
+        self.written.notify_waiters();
+    }
+
+    /// Queues text of this client alone.
+    pub fn send(&self, text: String) {
+        self.push(Item::Frame(text.into()));
+    }
+
+    /// Queues an answer, or the one that says there is no memory for it.
+    pub(crate) fn answer(&self, text: String, instead: impl FnOnce() -> String) {
+        let bytes = text.len();
+        if bytes <= SMALL {
+            return self.send(text);
+        }
+        match self.budget.try_take(bytes) {
+            Some(charge) => self.push(Item::Frame(Frame::charged(text.into(), charge))),
+            None => {
+                let instead = instead();
+                let charge = self.budget.take_anyway(instead.len());
+                self.push(Item::Frame(Frame::charged(instead.into(), charge)));
+            }
+        }
+    }
+
+    /// Makes what is queued from now on wait until [`Outbox::release`].
+    pub fn hold(&self) {
+        let mut state = self.state();
+        if state.held.is_none() {
+            state.held = Some(VecDeque::new());
+        }
+    }
+
+    /// Queues `first`, then what waited.
+    pub fn release(&self, first: String) {
+        let mut state = self.state();
+        if let Some(held) = state.held.take() {
+            let mut first = Item::Frame(first.into());
+            if !self.charge(&state, &mut first) {
+                self.end_behind(&mut state);
+                drop(state);
+                self.wake.notify_one();
+                return;
+            }
+            state.bytes += first.bytes();
+            state.own += first.bytes();
+            state.queue.push_back(first);
+            state.queue.extend(held);
+            drop(state);
+            self.wake.notify_one();
+        } else {
+            drop(state);
+            self.send(first);
+        }
+    }
+
+    /// Ends the connection once what is queued is written; at once where the client is behind.
+    pub fn close(&self, why: Closed) {
+        let mut state = self.state();
+        state.closed.get_or_insert(why);
+        drop(state);
+        self.ended();
+        self.wake.notify_one();
+    }
+
+    /// Resolves once the client is behind: whoever writes to it may be stuck in that.
+    pub async fn overrun(&self) {
+        loop {
+            if self.state().closed == Some(Closed::Behind) {
+                return;
+            }
+            self.behind.notified().await;
+        }
+    }
+
+    /// Whether nothing more is taken.
+    pub fn is_closed(&self) -> bool {
+        self.state().closed.is_some()
+    }
+
+    /// Waits for something to write and moves it into `into`; answers why when there will be no more.
+    pub async fn drain(&self, into: &mut Vec<Item>) -> Option<Closed> {
+        let before = into.len();
+        let drained = self.next(into).await;
+        if let Some(tap) = self.tap() {
+            let frames = into[before..].iter().flat_map(Item::frames);
+            tap.record(Sender::Host, frames.map(|frame| &frame[..]));
+        }
+        drained
+    }
+
+    async fn next(&self, into: &mut Vec<Item>) -> Option<Closed> {
+        loop {
+            {
+                let mut state = self.state();
+                let written = std::mem::take(&mut state.writing);
+                if written > 0 {
+                    state.own -= written;
+                    self.written.notify_waiters();
+                }
+                if !state.queue.is_empty() {
+                    let own = state.queue.iter().filter(|item| matches!(item, Item::Frame(_)));
+                    state.writing = own.map(Item::bytes).sum();
+                    into.extend(state.queue.drain(..));
+                    let held = state.held.iter().flatten().map(Item::bytes);
+                    let (bytes, large) = held.fold((0, 0), |(bytes, large), one| {
+                        (bytes + one, large + if one > self.limit { one } else { 0 })
+                    });
+                    (state.bytes, state.large) = (bytes, large);
+                    return None;
+                }
+                if let Some(why) = state.closed {
+                    return Some(why);
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(item: &Item) -> String {
+        item.frames().iter().map(|frame| String::from_utf8_lossy(frame).into_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_held_comes_after_the_answer() {
+        let outbox = Outbox::new(1024);
+        outbox.hold();
+        outbox.push(Item::Batch(Batch::new(vec!["later".into()])));
+        outbox.release("answer".to_owned());
+        outbox.send("last".to_owned());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.iter().map(text).collect::<Vec<_>>(), ["answer", "later", "last"]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_falls_behind_is_closed() {
+        let outbox = Outbox::new(10);
+        outbox.send("12345".to_owned());
+        outbox.send("123456".to_owned());
+        assert!(outbox.is_closed());
+        assert_eq!(outbox.drain(&mut Vec::new()).await, Some(Closed::Behind));
+    }
+
+    #[tokio::test]
+    async fn an_answer_larger_than_the_limit_is_written() {
+        let outbox = Outbox::new(10);
+        outbox.send("small".to_owned());
+        outbox.send("x".repeat(60));
+        outbox.send("more".to_owned());
+        assert!(!outbox.is_closed());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.len(), 3);
+        // What waits together is bounded all the same.
+        for _ in 0..2 {
+            outbox.send("x".repeat(60));
+        }
+        assert_eq!(outbox.drain(&mut out).await, Some(Closed::Behind));
+    }
+
+    #[tokio::test]
+    async fn answers_are_charged_until_they_are_written() {
+        let host = Budget::new(4 * PAUSE);
+        let outbox = Outbox::with(16 * PAUSE, host.part(2 * PAUSE), host.clone(), None);
+        let answer = || outbox.answer("x".repeat(PAUSE), || "no memory".to_owned());
+        answer();
+        answer();
+        assert_eq!(host.used(), 2 * PAUSE);
+        answer();
+        assert!(!outbox.is_closed());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.iter().map(|item| item.bytes()).collect::<Vec<_>>(), [PAUSE, PAUSE, 9]);
+        let full = tokio::time::timeout(std::time::Duration::from_millis(20), outbox.writable()).await;
+        assert!(full.is_err(), "what is being written counts");
+        out.clear();
+        assert_eq!(host.used(), 0);
+        let next = async { outbox.drain(&mut out).await };
+        tokio::select! {
+            biased;
+            _ = next => unreachable!("nothing is queued"),
+            () = outbox.writable() => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_behind_is_closed_when_the_host_has_no_memory_left() {
+        let host = Budget::new(64);
+        let (behind, idle) =
+            [(), ()].map(|()| Outbox::with(1024, host.part(1024), host.clone(), None)).into();
+        behind.push(Item::Batch(Batch::new(vec!["a".repeat(30).into()])));
+        let batch = Batch::new(vec!["b".repeat(30).into()]);
+        idle.push(Item::Batch(batch.clone()));
+        behind.push(Item::Batch(batch));
+        assert!(behind.is_closed() && !idle.is_closed());
+    }
+
+    #[tokio::test]
+    async fn what_was_queued_is_written_before_the_close() {
+        let outbox = Outbox::new(100);
+        outbox.send("bye".to_owned());
+        outbox.close(Closed::Done);
+        outbox.send("too late".to_owned());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.len(), 1);
+        assert_eq!(outbox.drain(&mut out).await, Some(Closed::Done));
+    }
+}

@@ -1,0 +1,329 @@
+//! The root channel: which backends there are, how many sessions, the host's own settings.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use ostler_protocol::actions::type_of;
+use ostler_protocol::wire::actions::{
+    RootActiveSessionsChangedAction, RootAgentsChangedAction, RootTerminalsChangedAction, StateAction,
+};
+use ostler_protocol::wire::state::{
+    AgentInfo, ConfigSchema, ProtectedResourceMetadata, RootConfigState, RootState, TerminalInfo,
+};
+use ostler_protocol::{JsonObject, Value, Version, json, uri};
+use parking_lot::Mutex;
+
+use crate::channels::root_settings::no_setting;
+use crate::core::editor_settings::{self, is_ignored, is_own, too_much, wrong_value};
+use crate::core::fanout::{Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
+use crate::core::ids::ConnectionId;
+
+/// The root channel's state.
+#[derive(Debug)]
+pub struct Root {
+    state: Mutex<RootState>,
+    own: Arc<Mutex<HashMap<ConnectionId, JsonObject>>>,
+    /// Connections that are somebody's.
+    known: Arc<Mutex<HashSet<ConnectionId>>>,
+    /// What people sign in against, where the host knows people.
+    sign_in: OnceLock<ProtectedResourceMetadata>,
+    /// What the host takes tokens for beside what backends do.
+    offered: OnceLock<ProtectedResourceMetadata>,
+}
+
+impl Root {
+    /// A root with no backends yet.
+    pub fn new() -> Self {
+        Self {
+            state: Mutex::new(RootState {
+                agents: Vec::new(),
+                active_sessions: Some(0),
+                terminals: None,
+                config: Some(RootConfigState { schema: host_schema(), values: JsonObject::new() }),
+                meta: None,
+            }),
+            own: Arc::default(),
+            known: Arc::default(),
+            sign_in: OnceLock::new(),
+            offered: OnceLock::new(),
+        }
+    }
+
+    /// Puts what people sign in against on every backend. Said before [`Root::fill`].
+    pub fn ask_for(&self, sign_in: ProtectedResourceMetadata) {
+        let _ = self.sign_in.set(sign_in);
+    }
+
+    /// Puts what the host itself takes tokens for on every backend. Said before [`Root::fill`].
+    pub fn offer(&self, resource: ProtectedResourceMetadata) {
+        let _ = self.offered.set(resource);
+    }
+
+    /// Puts down whether a connection is somebody's.
+    pub fn knows(&self, connection: ConnectionId, known: bool) {
+        let mut connections = self.known.lock();
+        match known {
+            true => connections.insert(connection),
+            false => connections.remove(&connection),
+        };
+    }
+
+    /// Puts the backends and facts in place before anybody looks.
+    pub fn fill(&self, mut agents: Vec<AgentInfo>, meta: JsonObject) {
+        for resource in self.sign_in.get().into_iter().chain(self.offered.get()) {
+            for agent in &mut agents {
+                agent.protected_resources.get_or_insert_default().push(resource.clone());
+            }
+        }
+        let mut state = self.state.lock();
+        state.agents = agents;
+        state.meta = (!meta.is_empty()).then_some(meta);
+    }
+
+    /// The backends as clients see them.
+    pub fn agents(&self) -> Vec<AgentInfo> {
+        self.state.lock().agents.clone()
+    }
+
+    /// Subscribes a connection; answers the state it sees and the number it was taken at.
+    pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (Value, u64) {
+        let state = self.state.lock();
+        let mut seen = serde_json::to_value(&*state).unwrap_or_default();
+        let own = self.shown_own(subscriber.connection);
+        if !own.is_empty()
+            && let Some(values) = seen.pointer_mut("/config/values").and_then(Value::as_object_mut)
+        {
+            values.extend(own);
+        }
+        if self.known.lock().contains(&subscriber.connection) {
+            self.signed_in(&mut seen);
+        }
+        (seen, fanout.subscribe(uri::ROOT, subscriber))
+    }
+
+    /// Replaces the list of backends.
+    pub fn set_agents(&self, fanout: &Fanout, agents: Vec<AgentInfo>) {
+        let action = StateAction::RootAgentsChanged(RootAgentsChangedAction { agents });
+        let mut known = serde_json::to_value(&action).unwrap_or_default();
+        self.signed_in(&mut known);
+        let (connections, known) = (self.known.clone(), known.to_string());
+        let overlay = self.sign_in.get().map(|_| {
+            Overlay::new(move |connection| match connections.lock().contains(&connection) {
+                true => Overlaid::Other(known.clone()),
+                false => Overlaid::Same,
+            })
+        });
+        self.apply(fanout, action, overlay);
+    }
+
+    /// Whoever is somebody already is not asked to sign in.
+    fn signed_in(&self, seen: &mut Value) {
+        let Some(sign_in) = self.sign_in.get() else { return };
+        let agents = seen.get_mut("agents").and_then(Value::as_array_mut);
+        for agent in agents.into_iter().flatten() {
+            let asked = agent.get_mut("protectedResources").and_then(Value::as_array_mut);
+            for record in asked.into_iter().flatten() {
+                if record["resource"] == *sign_in.resource {
+                    record["required"] = false.into();
+                }
+            }
+        }
+    }
+
+    /// Says how many sessions there are.
+    pub fn set_active_sessions(&self, fanout: &Fanout, count: usize) {
+        let active_sessions = i64::try_from(count).unwrap_or(i64::MAX);
+        if self.state.lock().active_sessions == Some(active_sessions) {
+            return;
+        }
+        let action = RootActiveSessionsChangedAction { active_sessions };
+        self.apply(fanout, StateAction::RootActiveSessionsChanged(action), None);
+    }
+
+    /// Lists terminals from now on, and none yet. Said before anybody looks.
+    pub fn serve_terminals(&self) {
+        self.state.lock().terminals = Some(Vec::new());
+    }
+
+    /// Replaces the list of terminals.
+    pub fn set_terminals(&self, fanout: &Fanout, terminals: Vec<TerminalInfo>) {
+        if self.state.lock().terminals.as_ref() == Some(&terminals) {
+            return;
+        }
+        let action = RootTerminalsChangedAction { terminals };
+        self.apply(fanout, StateAction::RootTerminalsChanged(action), None);
+    }
+
+    /// A setting a connection keeps to itself.
+    pub fn own_value(&self, connection: ConnectionId, key: &str) -> Option<Value> {
+        self.own.lock().get(&connection)?.get(key).cloned()
+    }
+
+    /// Every setting a connection keeps to itself.
+    pub fn own_values(&self, connection: ConnectionId) -> JsonObject {
+        self.own.lock().get(&connection).cloned().unwrap_or_default()
+    }
+
+    /// The same without those that mean nothing here.
+    fn shown_own(&self, connection: ConnectionId) -> JsonObject {
+        let mut own = self.own_values(connection);
+        own.retain(|key, _| !is_ignored(key));
+        own
+    }
+
+    /// The values of these settings that are in force for a connection.
+    pub fn values(&self, connection: ConnectionId, keys: &[String]) -> JsonObject {
+        let state = self.state.lock();
+        let shared = state.config.as_ref().map(|config| &config.values);
+        let value = |key: &String| {
+            let own = is_own(key).then(|| self.own_value(connection, key));
+            own.unwrap_or_else(|| shared.and_then(|shared| shared.get(key).cloned()))
+        };
+        keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect()
+    }
+
+    /// Takes a change of settings. Keys a connection keeps to itself reach no other; keys nobody declared are
+    /// refused with a reason.
+    pub fn set_config(
+        &self,
+        fanout: &Fanout,
+        from: ConnectionId,
+        origin: Option<Origin>,
+        config: JsonObject,
+        replace: bool,
+    ) -> Result<(), String> {
+        let state = self.state.lock();
+        let declared = state.config.as_ref().map(|config| &config.schema.properties);
+        if let Some(unknown) = config
+            .keys()
+            .find(|key| !is_ignored(key) && !declared.is_some_and(|known| known.contains_key(*key)))
+        {
+            return Err(no_setting(unknown));
+        }
+        if let Some(wrong) = config.iter().find_map(|(key, value)| wrong_type(key, value)) {
+            return Err(wrong);
+        }
+        drop(state);
+        let (own, shared): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| is_own(key));
+        let unchanged = {
+            let mut kept = self.own.lock();
+            let mine = kept.entry(from).or_default();
+            let state = self.state.lock();
+            let values = state.config.as_ref().map(|config| &config.values);
+            let same = !replace
+                && own.iter().all(|(key, value)| mine.get(key) == Some(value))
+                && shared.iter().all(|(key, value)| values.and_then(|values| values.get(key)) == Some(value));
+            let mut next = if replace { JsonObject::new() } else { mine.clone() };
+            next.extend(own.clone());
+            if let Some(why) = too_much(&next) {
+                return Err(why);
+            }
+            *mine = next;
+            same
+        };
+        if unchanged {
+            return Ok(());
+        }
+        let mut whole = shared.clone();
+        whole.extend(own);
+        self.publish_config(fanout, from, origin, &whole, shared, replace);
+        Ok(())
+    }
+
+    /// Forgets what a connection kept to itself.
+    pub fn forget(&self, connection: ConnectionId) {
+        self.own.lock().remove(&connection);
+        self.known.lock().remove(&connection);
+    }
+
+    fn publish_config(
+        &self,
+        fanout: &Fanout,
+        from: ConnectionId,
+        origin: Option<Origin>,
+        whole: &JsonObject,
+        shared: JsonObject,
+        replace: bool,
+    ) {
+        let mut state = self.state.lock();
+        if let Some(config) = &mut state.config {
+            if replace {
+                config.values.clear();
+            }
+            config.values.extend(shared.clone());
+        }
+        let action = move |config: &JsonObject| match replace {
+            true => json!({ "type": "root/configChanged", "config": config, "replace": true }).to_string(),
+            false => json!({ "type": "root/configChanged", "config": config }).to_string(),
+        };
+        let own = self.own.clone();
+        let overlay = move |connection: ConnectionId| {
+            if connection == from {
+                return Overlaid::Same;
+            }
+            let mut seen = shared.clone();
+            if replace && let Some(own) = own.lock().get(&connection) {
+                seen.extend(own.clone());
+            }
+            Overlaid::Other(action(&seen))
+        };
+        let outgoing = Outgoing {
+            action: action(whole),
+            origin,
+            since: Version::V0_9,
+            older: None,
+            overlay: Some(Overlay::new(overlay)),
+        };
+        fanout.publish(uri::ROOT, vec![outgoing]);
+    }
+
+    fn apply(&self, fanout: &Fanout, action: StateAction, overlay: Option<Overlay>) {
+        let mut state = self.state.lock();
+        ahp::reducers::apply_action_to_root(&mut state, &action);
+        let Ok(text) = serde_json::to_string(&action) else { return };
+        debug_assert!(type_of(&text).is_some());
+        fanout.publish(uri::ROOT, vec![Outgoing { overlay, ..Outgoing::host(text, Version::V0_9) }]);
+    }
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Settings every client may draw. `workspaceTrust` and `defaultShell` belong to the connection that set
+/// them.
+fn host_schema() -> ConfigSchema {
+    let mut schema = json!({
+        "type": "object",
+        "properties": {
+            "defaultShell": { "type": "string", "title": "Default shell" },
+            "workspaceTrust": {
+                "type": "object", "title": "Trusted folders", "readOnly": true,
+                "properties": {
+                    "enabled": { "type": "boolean", "title": "Whether trust is asked" },
+                    "trustedUris": { "type": "array", "title": "Folders", "items": { "type": "string", "title": "Folder" } }
+                }
+            },
+            "artifactToolsCompactPrompts": { "type": "boolean", "title": "Compact prompts of artifact tools", "default": false },
+            "deferredTitleGeneration": { "type": "boolean", "title": "Titles are made later", "default": false },
+            "globalAutoApproveEnabled": { "type": "boolean", "title": "Tool calls are approved everywhere", "default": false }
+        }
+    });
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.extend(editor_settings::schema());
+    }
+    serde_json::from_value(schema).unwrap_or(ConfigSchema {
+        r#type: "object".to_owned(),
+        properties: HashMap::new(),
+        required: None,
+    })
+}
+
+fn wrong_type(key: &str, value: &Value) -> Option<String> {
+    if is_own(key) {
+        return wrong_value(key, value);
+    }
+    (!value.is_boolean() && !value.is_null()).then(|| format!("{key} must be true or false"))
+}

@@ -1,0 +1,100 @@
+//! Requests the host sends to clients: each has a time limit, and only so many of one connection wait at once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ostler_protocol::message::encode;
+use ostler_protocol::{Id, RpcError, Value};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::front::connection::Connection;
+
+/// How long a client may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How many requests may wait for the answers of one connection.
+const WAITING_MAX: usize = 64;
+
+type Answer = Result<Value, RpcError>;
+
+/// The requests of one connection that are not answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Requests(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    answers: HashMap<u64, oneshot::Sender<Answer>>,
+    closed: bool,
+}
+
+/// A request that is under way; dropped, its answer is not waited for any more.
+struct Asked<'a> {
+    id: u64,
+    requests: &'a Requests,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.requests.0.lock().answers.remove(&self.id);
+    }
+}
+
+impl Requests {
+    fn open(&self, client: &str) -> Result<(Asked<'_>, oneshot::Receiver<Answer>), RpcError> {
+        let mut waiting = self.0.lock();
+        if waiting.closed {
+            return Err(disconnected(client));
+        }
+        if waiting.answers.len() >= WAITING_MAX {
+            let why = format!("client {client} has {WAITING_MAX} requests to answer; try again later");
+            return Err(RpcError::internal(why));
+        }
+        let id = waiting.next;
+        waiting.next += 1;
+        let (answer, wait) = oneshot::channel();
+        waiting.answers.insert(id, answer);
+        Ok((Asked { id, requests: self }, wait))
+    }
+
+    /// Takes a client's answer. One that no request waits for is ignored.
+    pub(crate) fn answer(&self, id: &Id, outcome: Answer) {
+        let Id::Number(id) = id else { return };
+        let waiting = id.as_u64().and_then(|id| self.0.lock().answers.remove(&id));
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    /// Ends what waits: the client disconnected.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.0.lock();
+        waiting.closed = true;
+        waiting.answers.clear();
+    }
+}
+
+fn disconnected(client: &str) -> RpcError {
+    RpcError::not_found(format!("client {client} disconnected"))
+}
+
+impl Connection {
+    /// Sends a request to the client; returns its answer, or its refusal as it is.
+    ///
+    /// # Errors
+    /// What the client refused with; `-32008` once it disconnected; `-32603` where it does not answer in time.
+    pub(crate) async fn ask(&self, method: &str, params: &Value) -> Answer {
+        let client = self.client_id().unwrap_or_default();
+        let (asked, answered) = self.requests.open(&client)?;
+        let frame = encode::request(&Id::from(asked.id), method, params);
+        self.outbox.send(frame.map_err(|error| RpcError::internal(error.to_string()))?);
+        match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(disconnected(&client)),
+            Err(_) => Err(RpcError::internal(format!(
+                "client {client} did not answer {method} within {} seconds",
+                ANSWER_LIMIT.as_secs()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `authenticate`: tokens for the resources the host asks for, and who a connection is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::events::Event;
+use ostler_protocol::message::encode;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::wire::state::ProtectedResourceMetadata;
+use ostler_protocol::{RpcError, json, uri};
+use tokio::time::Instant;
+
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::users::People;
+use crate::users::principal::Principal;
+
+/// What a token for the host itself comes to.
+enum SignIn {
+    /// The connection is who it is.
+    Stays,
+    /// It becomes this.
+    As(Principal),
+    /// The token is none the host gave out.
+    Unknown,
+}
+
+fn nobodys(people: &People) -> RpcError {
+    RpcError::auth_required("this token is nobody's here; ask whoever runs this host for a new one")
+        .with_data(json!({ "resources": [people.sign_in()] }))
+}
+
+/// How long a token lasts; nothing where it does not say.
+fn lasts(seconds: Option<i64>) -> Result<Option<Duration>, RpcError> {
+    match seconds {
+        None => Ok(None),
+        Some(seconds) => match u64::try_from(seconds) {
+            Ok(seconds) if seconds > 0 => Ok(Some(Duration::from_secs(seconds))),
+            _ => Err(RpcError::invalid_params("expiresIn has to be a number of seconds above 0")),
+        },
+    }
+}
+
+impl Connection {
+    pub(super) fn handle_authenticate(self: &Arc<Self>, params: c::AuthenticateParams, responder: Responder) {
+        let lasts = match lasts(params.expires_in) {
+            Ok(lasts) => lasts,
+            Err(refused) => return responder.fail(refused),
+        };
+        let host = self.host().clone();
+        let people = host.gate.people().filter(|people| people.resource() == params.resource).cloned();
+        let Some(people) = people else {
+            let kept = self.keep_for(&params).map(|(record, nth)| {
+                self.given(&params, record, Some(nth), lasts);
+                json!({})
+            });
+            return responder.settle(kept);
+        };
+        match self.sign_in(&people, &params.token) {
+            Ok(SignIn::Stays) => {
+                self.given(&params, people.sign_in(), None, lasts);
+                responder.ok(&json!({}));
+            }
+            Ok(SignIn::As(principal)) => {
+                self.signed_in(&people, &params, principal, lasts);
+                responder.ok(&json!({}));
+            }
+            Ok(SignIn::Unknown) => {
+                let Some(outbound) = host.outbound().filter(|_| people.has_issuers()).cloned() else {
+                    return responder.fail(nobodys(&people));
+                };
+                let connection = self.clone();
+                tokio::spawn(async move {
+                    let (person, lines) = people.person_by_issuer(&outbound, &params.token).await;
+                    lines.into_iter().for_each(|line| connection.host().log.line(line));
+                    match person {
+                        Some(person) => {
+                            connection.signed_in(&people, &params, Principal::Person(person), lasts);
+                            responder.ok(&json!({}));
+                        }
+                        None => responder.fail(nobodys(&people)),
+                    }
+                });
+            }
+            Err(refused) => responder.fail(refused),
+        }
+    }
+
+    /// Keeps a token for a resource a backend asks for.
+    fn keep_for(&self, params: &c::AuthenticateParams) -> Result<(ProtectedResourceMetadata, u64), RpcError> {
+        let agents = self.host().root.agents();
+        let asked = agents.iter().flat_map(|agent| agent.protected_resources.iter().flatten());
+        let record = asked.into_iter().find(|asked| asked.resource == params.resource).cloned();
+        let record = record.ok_or_else(|| {
+            RpcError::invalid_params(format!("{} is not a resource this host asks for", params.resource))
+        })?;
+        Ok((record, self.keep_credential(&params.resource, &params.token)))
+    }
+
+    /// What follows a token that was taken: its end, and the listeners.
+    fn given(
+        self: &Arc<Self>,
+        params: &c::AuthenticateParams,
+        record: ProtectedResourceMetadata,
+        nth: Option<u64>,
+        lasts: Option<Duration>,
+    ) {
+        if let (Some(nth), Some(lasts), false) = (nth, lasts, params.token.is_empty()) {
+            self.expire(record, nth, lasts);
+        }
+        self.host().events.raise(Event::Authenticated {
+            client: self.client_id().unwrap_or_default(),
+            resource: params.resource.clone(),
+        });
+    }
+
+    fn signed_in(
+        self: &Arc<Self>,
+        people: &People,
+        params: &c::AuthenticateParams,
+        principal: Principal,
+        lasts: Option<Duration>,
+    ) {
+        let nth = self.become_principal(people.resource(), principal.clone());
+        self.drop_forbidden();
+        if let Principal::Person(person) = &principal {
+            self.host().record_sign_in(person);
+        }
+        self.given(params, people.sign_in(), Some(nth), lasts);
+    }
+
+    /// Who a token makes the connection, as far as the host itself knows; an empty token makes it nobody's. The host
+    /// itself and plugins are who they are.
+    fn sign_in(&self, people: &People, token: &str) -> Result<SignIn, RpcError> {
+        match self.principal() {
+            Principal::Root => return Ok(SignIn::Stays),
+            Principal::Plugin { id, .. } => {
+                return Err(RpcError::permission_denied(format!(
+                    "the connection of plugin {id} stays its own"
+                )));
+            }
+            Principal::Anyone | Principal::Person(_) => {}
+        }
+        Ok(match people.person_of_token(token) {
+            _ if token.is_empty() => SignIn::As(Principal::Anyone),
+            Some(person) => SignIn::As(Principal::Person(person)),
+            None => SignIn::Unknown,
+        })
+    }
+
+    /// Ends what a token gave once its time is over, and says so to this connection alone.
+    fn expire(self: &Arc<Self>, record: ProtectedResourceMetadata, nth: u64, lasts: Duration) {
+        // Longer than the clock counts is forever.
+        let Some(end) = Instant::now().checked_add(lasts) else { return };
+        let connection = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(end).await;
+            let Some(connection) =
+                connection.upgrade().filter(|open| open.still_spends(&record.resource, nth))
+            else {
+                return;
+            };
+            let people = connection.host().gate.people();
+            match people.is_some_and(|people| people.resource() == record.resource) {
+                true => {
+                    connection.become_principal(&record.resource, Principal::Anyone);
+                    connection.drop_forbidden();
+                }
+                false => drop(connection.keep_credential(&record.resource, "")),
+            }
+            let params = json!({ "channel": uri::ROOT, "resource": record, "reason": "expired" });
+            if let Ok(frame) = encode::notification("auth/required", &params) {
+                connection.outbox.send(frame);
+            }
+        });
+    }
+}

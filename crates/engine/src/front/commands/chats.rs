@@ -1,0 +1,118 @@
+//! Chats as commands: opened beside a session's first one, and closed.
+
+use std::sync::Arc;
+
+use ostler_protocol::grants::Grant;
+use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::wire::state::MessageKind;
+use ostler_protocol::{RpcError, Value, Version};
+use tokio::sync::oneshot;
+
+use crate::core::refusals::{already_exists, no_chat, not_served, nothing_at};
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::sessions::{Destination, NewChat, Place, ToSession};
+
+impl Connection {
+    pub(super) fn handle_create_chat(self: &Arc<Self>, params: c::CreateChatParams, responder: Responder) {
+        let host = self.host().clone();
+        let Some(entry) = host.sessions.by_uri(&params.channel) else {
+            return responder.fail(nothing_at(&params.channel));
+        };
+        if let Err(refused) = self.is_chat(&params.chat) {
+            return responder.fail(refused);
+        }
+        if params.initial_message.as_ref().is_some_and(|message| message.origin.kind != MessageKind::User) {
+            let why = "initialMessage: a client may only send messages of a person";
+            return responder.fail(RpcError::invalid_params(why));
+        }
+        let new = NewChat {
+            uri: params.chat,
+            source: params.source,
+            working_directories: params.working_directories,
+            message: params.initial_message,
+            sender: self.owner(),
+            credentials: self.credentials(),
+            ..NewChat::default()
+        };
+        let wait = match host.open_chat(&entry, new) {
+            Ok(wait) => wait,
+            Err(refused) => return responder.fail(refused),
+        };
+        tokio::spawn(async move {
+            let ended = || Err(nothing_at(&params.channel));
+            match wait.await.unwrap_or_else(|_| ended()) {
+                Ok(()) => responder.done(),
+                Err(refused) => responder.fail(refused),
+            }
+        });
+    }
+
+    /// Whether a client may choose a URI for a chat: anything with a scheme that is nobody's, and an id.
+    fn is_chat(&self, chat: &str) -> Result<(), RpcError> {
+        let sessions = &self.host().sessions;
+        if sessions.locate(&sessions.channel(chat)).is_some() {
+            return Err(RpcError::session_exists(already_exists(chat)));
+        }
+        match Channel::parse(chat) {
+            Channel::Chat(_) => Ok(()),
+            Channel::Session(_) if uri::session_id(chat).is_some() => Ok(()),
+            _ => Err(RpcError::invalid_params(format!("{chat} is not a chat URI"))),
+        }
+    }
+
+    pub(super) fn handle_move_chat(self: &Arc<Self>, params: c::MoveChatParams, responder: Responder) {
+        if self.version() < Version::V1 {
+            return responder.fail(not_served("moveChat"));
+        }
+        let (host, spelled) = (self.host().clone(), params.channel);
+        let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
+            None | Some((_, Place::Session)) => {
+                return responder.fail(no_chat(&spelled));
+            }
+            Some(located) => located,
+        };
+        let to = match params.destination {
+            c::ChatMoveDestination::Session(to) => match host.sessions.by_uri(&to.session) {
+                Some(taker) => Destination::Session(taker, to.after),
+                None => return responder.fail(nothing_at(&to.session)),
+            },
+            c::ChatMoveDestination::NewSession(_) => {
+                // It makes one.
+                if let Err(refused) = host.gate.require(&self.principal(), &Grant::of("session", "create")) {
+                    return responder.fail(refused);
+                }
+                Destination::New
+            }
+            c::ChatMoveDestination::Unknown(to) => {
+                let kind = to.get("kind").and_then(Value::as_str).unwrap_or("nothing");
+                let why = format!("{kind} is not a destination this host knows, or lacks a field");
+                return responder.fail(RpcError::invalid_params(why));
+            }
+        };
+        tokio::spawn(async move {
+            let moved = host.move_chat((entry, place, spelled), to).await;
+            responder.settle(moved.map(|session| c::MoveChatResult { session }));
+        });
+    }
+
+    pub(super) fn handle_dispose_chat(&self, spelled: String, responder: Responder) {
+        let host = self.host();
+        let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
+            None | Some((_, Place::Session)) => {
+                return responder.fail(no_chat(&spelled));
+            }
+            Some(located) => located,
+        };
+        let (answer, wait) = oneshot::channel();
+        host.tell(&entry, ToSession::CloseChat { spelled: spelled.clone(), place, answer });
+        tokio::spawn(async move {
+            let gone = || Err(no_chat(&spelled));
+            match wait.await.unwrap_or_else(|_| gone()) {
+                Ok(()) => responder.done(),
+                Err(refused) => responder.fail(refused),
+            }
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! `dispatchAction`: to which channel an action goes, and who may send it.
+
+use std::sync::Arc;
+
+use ostler_protocol::commands::{DispatchAction, UnreadAction};
+use ostler_protocol::grants::Grant;
+use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
+use ostler_protocol::{RpcError, Value, actions, json};
+use serde_json::value::RawValue;
+
+use crate::core::editor_settings::is_own;
+use crate::core::fanout::{Origin, rejection};
+use crate::core::refusals::{NO_ACTION_TYPE, does_not_belong, no_channel, nothing_at};
+use crate::front::connection::Connection;
+use crate::sessions::{Dispatch, ToSession};
+
+/// The action that changes the host's settings.
+const SETTINGS: &str = "root/configChanged";
+
+/// An action as its refusal shows it. The values of settings are not sent back: one may be a credential.
+fn refused(channel: &str, action: &Value) -> String {
+    let mut shown = action.clone();
+    if (channel == uri::ROOT || action["type"] == SETTINGS)
+        && let Some(config) = shown.get_mut("config")
+    {
+        *config = json!({});
+    }
+    shown.to_string()
+}
+
+impl Connection {
+    /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
+    pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction) {
+        let host = self.host();
+        let origin =
+            Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
+        let refuse = |why: &str| {
+            let action = refused(&dispatch.channel, &dispatch.action);
+            self.outbox.send(rejection(&dispatch.channel, &action, host.fanout.seq(), &origin, why));
+        };
+        let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
+            return refuse(NO_ACTION_TYPE);
+        };
+        let channel = host.sessions.channel(&dispatch.channel);
+        if matches!(channel, Channel::Plugin { .. }) {
+            return refuse("nothing is dispatched to a plugin's channel");
+        }
+        let Some(row) = actions::action(name) else {
+            return refuse(&format!("{name} is not an action this host serves"));
+        };
+        let Some(asked) = row.client.as_ref() else {
+            return refuse(&format!("{name} is for the host to say"));
+        };
+        if let Err(error) = self.may_dispatch(name, asked, &dispatch.action) {
+            return refuse(&error.message);
+        }
+        match (host.sessions.locate(&channel), &channel) {
+            (Some((entry, place)), _) => {
+                let message = Dispatch {
+                    spelled: dispatch.channel.clone(),
+                    place,
+                    row,
+                    action: dispatch.action.clone(),
+                    origin: origin.clone(),
+                    connection: self.reference(),
+                    sender: self.owner(),
+                };
+                if !host.tell(&entry, ToSession::Dispatch(Box::new(message))) {
+                    refuse(&nothing_at(&dispatch.channel).message);
+                }
+            }
+            (None, Channel::Root) => {
+                let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
+                    actions::read(dispatch.action.clone())
+                else {
+                    return refuse(&does_not_belong(name, "the root channel"));
+                };
+                self.change_config(&dispatch.channel, origin.clone(), config, replace == Some(true));
+            }
+            (None, Channel::Automations | Channel::AutomationRun(_)) => {
+                let (host, by) = (host.clone(), self.principal());
+                let (outbox, spelled, action) =
+                    (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
+                tokio::spawn(async move {
+                    if let Err(why) = host.automation_action(&action, origin.clone(), &by).await {
+                        let seq = host.fanout.seq();
+                        outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
+                    }
+                });
+            }
+            (None, Channel::Terminal(uri)) => {
+                if let Err(why) = self.terminal_action(uri, row, &dispatch.action, origin.clone()) {
+                    refuse(&why);
+                }
+            }
+            (None, Channel::Changeset { .. }) => {
+                let host = host.clone();
+                let (outbox, spelled, action) =
+                    (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
+                tokio::spawn(async move {
+                    if let Err(why) = host.review(&spelled, action.clone(), origin.clone()).await {
+                        let seq = host.fanout.seq();
+                        outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
+                    }
+                });
+            }
+            _ => refuse(&match channel {
+                Channel::Session(_)
+                | Channel::Chat(_)
+                | Channel::DefaultChat(_)
+                | Channel::Worker { .. }
+                | Channel::Annotations(_) => nothing_at(&dispatch.channel).message,
+                _ => no_channel(&dispatch.channel).message,
+            }),
+        }
+    }
+
+    /// Tells the sender of an action that does not read why it was not taken.
+    pub(crate) fn refuse_unread(&self, unread: &UnreadAction) {
+        let origin =
+            Origin { client_id: self.client_id().unwrap_or_default(), client_seq: unread.client_seq };
+        let seq = self.host().fanout.seq();
+        let action = unread.action.as_deref().map_or("null", RawValue::get);
+        let action = match serde_json::from_str::<Value>(action) {
+            Ok(read) => refused(&unread.channel, &read),
+            // What it says is not known, and it may set a credential.
+            Err(_) if unread.channel == uri::ROOT || action.contains("config") => "null".to_owned(),
+            Err(_) => action.to_owned(),
+        };
+        self.outbox.send(rejection(&unread.channel, &action, seq, &origin, &unread.why));
+    }
+
+    /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.
+    pub(super) fn may_dispatch(&self, name: &str, asked: &Grant, action: &Value) -> Result<(), RpcError> {
+        let asked = match name {
+            SETTINGS => {
+                let replace = action.get("replace") == Some(&Value::Bool(true));
+                let keys = action.get("config").and_then(Value::as_object);
+                match keys {
+                    Some(keys) if !replace && keys.keys().all(|key| is_own(key)) => {
+                        match keys.contains_key("workspaceTrust") {
+                            true => Grant::of("trust", "push"),
+                            false => return Ok(()),
+                        }
+                    }
+                    _ => asked.clone(),
+                }
+            }
+            _ => asked.clone(),
+        };
+        self.host().gate.require(&self.principal(), &asked)
+    }
+}

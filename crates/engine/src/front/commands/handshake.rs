@@ -1,0 +1,197 @@
+//! Coming in and coming back: `initialize`, `reconnect`, `authenticate`.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
+
+use super::subscribe::COLLECT_LIMIT;
+use crate::core::outbox::Closed;
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::sessions::{Entry, ToSession};
+use crate::workspace::terminals::PREFIX;
+
+impl Connection {
+    pub(super) fn handle_initialize(self: &Arc<Self>, params: c::InitializeParams, responder: Responder) {
+        if self.client_id().is_some() {
+            return responder.fail(RpcError::invalid_request("initialize came a second time"));
+        }
+        let negotiated = match version::negotiate(&params.protocol_versions) {
+            Ok(negotiated) => negotiated,
+            Err(error) => {
+                let close = error.data.is_some();
+                responder.fail(error);
+                if close {
+                    self.outbox.close(Closed::Protocol);
+                }
+                return;
+            }
+        };
+        self.introduce(&params.client_id, negotiated.version);
+        self.host().remember_client(&params.client_id, negotiated.version);
+        // Whatever happens to a channel once its snapshot is taken waits behind the answer.
+        self.outbox.hold();
+        let wanted = params.initial_subscriptions.unwrap_or_default();
+        let snapshots = self.collect(&wanted);
+        let connection = self.clone();
+        tokio::spawn(async move {
+            let host = connection.host();
+            let snapshots = snapshots.await;
+            let mut result = match json!({
+                "protocolVersion": negotiated.offered,
+                "serverSeq": host.fanout.seq(),
+                "serverInfo": { "name": names::HOST, "version": host.options.version },
+                "completionTriggerCharacters": ["/", "@"],
+                "automations": { "create": {}, "schedules": { "minIntervalMinutes": 1 }, "runHistoryLimit": 20 },
+            }) {
+                Value::Object(fields) => fields,
+                _ => JsonObject::new(),
+            };
+            if host.automation_store().is_none() {
+                result.remove("automations");
+            } else if !host.keeps_schedules()
+                && let Some(Value::Object(automations)) = result.get_mut("automations")
+            {
+                automations.shift_remove("schedules");
+            }
+            if host.terminal_store().is_some() {
+                result.insert("terminalCommandPrefix".to_owned(), PREFIX.into());
+            }
+            if let Some(path) = host.options.paths.first() {
+                result.insert("defaultDirectory".to_owned(), crate::core::file_uris::file_uri(path).into());
+            }
+            let mut meta = host.advertised().await;
+            if let Some(principal) = host.principal_fact(&connection.principal()) {
+                meta.insert(names::meta_key("principal"), principal.into());
+            }
+            if let Some(telemetry) = host.telemetry() {
+                result.insert("telemetry".to_owned(), telemetry);
+            }
+            result.insert("_meta".to_owned(), Value::Object(meta));
+            let mut text = Value::Object(result).to_string();
+            text.pop();
+            text.push_str(r#","snapshots":["#);
+            text.push_str(&snapshots.join(","));
+            text.push_str("]}");
+            responder.release(&text);
+        });
+    }
+
+    pub(super) async fn handle_reconnect(self: &Arc<Self>, params: c::ReconnectParams, responder: Responder) {
+        let host = self.host().clone();
+        if self.client_id().is_none() {
+            let spoken = host.spoken_by(&params.client_id).unwrap_or(Version::V1);
+            self.introduce(&params.client_id, spoken);
+        }
+        let mut known = Vec::new();
+        let mut missing = Vec::new();
+        let mut asked = Vec::new();
+        for spelled in &params.subscriptions {
+            let parsed = host.sessions.channel(spelled);
+            match self.channel_of(spelled) {
+                Ok(channel) if self.may_subscribe(&parsed).is_ok() => {
+                    if let Channel::Plugin { scheme } = parsed {
+                        asked.push((known.len(), scheme, spelled.clone()));
+                    }
+                    known.push((spelled.clone(), channel));
+                }
+                _ => missing.push(spelled.clone()),
+            }
+        }
+        let channels: Vec<&str> = known.iter().map(|(spelled, _)| spelled.as_str()).collect();
+        let sessions = host.load_channels(&channels).await;
+        let back = Back {
+            client: params.client_id,
+            seen: params.last_seen_server_seq,
+            known,
+            missing,
+            _sessions: sessions,
+        };
+        if asked.is_empty() {
+            return self.resume(back, responder);
+        }
+        let connection = self.clone();
+        tokio::spawn(async move {
+            let asked = asked.into_iter().map(|(at, scheme, spelled)| {
+                let connection = connection.clone();
+                async move {
+                    let asked = connection.may_watch_plugin(&scheme, &spelled);
+                    (at, tokio::time::timeout(COLLECT_LIMIT, asked).await.unwrap_or_default())
+                }
+            });
+            let mut back = back;
+            let refused = futures::future::join_all(asked).await.into_iter().filter(|(_, may)| !may);
+            // From the end on, so that what is before keeps its place.
+            for (at, _) in refused.collect::<Vec<_>>().into_iter().rev() {
+                back.missing.push(back.known.remove(at).0);
+            }
+            connection.resume(back, responder);
+        });
+    }
+
+    /// Takes up what a client may still have: with what it missed, or with new snapshots.
+    fn resume(self: &Arc<Self>, back: Back, responder: Responder) {
+        let host = self.host().clone();
+        let Back { client, seen, known, missing, _sessions } = back;
+        let subscriptions: Vec<_> = known
+            .iter()
+            .map(|(spelled, channel)| (channel.clone(), self.subscriber(spelled, channel, None)))
+            .collect();
+        // Whatever happens on these channels from now on waits behind the answer.
+        self.outbox.hold();
+        match host.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
+            Some(replay) => {
+                for (spelled, channel) in &known {
+                    match host.sessions.channel(spelled) {
+                        Channel::Plugin { scheme } => self.resume_watch(&scheme, spelled),
+                        _ => self.remember(spelled, channel),
+                    }
+                }
+                if self.is_closed() {
+                    for (_, channel) in &known {
+                        host.fanout.unsubscribe(channel, self.id());
+                    }
+                }
+                let missing = json!(missing);
+                let replayed = move |envelopes: Vec<String>| {
+                    let actions = envelopes.join(",");
+                    responder.release(&format!(
+                        r#"{{"type":"replay","actions":[{actions}],"missing":{missing}}}"#
+                    ));
+                };
+                match replay.is_asked() {
+                    true => drop(tokio::spawn(async move { replayed(replay.answered().await) })),
+                    false => replayed(replay.answered().now_or_never().unwrap_or_default()),
+                }
+            }
+            None => {
+                let wanted: Vec<String> = known.into_iter().map(|(spelled, _)| spelled).collect();
+                let snapshots = self.collect(&wanted);
+                tokio::spawn(async move {
+                    let snapshots = snapshots.await;
+                    responder
+                        .release(&format!(r#"{{"type":"snapshot","snapshots":[{}]}}"#, snapshots.join(",")));
+                });
+            }
+        }
+        // A session the client no longer names has lost it.
+        for entry in host.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
+            host.tell(&entry, ToSession::Left { client: client.clone() });
+        }
+        host.drafts_left_out(&client);
+    }
+}
+
+/// A client that came back, and what it may take up.
+struct Back {
+    client: String,
+    seen: i64,
+    /// The URI as the client spelt it, and the channel's own name.
+    known: Vec<(String, String)>,
+    missing: Vec<String>,
+    /// Keeps the sessions of these channels in memory.
+    _sessions: Vec<Arc<Entry>>,
+}

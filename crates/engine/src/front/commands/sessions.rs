@@ -1,0 +1,184 @@
+//! Sessions as commands: listed, made, disposed of, read page by page.
+
+use std::sync::Arc;
+
+use ostler_contract::points::ListedPlace;
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::{RpcError, json, uri};
+
+use crate::core::refusals::{no_provider, nothing_at};
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::sessions::{NewSession, Place, ToSession};
+use crate::users::principal::Principal;
+use crate::workspace::directories::Directories;
+
+/// The most rows a page of sessions has.
+const PAGE_MAX: usize = 500;
+
+impl Connection {
+    pub(super) async fn handle_create_session(
+        self: &Arc<Self>,
+        params: c::CreateSessionParams,
+        responder: Responder,
+    ) {
+        let host = self.host().clone();
+        let Some(id) = uri::session_id(&params.channel) else {
+            let error = format!("{} is not a session URI: <scheme>:/<id>", params.channel);
+            return responder.fail(RpcError::invalid_params(error));
+        };
+        if params.channel.contains(char::is_control) {
+            let error = format!("{:?} is not a session URI: it holds a control character", params.channel);
+            return responder.fail(RpcError::invalid_params(error));
+        }
+        if let Channel::Root | Channel::Other | Channel::Plugin { .. } = Channel::parse(&params.channel) {
+            let error = format!("{} is not a session URI: its scheme is not free", params.channel);
+            return responder.fail(RpcError::invalid_params(error));
+        }
+        if let Some(provider) = &params.provider
+            && host.listed_agent(provider).is_none()
+        {
+            return responder.fail(no_provider(&host, provider));
+        }
+        // Where the store cannot say, it may be taken.
+        let _taken = match host.session(id).await {
+            Ok(taken) => taken,
+            Err(why) => {
+                let error = format!("the session store could not be asked whether {id} is taken: {why}");
+                return responder.fail(RpcError::internal(error));
+            }
+        };
+        let client = self.client_id();
+        let mut active_client = params.active_client;
+        if let (Some(active), Some(client)) = (&mut active_client, &client) {
+            active.client_id.clone_from(client);
+        }
+        let new = NewSession {
+            id: id.to_owned(),
+            provider: params.provider,
+            owner: self.owner(),
+            working_directories: params.working_directories.unwrap_or_default(),
+            directories: Directories::Served,
+            config: params.config.unwrap_or_default(),
+            active_client,
+            client,
+            // A plugin's session is its work, not a form that somebody has opened.
+            draft: !matches!(self.principal(), Principal::Plugin { .. }),
+            credentials: self.credentials(),
+            ..NewSession::default()
+        };
+        let isolated = new.config.get("isolation").is_some_and(|isolation| isolation == "worktree");
+        let claimed = match host.claim_session(new) {
+            Ok(claimed) => claimed,
+            Err(error) => return responder.fail(error),
+        };
+        let progress = params.progress_token.map(|token| Progress { token, connection: self.clone() });
+        tokio::spawn(async move {
+            if let Some(progress) = &progress {
+                progress.say(0, if isolated { "Making a working tree" } else { "Starting the session" });
+                progress.say(1, "Starting the agent");
+            }
+            match claimed.start(&host).await {
+                Ok(_) => {
+                    if let Some(progress) = &progress {
+                        progress.say(2, "Ready");
+                    }
+                    responder.done();
+                }
+                Err(error) => responder.fail(error),
+            }
+        });
+    }
+
+    pub(super) fn handle_dispose_session(self: &Arc<Self>, channel: &str, responder: Responder) {
+        let host = self.host().clone();
+        let Some(entry) = host.sessions.by_uri(channel) else {
+            return responder.fail(nothing_at(channel));
+        };
+        if host.gate.guarded && !self.owns(entry.owner.as_deref()) {
+            return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
+        }
+        tokio::spawn(async move {
+            match host.dispose_session(&entry).await {
+                Ok(()) => responder.done(),
+                Err(error) => responder.fail(error),
+            }
+        });
+    }
+
+    /// Whether what an owner made is this connection's to remove.
+    pub(super) fn owns(&self, owner: Option<&str>) -> bool {
+        let principal = self.principal();
+        owner.is_none()
+            || principal.owner(&self.host().options.host_name).as_deref() == owner
+            || principal.is_administrator()
+    }
+
+    pub(super) fn handle_fetch_turns(self: &Arc<Self>, params: c::FetchTurnsParams, responder: Responder) {
+        let host = self.host();
+        let located = host.sessions.locate(&host.sessions.channel(&params.channel));
+        let Some((entry, place)) = located.filter(|(_, place)| *place != Place::Annotations) else {
+            return responder.fail(match Channel::parse(&params.channel) {
+                Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
+                    nothing_at(&params.channel)
+                }
+                _ => RpcError::invalid_params(format!("{} is not a session or a chat", params.channel)),
+            });
+        };
+        let place = if place == Place::Session { Place::DefaultChat } else { place };
+        let message = ToSession::FetchTurns {
+            spelled: params.channel,
+            place,
+            cursor: params.cursor,
+            connection: self.reference(),
+            responder,
+        };
+        host.tell(&entry, message);
+    }
+}
+
+/// The progress of a session that is being made, told to whoever asked for it.
+struct Progress {
+    token: String,
+    connection: Arc<Connection>,
+}
+
+impl Progress {
+    pub(super) fn say(&self, progress: u8, message: &str) {
+        let params = json!({ "channel": uri::ROOT, "progressToken": self.token, "progress": progress,
+            "total": 2, "message": message });
+        if let Ok(frame) = ostler_protocol::message::encode::notification("root/progress", &params) {
+            self.connection.outbox.send(frame);
+        }
+    }
+}
+
+pub(super) async fn handle_list_sessions(
+    host: &Host,
+    params: c::ListSessionsParams,
+) -> Result<c::ListSessionsResult, RpcError> {
+    // The row itself may have moved; what was behind it has not.
+    let after = match &params.cursor {
+        None => None,
+        Some(cursor) => {
+            let unknown = || RpcError::unrecognised_cursor(cursor);
+            let (modified, uri) = cursor.split_once('|').ok_or_else(unknown)?;
+            if modified.parse::<jiff::Timestamp>().is_err() {
+                return Err(unknown());
+            }
+            Some(ListedPlace { modified_at: modified.to_owned(), uri: uri.to_owned() })
+        }
+    };
+    let limit = match params.limit {
+        None => usize::MAX,
+        Some(limit) => usize::try_from(limit).unwrap_or_default().clamp(1, PAGE_MAX),
+    };
+    let page = host.session_page(after, limit).await;
+    let (items, more) = page
+        .map_err(|why| RpcError::internal(format!("the sessions could not be read from the store: {why}")))?;
+    let last = items.last().filter(|_| more);
+    let next_cursor = last.map(|row| format!("{}|{}", row.modified_at, row.resource));
+    Ok(c::ListSessionsResult { items, next_cursor })
+}

@@ -1,0 +1,430 @@
+//! The one door into the host: a connection takes parsed messages and answers into an outbox. WebSocket,
+//! stdio and a plugin's own peer are all that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::Charge;
+use ostler_contract::budget::SMALL;
+use ostler_contract::events::Event;
+use ostler_protocol::commands::{Command, Needs, Notification};
+use ostler_protocol::message::{BadFrame, count_values, encode};
+use ostler_protocol::uri::Channel;
+use ostler_protocol::{Message, RpcError, Value, Version};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::core::fanout::Subscriber;
+use crate::core::ids::ConnectionId;
+use crate::core::outbox::{Closed, Outbox};
+use crate::core::refusals::{before_initialize, no_memory, too_many_requests};
+use crate::core::responder::{ConnectionRef, Responder};
+use crate::core::wire::{Sender, Tap};
+use crate::front::client_requests::Requests;
+use crate::host::Host;
+use crate::sessions::{Place, ToSession};
+use crate::users::principal::Principal;
+
+/// How long a client may be gone before the sessions it was active in are told.
+const PRESENCE_GRACE: Duration = Duration::from_secs(30);
+/// How many requests of one connection may wait for their answers.
+const MOST_REQUESTS: usize = 1024;
+/// What one JSON value of a message takes in memory, in bytes.
+const VALUE: usize = 128;
+/// How many resources are read for one connection at the same time.
+const READS: usize = 4;
+
+/// One peer.
+#[derive(Debug)]
+pub struct Connection {
+    id: ConnectionId,
+    host: Arc<Host>,
+    /// What waits to be written to it.
+    pub outbox: Arc<Outbox>,
+    /// Resources being read for it.
+    pub(crate) reads: Semaphore,
+    /// What the host asked the client and waits for.
+    pub(crate) requests: Requests,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    principal: Principal,
+    /// Set by `initialize` or `reconnect`.
+    client: Option<Client>,
+    /// By the URI as the client spelt it: the channel's own name.
+    subscriptions: HashMap<String, String>,
+    /// Tokens the connection pushed, by resource.
+    credentials: BTreeMap<String, String>,
+    /// How often each resource was given a token, so that an end that was put off does not come.
+    given: BTreeMap<String, u64>,
+    closed: bool,
+}
+
+/// Who introduced itself.
+#[derive(Debug, Clone)]
+struct Client {
+    id: String,
+    version: Version,
+}
+
+impl Connection {
+    /// Lets a peer in.
+    pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
+        let principal_known = principal != Principal::Anyone;
+        if let Principal::Person(person) = &principal {
+            host.record_sign_in(person);
+        }
+        let id = host.next_connection();
+        let tap = Tap { wire: host.wire.clone(), connection: id };
+        let budget = host.budget.part(host.options.limits.connection_memory);
+        let connection = Arc::new(Self {
+            id,
+            outbox: Outbox::within(host.options.outbox, budget, host.budget.clone(), tap),
+            reads: Semaphore::new(READS),
+            host: host.clone(),
+            requests: Requests::default(),
+            state: Mutex::new(State {
+                principal,
+                client: None,
+                subscriptions: HashMap::new(),
+                credentials: BTreeMap::new(),
+                given: BTreeMap::new(),
+                closed: false,
+            }),
+        });
+        host.root.knows(connection.id, principal_known);
+        host.add_connection(&connection);
+        connection
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// The client's id, once it introduced itself.
+    pub fn client_id(&self) -> Option<String> {
+        self.state.lock().client.as_ref().map(|client| client.id.clone())
+    }
+
+    /// Who the connection is, by what the host knows of people now.
+    pub fn principal(&self) -> Principal {
+        let principal = self.state.lock().principal.clone();
+        self.host.gate.now(principal)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    pub(crate) fn reference(&self) -> ConnectionRef {
+        ConnectionRef { id: self.id, outbox: self.outbox.clone() }
+    }
+
+    /// Whose work this connection starts.
+    pub(crate) fn owner(&self) -> Option<String> {
+        self.host.owner_of(&self.principal())
+    }
+
+    pub(crate) fn credentials(&self) -> Option<BTreeMap<String, String>> {
+        let credentials = self.state.lock().credentials.clone();
+        (!credentials.is_empty()).then_some(credentials)
+    }
+
+    /// Takes one frame, whatever is in it.
+    pub async fn receive_frame(self: &Arc<Self>, text: &str) {
+        if let Some(tap) = self.outbox.tap() {
+            tap.record(Sender::Client, [text.as_bytes()]);
+        }
+        let _charge = match self.charge_values(text) {
+            Ok(charge) => charge,
+            Err(error) => return self.refuse(&BadFrame { id: None, error }),
+        };
+        match Message::parse(text) {
+            Ok(message) => self.receive(message).await,
+            Err(bad) => self.refuse(&bad),
+        }
+    }
+
+    /// Charges what the values of a long message take beside its text.
+    fn charge_values(&self, text: &str) -> Result<Option<Charge>, RpcError> {
+        if text.len() <= SMALL {
+            return Ok(None);
+        }
+        let values = count_values(text.as_bytes());
+        let budget = self.outbox.budget();
+        match values.checked_mul(VALUE).filter(|bytes| *bytes <= budget.limit()) {
+            Some(bytes) => budget.try_take(bytes).map(Some).ok_or_else(no_memory),
+            None => Err(RpcError::invalid_request(format!(
+                "the message holds {values} JSON values; at most {} are taken",
+                budget.limit() / VALUE
+            ))),
+        }
+    }
+
+    /// Takes one message that came as no frame.
+    pub(crate) async fn receive_own(self: &Arc<Self>, message: Message) {
+        if let Some(tap) = self.outbox.tap() {
+            tap.record(Sender::Client, [encode::message(&message).as_bytes()]);
+        }
+        self.receive(message).await;
+    }
+
+    /// Takes one message. Messages of a connection are taken one after the other; what takes long is finished
+    /// elsewhere, so that later ones need not wait.
+    async fn receive(self: &Arc<Self>, message: Message) {
+        if self.state.lock().closed {
+            return;
+        }
+        match message {
+            Message::Request { id, method, params } => {
+                let (responder, owed) = Responder::new(id, self.outbox.clone(), self.host.log.clone());
+                if owed > MOST_REQUESTS && !matches!(self.state.lock().principal, Principal::Plugin { .. }) {
+                    return responder.fail(too_many_requests());
+                }
+                if method == "ping" {
+                    return responder.done();
+                }
+                let command = match Command::decode(&method, &params) {
+                    Ok(command) => command,
+                    Err(error) => match self.host.plugin_command(&method) {
+                        Some(command) => return self.handle_plugin_command(command, &params, responder),
+                        None => return responder.fail(error),
+                    },
+                };
+                let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
+                if !introduces && self.state.lock().client.is_none() {
+                    return responder.fail(before_initialize(&method));
+                }
+                if let Some(unserved) = self.host.unserved(&command) {
+                    return responder.fail(unserved);
+                }
+                if let Err(error) = self.admit(&command.needs()) {
+                    return responder.fail(error);
+                }
+                self.handle(command, responder).await;
+            }
+            Message::Notification { method, params } => {
+                if self.state.lock().client.is_none() {
+                    return;
+                }
+                match Notification::decode(&method, &params) {
+                    Some(Ok(Notification::DispatchAction(dispatch))) => {
+                        let _held = self.host.load_channel(&dispatch.channel).await;
+                        // A terminal is claimed for one.
+                        let _claims = match dispatch.action.pointer("/claim/session").and_then(Value::as_str)
+                        {
+                            Some(session) => self.host.load_channel(session).await,
+                            None => None,
+                        };
+                        self.handle_dispatch(dispatch);
+                    }
+                    Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
+                    Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
+                    Some(Err(error)) => {
+                        let client = self.client_id().unwrap_or_default();
+                        self.host.log.line(format_args!("client {client}: {error}; ignored"));
+                    }
+                    None => {}
+                }
+            }
+            Message::Response { id, outcome } => self.requests.answer(&id, outcome),
+        }
+    }
+
+    /// Answers a frame that is no message; the connection goes on.
+    pub fn refuse(&self, bad: &BadFrame) {
+        self.outbox.send(encode::error(bad.id.as_ref(), &bad.error));
+    }
+
+    fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
+        match needs {
+            Needs::Nothing => Ok(()),
+            Needs::Grant(grant) => self.host.gate.require(&self.principal(), grant),
+            // A scheme nobody serves is said before who may use it.
+            Needs::OnScheme { .. } => Ok(()),
+        }
+    }
+
+    /// Puts down who introduced itself.
+    pub(crate) fn introduce(&self, id: &str, version: Version) {
+        self.state.lock().client = Some(Client { id: id.to_owned(), version });
+        self.host.events.raise(Event::ClientConnect { client: id.to_owned() });
+    }
+
+    /// Keeps a token for a resource; an empty one is taken back. Answers which of the resource's tokens it is.
+    pub(crate) fn keep_credential(&self, resource: &str, token: &str) -> u64 {
+        let mut state = self.state.lock();
+        match token.is_empty() {
+            true => state.credentials.remove(resource),
+            false => state.credentials.insert(resource.to_owned(), token.to_owned()),
+        };
+        state.give(resource)
+    }
+
+    /// Makes the connection somebody's. Answers which of the sign-in's tokens did.
+    pub(crate) fn become_principal(&self, resource: &str, principal: Principal) -> u64 {
+        self.host.root.knows(self.id, principal != Principal::Anyone);
+        let mut state = self.state.lock();
+        state.principal = principal;
+        state.give(resource)
+    }
+
+    /// Whether the token given last for a resource is this one.
+    pub(crate) fn still_spends(&self, resource: &str, nth: u64) -> bool {
+        let state = self.state.lock();
+        !state.closed && state.given.get(resource) == Some(&nth)
+    }
+
+    /// Ends the subscriptions the connection may not have any more.
+    pub(crate) fn drop_forbidden(self: &Arc<Self>) {
+        let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
+        for spelled in held {
+            match self.host.sessions.channel(&spelled) {
+                Channel::Plugin { scheme } => self.recheck_plugin(&scheme, &spelled),
+                channel if self.may_subscribe(&channel).is_err() => self.handle_unsubscribe(&spelled),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the connection speaks; the newest before it said.
+    pub(crate) fn version(&self) -> Version {
+        self.state.lock().client.as_ref().map_or(Version::V1, |client| client.version)
+    }
+
+    /// A subscriber for a channel the client spelt so.
+    pub(crate) fn subscriber(&self, spelled: &str, channel: &str, latency: Option<u64>) -> Subscriber {
+        Subscriber {
+            connection: self.id,
+            outbox: self.outbox.clone(),
+            version: self.version(),
+            alias: (spelled != channel).then(|| spelled.into()),
+            latency,
+            hold: None,
+        }
+    }
+
+    /// Remembers a subscription, to end it with the connection.
+    pub(crate) fn remember(&self, spelled: &str, channel: &str) {
+        self.state.lock().subscriptions.insert(spelled.to_owned(), channel.to_owned());
+    }
+
+    /// How many channels it watches.
+    pub(crate) fn watches(&self) -> usize {
+        self.state.lock().subscriptions.len()
+    }
+
+    /// Does something if the client still wants a subscription it was remembered for; answers whether it did.
+    pub(crate) fn while_wanted(&self, spelled: &str, then: impl FnOnce()) -> bool {
+        let state = self.state.lock();
+        let wanted = !state.closed && state.subscriptions.contains_key(spelled);
+        if wanted {
+            then();
+        }
+        wanted
+    }
+
+    /// Forgets a subscription that did not come about.
+    pub(crate) fn forget(&self, spelled: &str) {
+        self.state.lock().subscriptions.remove(spelled);
+    }
+
+    pub(crate) fn handle_unsubscribe(&self, spelled: &str) {
+        let channel = self.state.lock().subscriptions.remove(spelled);
+        let Some(channel) = channel else { return };
+        self.host.fanout.unsubscribe(&channel, self.id);
+        self.left(&channel);
+    }
+
+    /// Tells a session, a watch or a plugin's channel that one of its watchers is gone.
+    fn left(&self, channel: &str) {
+        if self.left_at_once(channel) {
+            return;
+        }
+        let Some(client) = self.client_id() else { return };
+        let Some((entry, place)) = self.host.sessions.locate(&self.host.sessions.channel(channel)) else {
+            return;
+        };
+        self.host.draft_left(&entry, &client);
+        if place == Place::Session && entry.is_awake() {
+            self.host.tell(&entry, ToSession::Left { client });
+        }
+    }
+
+    /// What is told at once, however the connection ends; answers whether it was that.
+    fn left_at_once(&self, channel: &str) -> bool {
+        match self.host.sessions.channel(channel) {
+            Channel::ResourceWatch(_) => self.host.release_watch(channel),
+            Channel::Telemetry => self.host.release_telling(channel),
+            Channel::Plugin { scheme } => self.host.left_plugin_channel(&scheme, channel, self, false),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Ends the connection: its subscriptions go at once, its presence in sessions after a while, so that a
+    /// client may come back.
+    pub fn close(&self) {
+        let subscriptions = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            std::mem::take(&mut state.subscriptions)
+        };
+        self.outbox.close(Closed::Done);
+        self.reads.close();
+        self.requests.close();
+        for channel in subscriptions.values() {
+            self.host.fanout.unsubscribe(channel, self.id);
+            self.left_at_once(channel);
+        }
+        self.host.relays_left(self.id);
+        self.host.root.forget(self.id);
+        self.host.remove_connection(self.id);
+        let client = self.client_id();
+        self.host.events.raise(Event::ClientDisconnect {
+            client: client.clone().unwrap_or_else(|| "anonymous".to_owned()),
+        });
+        let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
+        let host = Arc::downgrade(&self.host);
+        self.host.drafts_left(&client, subscriptions.values());
+        let channels: Vec<String> = subscriptions.into_values().collect();
+        if channels.is_empty() {
+            return;
+        }
+        runtime.spawn(async move {
+            tokio::time::sleep(PRESENCE_GRACE).await;
+            let Some(host) = host.upgrade() else { return };
+            for channel in channels {
+                if let Some((entry, Place::Session)) = host.sessions.locate(&host.sessions.channel(&channel))
+                    && entry.is_awake()
+                {
+                    host.tell(&entry, ToSession::Left { client: client.clone() });
+                }
+            }
+        });
+    }
+}
+
+impl State {
+    fn give(&mut self, resource: &str) -> u64 {
+        let given = self.given.entry(resource.to_owned()).or_default();
+        *given += 1;
+        *given
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,390 @@
+//! What plugins ask of the host.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
+use ostler_contract::http::{Request, Response};
+use ostler_contract::live::ready;
+use ostler_contract::points::{
+    Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
+};
+use ostler_contract::problem::no_network;
+use ostler_contract::{
+    Call, Caller, Func, HostCalls, JsonObject, Pending, RpcError, Slug, Thrown, Value, VaultName, problem,
+};
+use ostler_protocol::grants::Grant;
+use ostler_protocol::wire::state::MessageKind;
+use tokio::sync::{OnceCell, watch};
+
+use crate::core::file_uris::file_uri;
+use crate::core::stage::Stage;
+use crate::core::weak::upgraded;
+use crate::host::Host;
+use crate::sessions::NewSession;
+use crate::users::principal::Principal;
+
+/// The host as plugins hold it: it does not keep the host alive.
+#[derive(Debug, Clone)]
+pub struct HostDoor(Weak<Host>);
+
+impl HostDoor {
+    /// A door to a host.
+    pub fn new(host: &Arc<Host>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(host)))
+    }
+
+    fn host(&self) -> Result<Arc<Host>, Thrown> {
+        upgraded(&self.0)
+    }
+}
+
+fn needs(caller: &Caller, what: &str) -> Thrown {
+    Thrown::new(format_args!("plugin {}: {what}", caller.plugin))
+}
+
+impl HostCalls for HostDoor {
+    fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
+        let host = self.host()?;
+        // What a listener to lines writes would be told to it again without end.
+        let log = if host.events.hears_lines(&caller.plugin) { &host.written } else { &host.log };
+        log.line(format_args!("plugin {}: {line}", caller.plugin));
+        Ok(())
+    }
+
+    fn say(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
+        let host = self.host()?;
+        match &mut *host.announcements.lock() {
+            Some(lines) => lines.push(line),
+            None => host.log.line(format_args!("plugin {}: said too late, dropped: {line}", caller.plugin)),
+        }
+        Ok(())
+    }
+
+    fn parse_yaml(&self, _: &Caller, text: String) -> Result<Value, Thrown> {
+        (self.host()?.yaml.parse)(&text)
+    }
+
+    fn stringify_yaml(&self, _: &Caller, value: Value) -> Result<String, Thrown> {
+        (self.host()?.yaml.stringify)(&value)
+    }
+
+    fn connect(&self, caller: &Caller) -> Result<Peer, Thrown> {
+        let host = self.host()?;
+        match host.stage() {
+            Stage::Listening => {}
+            Stage::Stopping | Stage::Closing => return Err(needs(caller, "connect: the host is closing")),
+            Stage::Loading | Stage::Built => {
+                return Err(needs(
+                    caller,
+                    "connect needs a connection to be asked for once a host is built over this plugin; \
+                     connect from `listening` or later",
+                ));
+            }
+        }
+        let principal = Principal::Plugin { id: caller.plugin.to_string(), grants: caller.grants.clone() };
+        Ok(crate::front::peer::open(&host, principal))
+    }
+
+    fn start_session(&self, caller: &Caller, request: SessionRequest) -> Pending<String> {
+        let (host, caller) = (self.host(), caller.clone());
+        Box::pin(async move {
+            let host = host?;
+            if host.stage() == Stage::Loading {
+                return Err(needs(
+                    &caller,
+                    "startSession needs to be asked for once a host is built over this plugin",
+                ));
+            }
+            if !is_owner(&request.owner) {
+                let what = format!("startSession needs owner to be {}", ostler_contract::points::OWNER_FORMS);
+                return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
+            }
+            host.require_of(&request.owner, &Grant::of("session", "create"))?;
+            let new = NewSession {
+                id: host.new_id(),
+                provider: request.provider,
+                owner: Some(request.owner),
+                working_directories: request.working_directory.iter().map(|path| file_uri(path)).collect(),
+                config: request.config.unwrap_or_default(),
+                title: request.title.as_deref().and_then(crate::sessions::tidy_title),
+                ..NewSession::default()
+            };
+            let model = request.model.map(|model| model.id);
+            let entry = host.session_with_prompt(new, request.prompt, model, MessageKind::Agent).await?;
+            Ok(entry.uri.clone())
+        })
+    }
+
+    fn session_kept(&self, _: &Caller, uri: String) -> Pending<bool> {
+        let host = self.host();
+        Box::pin(async move {
+            let host = host?;
+            host.built().await;
+            if host.session_store().is_none() {
+                return Ok(false);
+            }
+            let scheme = ostler_protocol::uri::scheme(&uri).unwrap_or_default();
+            let entry = host.session_at(&uri).await;
+            Ok(entry.is_some_and(|entry| !entry.is_gone() && entry.provider.eq_ignore_ascii_case(&scheme)))
+        })
+    }
+
+    fn session_owner(&self, _: &Caller, uri: String) -> Pending<Option<String>> {
+        let host = self.host();
+        Box::pin(async move {
+            let host = host?;
+            host.built().await;
+            Ok(host.session_at(&uri).await.and_then(|entry| entry.owner.clone()))
+        })
+    }
+
+    fn record_usage(&self, caller: &Caller, entry: UsageEntry) -> Pending<()> {
+        if let Err(wrong) = entry.refuse() {
+            let what = format!("recordUsage needs {}", wrong);
+            return ready(Err(Thrown { name: "TypeError".to_owned(), ..needs(caller, &what) }));
+        }
+        let host = self.host();
+        Box::pin(async move {
+            let host = host?;
+            host.built().await;
+            host.record_use(entry).await
+        })
+    }
+
+    fn secret(&self, caller: &Caller, name: String, scope: Option<SecretScope>) -> Pending<String> {
+        let (host, caller) = (self.host(), caller.clone());
+        Box::pin(async move {
+            let host = host?;
+            let parsed = VaultName::parse(&name)?;
+            in_scope(&parsed, scope.as_ref()).map_err(|why| needs(&caller, &why))?;
+            let vault = match host.registry() {
+                Some(_) => host.vault().cloned(),
+                // Plugins are being applied: the vault is the one their options are read from.
+                None => caller.vault,
+            };
+            let Some(vault) = vault else { return Err(Thrown::new(problem::no_vault(&name))) };
+            vault.get.call((name.clone(),)).await?.ok_or_else(|| Thrown::new(problem::no_secret(&name)))
+        })
+    }
+
+    fn records(
+        &self,
+        caller: &Caller,
+        name: String,
+        options: Option<CollectionOptions>,
+    ) -> Result<Collection, Thrown> {
+        let host = self.host()?;
+        if Slug::parse(&name).is_none() {
+            return Err(needs(caller, &format!("records needs name to be a slug, not {name}")));
+        }
+        let mut taken = host.collections.lock();
+        match taken.get(&name) {
+            Some(holder) if *holder != caller.plugin => {
+                return Err(needs(caller, &format!("records {name} are plugin {holder}'s")));
+            }
+            _ => {
+                taken.insert(name.clone(), caller.plugin.clone());
+            }
+        }
+        drop(taken);
+        Ok(collection(&host, name, options.unwrap_or_default()))
+    }
+
+    fn fire_trigger(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        data: JsonObject,
+    ) -> Result<Fired, Thrown> {
+        self.host()?.fire(caller, &r#type, &event, data)
+    }
+
+    fn fire_text(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        text: Bytes,
+        over: JsonObject,
+    ) -> Pending<Vec<String>> {
+        let (host, caller) = (self.host(), caller.clone());
+        Box::pin(async move { host?.fire_text(&caller, &r#type, &event, text, over).await })
+    }
+
+    fn send(&self, caller: &Caller, request: Request) -> Pending<Response> {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(why) => return ready(Err(why)),
+        };
+        match host.outbound() {
+            Some(outbound) => outbound.send(request),
+            None => ready(Err(no_network(&caller.plugin))),
+        }
+    }
+
+    fn publish(
+        &self,
+        caller: &Caller,
+        scheme: String,
+        uri: String,
+        action: JsonObject,
+        options: Option<PublishOptions>,
+    ) -> Result<(), Thrown> {
+        self.host()?.publish_on_channel(caller, &scheme, &uri, action, options)
+    }
+
+    fn subscribers(&self, caller: &Caller, scheme: String, uri: String) -> Result<Vec<Subscriber>, Thrown> {
+        Ok(self.host()?.channel_subscribers(&caller.plugin, &scheme, &uri))
+    }
+}
+
+/// `user:<id>` and the like.
+fn is_owner(owner: &str) -> bool {
+    owner.split_once(':').is_some_and(|(kind, rest)| {
+        matches!(kind, "user" | "team" | "project" | "root" | "plugin") && !rest.trim().is_empty()
+    })
+}
+
+/// Whether a name may be read for this work. The host trusts the work a plugin names.
+fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String> {
+    let fits = match name {
+        VaultName::Host(_) => true,
+        VaultName::Team { team, .. } => scope.and_then(|scope| scope.team.as_ref()) == Some(team),
+        VaultName::User { id, .. } => {
+            scope.and_then(|scope| scope.owner.as_deref()) == Some(format!("user:{id}").as_str())
+        }
+    };
+    match (fits, name) {
+        (true, _) => Ok(()),
+        (false, VaultName::Team { team, .. }) => {
+            Err(format!("secret {name} is for work of team {team}; name it as {{ team: '{team}' }}"))
+        }
+        (false, _) => {
+            Err(format!("secret {name} is for that person's work; name it as {{ owner: 'user:<id>' }}"))
+        }
+    }
+}
+
+/// A collection whose store is known once every plugin has applied; calls made before wait for it.
+fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Collection {
+    let opened = Arc::new(Opened {
+        host: Arc::downgrade(host),
+        name,
+        options,
+        cell: OnceCell::new(),
+        unheard: watch::Sender::new(0),
+    });
+    /// One call of the collection behind.
+    macro_rules! through {
+        ($member:ident) => {{
+            let opened = opened.clone();
+            Call::new(move |arguments| {
+                let opened = opened.clone();
+                async move { opened.watched().await?.$member.call(arguments).await }
+            })
+        }};
+    }
+    let watched = opened.clone();
+    Collection {
+        get: through!(get),
+        list: through!(list),
+        find: through!(find),
+        put: {
+            let opened = opened.clone();
+            Call::new(move |(record,): (JsonObject,)| {
+                let opened = opened.clone();
+                async move {
+                    let id = record.get("id").and_then(Value::as_str);
+                    if id.and_then(Slug::parse).is_none() {
+                        let said = id.map_or_else(|| "nothing".to_owned(), |id| format!("{id:?}"));
+                        return Err(Thrown::new(format_args!(
+                            "records {}: put needs id to be a slug, not {said}",
+                            opened.name
+                        )));
+                    }
+                    opened.watched().await?.put.call((record,)).await
+                }
+            })
+        },
+        remove: through!(remove),
+        watch: Func::new(move |(on_change,): (Call<fn(change: RecordChange)>,)| {
+            Ok(watch_from_now(&watched, on_change))
+        }),
+    }
+}
+
+struct Opened {
+    host: Weak<Host>,
+    name: String,
+    options: CollectionOptions,
+    cell: OnceCell<StoredCollection>,
+    /// Watchers asked for that the store does not know yet.
+    unheard: watch::Sender<usize>,
+}
+
+impl Opened {
+    /// The collection, once the store knows every watcher asked for before: whoever watches and then writes hears
+    /// of it.
+    async fn watched(&self) -> Result<StoredCollection, Thrown> {
+        let mut unheard = self.unheard.subscribe();
+        let stored = self.stored().await?;
+        let _ = unheard.wait_for(|unheard| *unheard == 0).await;
+        Ok(stored)
+    }
+
+    async fn stored(&self) -> Result<StoredCollection, Thrown> {
+        let opened = self.cell.get_or_try_init(|| async {
+            let host = upgraded(&self.host)?;
+            host.built().await;
+            let store =
+                host.record_store().ok_or_else(|| Thrown::new(problem::no_record_store(&self.name)))?;
+            store.collection.call((self.name.clone(), self.options.clone())).await
+        });
+        opened.await.cloned()
+    }
+}
+
+/// Watches as soon as the store is there; answers the function that stops it.
+fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
+    let (stop, stopped) = watch::channel(false);
+    let opened = opened.clone();
+    opened.unheard.send_modify(|unheard| *unheard += 1);
+    let mut ended = stopped.clone();
+    let heard = Call::new(move |(change,): (RecordChange,)| {
+        let on_change = (!*stopped.borrow()).then(|| on_change.clone());
+        async move {
+            match on_change {
+                Some(on_change) => on_change.call((change,)).await,
+                None => Ok(()),
+            }
+        }
+    });
+    tokio::spawn(async move {
+        let watched = match opened.stored().await {
+            Ok(stored) => stored.watch.call((heard,)).await,
+            Err(why) => Err(why),
+        };
+        opened.unheard.send_modify(|unheard| *unheard -= 1);
+        match watched {
+            Ok(stop) => {
+                // A plugin that let go of the function that stops it watches on.
+                let asked = ended.wait_for(|ended| *ended).await.is_ok();
+                if let Some(stop) = stop.filter(|_| asked) {
+                    let _ = stop.call(()).await;
+                }
+            }
+            Err(why) => {
+                if let Some(host) = opened.host.upgrade() {
+                    host.log.line(format_args!("records {} are not watched: {why}", opened.name));
+                }
+            }
+        }
+    });
+    let stop = Arc::new(stop);
+    Func::new(move |()| {
+        stop.send_replace(true);
+        Ok(())
+    })
+}

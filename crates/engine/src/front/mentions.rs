@@ -1,0 +1,85 @@
+//! Files a person may mean after an `@`, from the session's own directory.
+
+use ostler_contract::points::{ResourceCompletion, ResourceStore};
+use ostler_protocol::wire::commands::CompletionItem;
+use ostler_protocol::wire::state::{MessageAttachment, MessageResourceAttachment};
+
+use crate::core::file_uris::file_uri;
+use crate::front::completions::byte_at;
+use crate::host::Host;
+use crate::sessions::Entry;
+
+/// The most rows.
+const MOST: usize = 50;
+
+/// What follows the `@` of the word before the cursor.
+struct Mention<'a> {
+    path: &'a str,
+    /// Where the `@` is, in UTF-16.
+    start: i64,
+}
+
+fn mention(text: &str, offset: i64) -> Option<Mention<'_>> {
+    let before = &text[..byte_at(text, usize::try_from(offset).ok()?)?];
+    let word = before.rsplit(char::is_whitespace).next()?;
+    let path = word.strip_prefix('@')?;
+    let start = before[..before.len() - word.len()].encode_utf16().count();
+    Some(Mention { path, start: i64::try_from(start).ok()? })
+}
+
+impl Host {
+    /// Rows for the file somebody begins to name. Files that cannot be asked for cost a line, not the command.
+    pub(crate) async fn mentions(&self, entry: &Entry, text: &str, offset: i64) -> Vec<CompletionItem> {
+        let Some(mention) = mention(text, offset) else { return Vec::new() };
+        let Some(store) = self.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
+            return Vec::new();
+        };
+        let own = entry.row.lock().kept.working_directories.first().cloned();
+        let directory = own.or_else(|| self.options.paths.first().map(|path| file_uri(path)));
+        let Some(directory) = directory else { return Vec::new() };
+        match store.complete.call((directory, mention.path.to_owned())).await {
+            Ok(found) => found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect(),
+            Err(why) => {
+                let line = format_args!("{}: its files could not be offered: {}", entry.uri, why.for_log());
+                self.log.line(line);
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn item(found: ResourceCompletion, mention: &Mention<'_>, offset: i64) -> CompletionItem {
+    let kind = if found.path.ends_with('/') { "directory" } else { "document" };
+    CompletionItem {
+        insert_text: format!("@{}", found.path),
+        range_start: Some(mention.start),
+        range_end: Some(offset),
+        attachment: MessageAttachment::Resource(MessageResourceAttachment {
+            label: found.path,
+            range: None,
+            display_kind: Some(kind.to_owned()),
+            meta: None,
+            uri: found.uri,
+            size_hint: None,
+            content_type: None,
+            nonce: None,
+            selection: None,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_after_an_at() {
+        let read = |text, offset| mention(text, offset).map(|mention| (mention.path, mention.start));
+        assert_eq!(read("@", 1), Some(("", 0)));
+        assert_eq!(read("see @src/ma and", 11), Some(("src/ma", 4)));
+        assert_eq!(read("🐎 @a", 5), Some(("a", 3)));
+        for (text, offset) in [("", 0), ("@a b", 4), ("a@b", 3), ("@a", 3), ("@a", -1), ("🐎@", 1)] {
+            assert_eq!(read(text, offset), None, "{text:?} {offset}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Commands of plugins: found by name, let through by the grant they named, answered by the plugin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::NamedMethod;
+use ostler_contract::registry::Owned;
+use ostler_contract::{JsonObject, Value};
+use ostler_protocol::RpcError;
+use ostler_protocol::message::Params;
+
+use crate::core::in_time::in_time;
+use crate::core::refusals::before_initialize;
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::users::principal::Principal;
+
+/// How long a command may take: as long as a client's tool, which is long.
+const HANDLE_LIMIT: Duration = Duration::from_secs(600);
+
+impl Host {
+    /// The plugin command of that name.
+    pub(crate) fn plugin_command(&self, name: &str) -> Option<Owned<NamedMethod>> {
+        let commands = self.registry()?.all::<NamedMethod>();
+        commands.iter().find(|command| *command.name == *name).cloned()
+    }
+}
+
+/// A call of a plugin's command.
+struct Call {
+    command: Owned<NamedMethod>,
+    params: JsonObject,
+    principal: Principal,
+    client: String,
+}
+
+impl Connection {
+    /// Answers a plugin's command. Calls the grant lets through reach the plugin in the order they came.
+    pub(crate) fn handle_plugin_command(
+        self: &Arc<Self>,
+        command: Owned<NamedMethod>,
+        params: &Params,
+        responder: Responder,
+    ) {
+        let Some(client) = self.client_id() else {
+            return responder.fail(before_initialize(&command.name));
+        };
+        let params = match params.decode(&command.name) {
+            Ok(params) => params,
+            Err(error) => return responder.fail(error),
+        };
+        let (host, principal) = (self.host().clone(), self.principal());
+        let call = Call { command, params, principal, client };
+        match host.require_named(&call.principal, &call.command.method.grant) {
+            Ok(()) => answer(host, call, responder),
+            Err(refusal) => drop(tokio::spawn(async move {
+                let Call { command, params, principal, .. } = &call;
+                let authorize = command.method.authorize.clone();
+                let asked = params.clone();
+                let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
+                match host.authorized(&command.owner, &command.name, principal, ask).await {
+                    true => answer(host, call, responder),
+                    false => responder.fail(refusal),
+                }
+            })),
+        }
+    }
+}
+
+/// Begins the call now; answers it later.
+fn answer(host: Arc<Host>, call: Call, responder: Responder) {
+    let Call { command, params, principal, client } = call;
+    let reader = host.reader_known(&principal);
+    let owner = principal.owner(&host.options.host_name).filter(|_| host.gate.guarded);
+    let answered = command.method.handle.call((params, reader, client, owner));
+    tokio::spawn(async move {
+        let outcome: Result<Value, RpcError> = in_time(HANDLE_LIMIT, answered).await.map_err(|why| {
+            if why.rpc.is_none() {
+                host.report_failed(&command.owner, &format!("its command {}", command.name), &why);
+            }
+            why.into_rpc()
+        });
+        responder.settle(outcome);
+    });
+}

@@ -1,0 +1,137 @@
+//! The end: new work is refused, plugins are told, sessions end, then what plugins want to do, then the stores.
+//! Each part has its own time, so that one that hangs costs the others nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::events::Event;
+use ostler_contract::points::{
+    AutomationStore, Close, Computers, Containers, Policies, Port, PortValue, RecordStore, SessionStore,
+    TerminalStore, Usage, Vault,
+};
+use ostler_contract::{Call, Registry};
+use tokio::sync::oneshot;
+
+use crate::core::in_time::in_time;
+use crate::core::stage::Stage;
+use crate::host::Host;
+use crate::sessions::ToSession;
+use crate::users::principal::Principal;
+
+/// How long all listeners to `stopping` may take.
+const STOPPING_LIMIT: Duration = Duration::from_secs(5);
+/// How long all sessions may take to end.
+const SESSIONS_LIMIT: Duration = Duration::from_secs(5);
+/// How long each function a plugin registered may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// How long each store may take.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
+
+impl Host {
+    /// Ends the announcements: a line said later is dropped.
+    pub fn end_announcements(&self) -> Vec<String> {
+        self.announcements.lock().take().unwrap_or_default()
+    }
+
+    /// Whether new sessions and turns are refused.
+    pub fn is_stopping(&self) -> bool {
+        self.stage() >= Stage::Stopping
+    }
+
+    /// Refuses new sessions and turns while nothing can be stored; `None` takes them again.
+    pub fn set_lost_storage(&self, why: Option<String>) {
+        *self.lost_storage.write() = why;
+    }
+
+    /// Why nothing can be stored, where that is so.
+    pub fn lost_storage(&self) -> Option<String> {
+        self.lost_storage.read().clone()
+    }
+
+    /// Refuses new sessions and turns from now on, tells the plugins, and closes their connections.
+    pub async fn stop(&self) {
+        if !self.reach(Stage::Stopping) {
+            return;
+        }
+        self.heard(self.events.raise_and_wait(Event::Stopping {})).await;
+        self.close_plugin_connections();
+    }
+
+    /// Waits for listeners, but not for ever.
+    async fn heard(&self, told: impl Future<Output = ()>) {
+        if tokio::time::timeout(STOPPING_LIMIT, told).await.is_err() {
+            let whom = self.events.give_up().unwrap_or_else(|| "a plugin".to_owned());
+            let seconds = STOPPING_LIMIT.as_secs();
+            self.log.line(format_args!(
+                "{whom} did not answer within {seconds} seconds; the host stops without it"
+            ));
+        }
+    }
+
+    fn close_plugin_connections(&self) {
+        for connection in self.open_connections() {
+            if matches!(connection.principal(), Principal::Plugin { .. }) {
+                connection.close();
+            }
+        }
+    }
+
+    /// Ends everything: sessions first, then what plugins want to do, in order, then the stores.
+    pub async fn close(self: &Arc<Self>) {
+        self.stop().await;
+        if !self.reach(Stage::Closing) {
+            return;
+        }
+        self.close_sessions().await;
+        self.close_terminals().await;
+        // What a plugin does in the end is about all it was told of.
+        self.heard(self.events.all_heard()).await;
+        let Some(registry) = self.registry() else { return };
+        for close in registry.all::<Close>() {
+            self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;
+        }
+        self.close_store::<TerminalStore>(registry, |store| &store.close).await;
+        self.close_store::<Containers>(registry, |containers| &containers.close).await;
+        self.close_store::<Computers>(registry, |computers| &computers.close).await;
+        self.close_store::<AutomationStore>(registry, |store| &store.close).await;
+        self.close_store::<SessionStore>(registry, |store| &store.close).await;
+        if let Some(close) = self.own_sessions().and_then(|own| own.close.as_ref()) {
+            self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
+        }
+        self.close_store::<Usage>(registry, |store| &store.close).await;
+        self.close_store::<RecordStore>(registry, |store| &store.close).await;
+        self.close_store::<Policies>(registry, |store| &store.close).await;
+        self.close_store::<Vault>(registry, |store| &store.close).await;
+    }
+
+    async fn close_sessions(self: &Arc<Self>) {
+        let awake = self.sessions.all().into_iter().filter(|entry| entry.is_awake());
+        let waits: Vec<_> = awake
+            .map(|entry| {
+                let (done, wait) = oneshot::channel();
+                self.tell(&entry, ToSession::Close { done });
+                wait
+            })
+            .collect();
+        if tokio::time::timeout(SESSIONS_LIMIT, futures::future::join_all(waits)).await.is_err() {
+            let seconds = SESSIONS_LIMIT.as_secs();
+            self.log.line(format_args!("some sessions did not end within {seconds} seconds"));
+        }
+    }
+
+    async fn close_store<V: PortValue>(&self, registry: &Registry, of: fn(&V) -> &Option<Call<fn()>>) {
+        for held in registry.all::<Port<V>>() {
+            if let Some(close) = of(&held.value.value) {
+                let what = format!("{}: the close of its {} store", held.owner, V::NAME);
+                self.limited(STORE_LIMIT, close, what).await;
+            }
+        }
+    }
+
+    /// Calls something that is to end in time; what goes wrong is a line.
+    async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
+        if let Err(why) = in_time(limit, close.call(())).await {
+            self.log.line(format_args!("{what} failed: {}", why.for_log()));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Resources that clients publish: `<scheme>://<client id>/…`, read and written by requests to that client.
+
+use std::sync::Arc;
+
+use ostler_contract::points::ResourceContent;
+use ostler_protocol::commands::Command;
+use ostler_protocol::grants::Grant;
+use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
+use ostler_protocol::{RpcError, Value, uri};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::users::principal::Principal;
+
+/// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
+const WRAPPED: &str = "vscode-agent-client";
+/// Stands for an empty authority there.
+const NO_AUTHORITY: &str = "-";
+/// The most a client may answer a read with, in bytes as they are sent.
+const CONTENT_MAX: usize = 16 * 1024 * 1024;
+
+impl Host {
+    /// The connected client that publishes a URI: its authority is the client's id, and neither the host nor a plugin
+    /// serves its scheme. `None` where the URI is not a client's.
+    ///
+    /// # Errors
+    /// `-32008` where the client is not connected, as far as the scheme tells that it is one; `-32009` where clients of
+    /// different users share the id and none of them is the asker's.
+    pub(crate) fn publisher(
+        &self,
+        uri: &str,
+        asker: Option<&str>,
+    ) -> Result<Option<Arc<Connection>>, RpcError> {
+        let Some(scheme) = uri::scheme(uri) else { return Ok(None) };
+        if scheme == "file" || scheme.starts_with("ahp-") || self.provider(uri).is_ok() {
+            return Ok(None);
+        }
+        let Some(client) = authority(uri) else { return Ok(None) };
+        let mut connections: Vec<_> = self
+            .open_connections()
+            .into_iter()
+            .filter(|connection| {
+                !connection.is_closed()
+                    && !matches!(connection.principal(), Principal::Plugin { .. })
+                    // Some clients write the authority in lower case.
+                    && connection.client_id().is_some_and(|id| id.eq_ignore_ascii_case(&client))
+            })
+            .collect();
+        if let Some(asker) = asker
+            && connections.iter().any(|connection| connection.owner().as_deref() == Some(asker))
+        {
+            connections.retain(|connection| connection.owner().as_deref() == Some(asker));
+        }
+        let first = connections.first().map(|connection| connection.owner());
+        if connections.iter().any(|connection| Some(connection.owner()) != first) {
+            let why = format!("{client} is the id of clients of different users");
+            return Err(RpcError::permission_denied(why));
+        }
+        match connections.into_iter().max_by_key(|connection| connection.id()) {
+            None if scheme == WRAPPED => {
+                Err(RpcError::not_found(format!("{uri}: client {client} is not connected")))
+            }
+            latest => Ok(latest),
+        }
+    }
+
+    /// Reads what a client publishes.
+    pub(crate) async fn read_published(
+        &self,
+        client: &Connection,
+        uri: &str,
+        encoding: Option<ContentEncoding>,
+    ) -> Result<ResourceContent, RpcError> {
+        let mut params = ostler_protocol::json!({ "channel": uri::ROOT, "uri": original(uri) });
+        if let Some(encoding) = &encoding {
+            params["encoding"] = serde_json::to_value(encoding).unwrap_or_default();
+        }
+        let name = client.client_id().unwrap_or_default();
+        let answer = client.ask("resourceRead", &params).await?;
+        let read: ResourceReadResult = serde_json::from_value(answer).map_err(|error| {
+            RpcError::internal(format!("client {name} answered resourceRead with something else: {error}"))
+        })?;
+        if read.data.len() > CONTENT_MAX {
+            return Err(RpcError::internal(format!(
+                "client {name} answered resourceRead with {} bytes; at most {CONTENT_MAX} are taken",
+                read.data.len()
+            )));
+        }
+        let content =
+            ResourceContent { data: read.data, encoding: read.encoding, content_type: read.content_type };
+        Ok(encoded_as(content, encoding.as_ref()))
+    }
+}
+
+impl Connection {
+    /// Serves a `resource…` command on what a client publishes; `None` where the URI is not a client's. Whoever may do
+    /// it with files of the host may ask the client, and the client decides.
+    pub(crate) async fn handle_published(
+        &self,
+        command: &Command,
+        principal: &Principal,
+    ) -> Option<Result<Value, RpcError>> {
+        let (operation, uri, other, params) = match command {
+            Command::ResourceRead(params) => ("get", &params.uri, None, to_value(params)),
+            Command::ResourceList(params) => ("list", &params.uri, None, to_value(params)),
+            Command::ResourceResolve(params) => ("resolve", &params.uri, None, to_value(params)),
+            Command::ResourceWrite(params) => ("put", &params.uri, None, to_value(params)),
+            Command::ResourceDelete(params) => ("delete", &params.uri, None, to_value(params)),
+            Command::ResourceMkdir(params) => ("mkdir", &params.uri, None, to_value(params)),
+            Command::ResourceMove(params) => {
+                ("move", &params.source, Some(&params.destination), to_value(params))
+            }
+            Command::ResourceCopy(params) => {
+                ("copy", &params.source, Some(&params.destination), to_value(params))
+            }
+            Command::ResourceRequest(params) => ("request", &params.uri, None, to_value(params)),
+            Command::CreateResourceWatch(params) => ("watch", &params.uri, None, Value::Null),
+            _ => return None,
+        };
+        let (host, owner) = (self.host(), self.owner());
+        let client = match host.publisher(uri, owner.as_deref()) {
+            Ok(client) => client?,
+            Err(refused) => return Some(Err(refused)),
+        };
+        if let Err(refused) = host.gate.require(principal, &Grant::on("file", operation)) {
+            return Some(Err(refused));
+        }
+        if let Some(other) = other {
+            let taker = host.publisher(other, owner.as_deref()).ok().flatten();
+            if taker.is_none_or(|taker| taker.id() != client.id()) {
+                let why = format!("{uri} and {other} are served by different providers");
+                return Some(Err(RpcError::invalid_params(why)));
+            }
+        }
+        Some(match command {
+            Command::ResourceRead(params) => {
+                let read = host.read_published(&client, uri, params.encoding).await;
+                read.map(|content| {
+                    to_value(&ResourceReadResult {
+                        data: content.data,
+                        encoding: content.encoding,
+                        content_type: content.content_type,
+                    })
+                })
+            }
+            Command::CreateResourceWatch(_) => {
+                let scheme = uri::scheme(uri).unwrap_or_default();
+                Err(RpcError::method_not_found(format!("{scheme}: cannot watch")))
+            }
+            other => client.ask(other.name(), &unwrapped(params)).await,
+        })
+    }
+}
+
+fn to_value(params: &impl Serialize) -> Value {
+    serde_json::to_value(params).unwrap_or_default()
+}
+
+/// Parameters as the client is asked them: its URIs as it knows them.
+fn unwrapped(mut params: Value) -> Value {
+    params["channel"] = uri::ROOT.into();
+    for field in ["uri", "source", "destination"] {
+        if let Some(Value::String(named)) = params.get_mut(field) {
+            *named = original(named);
+        }
+    }
+    params
+}
+
+/// The client id a URI has as its authority.
+fn authority(uri: &str) -> Option<String> {
+    let (_, rest) = uri.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let client = percent_decode_str(authority).decode_utf8().ok()?;
+    (!client.is_empty()).then(|| client.into_owned())
+}
+
+/// The URI a client knows its resource by. VS Code wraps its own URIs and expects them unwrapped; every other URI is
+/// passed on as it is.
+fn original(uri: &str) -> String {
+    let unwrapped = || {
+        let rest = uri.strip_prefix(WRAPPED)?.strip_prefix("://")?;
+        let (_, path) = rest.split_once('/')?;
+        let (scheme, rest) = path.split_once('/')?;
+        let (authority, path) = rest.split_once('/')?;
+        let (scheme, opaque) = match scheme.strip_suffix('!').or_else(|| scheme.strip_suffix("%21")) {
+            Some(scheme) => (scheme, true),
+            None => (scheme, false),
+        };
+        let known = opaque || authority == NO_AUTHORITY || scheme == "file" || scheme.starts_with("vscode");
+        let authority = if authority == NO_AUTHORITY { "" } else { authority };
+        (uri::is_scheme(scheme) && known).then(|| match opaque {
+            true => format!("{scheme}:{path}"),
+            false if authority.is_empty() && scheme != "file" => format!("{scheme}:/{path}"),
+            false => format!("{scheme}://{authority}/{path}"),
+        })
+    };
+    unwrapped().unwrap_or_else(|| uri.to_owned())
+}
+
+/// Content in the encoding that was asked for, where it has one in that.
+fn encoded_as(content: ResourceContent, asked: Option<&ContentEncoding>) -> ResourceContent {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    let ResourceContent { data, encoding, content_type } = content;
+    match (asked, encoding) {
+        (Some(ContentEncoding::Base64), ContentEncoding::Utf8) => {
+            ResourceContent { content_type, ..ResourceContent::base64(data.as_bytes()) }
+        }
+        (Some(ContentEncoding::Utf8), ContentEncoding::Base64) => {
+            let text = STANDARD.decode(&data).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            match text.filter(|text| !text.contains('\0')) {
+                Some(text) => ResourceContent { content_type, ..ResourceContent::text(text) },
+                None => ResourceContent { data, encoding: ContentEncoding::Base64, content_type },
+            }
+        }
+        (_, encoding) => ResourceContent { data, encoding, content_type },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_authority_names_the_client() {
+        assert_eq!(authority("vscode-agent-client://one/file/-/a").as_deref(), Some("one"));
+        assert_eq!(authority("memory://a%20b?x").as_deref(), Some("a b"));
+        assert_eq!(authority("memory:/one/a"), None);
+        assert_eq!(authority("memory:///a"), None);
+    }
+
+    #[test]
+    fn a_wrapped_uri_is_unwrapped_and_any_other_left() {
+        for (wrapped, plain) in [
+            ("vscode-agent-client://c/file/-/home/a%20b.txt", "file:///home/a%20b.txt"),
+            ("vscode-agent-client://c/file/share/a", "file://share/a"),
+            ("vscode-agent-client://c/vscode-remote/ssh%2Bbox/a?q#f", "vscode-remote://ssh%2Bbox/a?q#f"),
+            ("vscode-agent-client://c/inmemory/-/plugins/one", "inmemory:/plugins/one"),
+            ("vscode-agent-client://c/untitled!/-/Untitled-1", "untitled:Untitled-1"),
+        ] {
+            assert_eq!(original(wrapped), plain);
+        }
+        for same in [
+            "vscode-agent-client://c/notes.txt",
+            "vscode-agent-client://c/plugins/one/two",
+            "memory://c/file/-/a",
+            "vscode-agent-client://c",
+        ] {
+            assert_eq!(original(same), same);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The settings of a session: the backend's own and, beside them, those plugins contributed. A setting a backend
+//! declares itself is the backend's.
+
+use std::time::Duration;
+
+use futures::future::{OptionFuture, join_all};
+use ostler_contract::points::{Agent, SessionSetting, SettingAnswerer, SettingChoice, SettingQuery};
+use ostler_contract::registry::Owned;
+use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_protocol::RpcError;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigState};
+
+use crate::core::file_uris::file_path;
+use crate::core::in_time::in_time;
+use crate::core::refusals::no_provider;
+use crate::host::Host;
+use crate::workspace::{machines, worktrees};
+
+/// How long a picker may take for the rows that are shown first.
+const SEED_LIMIT: Duration = Duration::from_secs(5);
+/// How long it may take for what a person typed.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A session's settings, and which of them plugins contributed.
+struct Merged {
+    config: SessionConfigState,
+    /// The backend's schema as it wrote it, which may say more than the protocol's and need not say a type.
+    written: Value,
+    contributed: Vec<Owned<SessionSetting>>,
+}
+
+/// What a session about to be made begins with.
+pub(crate) struct Chosen {
+    /// Its settings.
+    pub config: SessionConfigState,
+    /// What of them its backend has to take.
+    pub asked: JsonObject,
+    /// Keys that are none of its settings.
+    pub left_out: Vec<String>,
+}
+
+/// Whether the host has a setting of this name for sessions it suits.
+fn is_of_host(key: &str) -> bool {
+    key == machines::SETTING || worktrees::is_setting(key)
+}
+
+impl Host {
+    /// The schema of a backend's sessions and the values one starts with: defaults under what is chosen.
+    pub(crate) async fn session_settings(
+        &self,
+        agent: &Agent,
+        chosen: &JsonObject,
+    ) -> Result<SessionConfigState, Thrown> {
+        let mut config = self.merged(agent, chosen).await?.config;
+        self.offer_computers(agent, &mut config, false).await;
+        Ok(config)
+    }
+
+    /// The same for a session about to be made: what is chosen has to fit what plugins contributed, and what cannot
+    /// change later its property. What can, the backend is asked about once its session is there. A key that is no
+    /// setting of such a session is left out: clients pass on what they chose for other hosts.
+    pub(crate) async fn chosen_settings(
+        &self,
+        agent: &Agent,
+        session: &str,
+        chosen: &JsonObject,
+    ) -> Result<Chosen, Thrown> {
+        let Merged { mut config, written, contributed } = self.merged(agent, &JsonObject::new()).await?;
+        let mut asked = JsonObject::new();
+        let mut left_out = Vec::new();
+        for (key, value) in chosen {
+            let wrong = match (
+                contributed.iter().find(|setting| *setting.key == **key),
+                config.schema.properties.get(key),
+            ) {
+                (Some(setting), _) => refuses(setting, value),
+                (None, Some(property)) if property.session_mutable == Some(false) => {
+                    misfit(key, &written["properties"][key], value)
+                }
+                (None, Some(_)) => {
+                    asked.insert(key.clone(), value.clone());
+                    None
+                }
+                (None, None) if is_of_host(key) => None,
+                (None, None) => {
+                    left_out.push(key.clone());
+                    continue;
+                }
+            };
+            if let Some(why) = wrong {
+                return Err(RpcError::invalid_params(why).into());
+            }
+            config.values.insert(key.clone(), value.clone());
+        }
+        self.offer_computers(agent, &mut config, false).await;
+        if let Some(first) = left_out.first() {
+            let more = left_out.len() - 1;
+            let others = if more > 0 { format!(" (nor {more} more)") } else { String::new() };
+            self.log
+                .line(format_args!("{session}: {first} is not a setting of this session{others}; left out"));
+        }
+        Ok(Chosen { config, asked, left_out })
+    }
+
+    /// The plugin's setting behind a property of a running session, where it is one.
+    pub(crate) fn contributed_setting(
+        &self,
+        key: &str,
+        property: &SessionConfigPropertySchema,
+    ) -> Option<&Owned<SessionSetting>> {
+        let setting = self.contributed_settings().iter().find(|setting| *setting.key == *key)?;
+        (setting.drawn().as_ref() == Some(property)).then_some(setting)
+    }
+
+    fn contributed_settings(&self) -> &[Owned<SessionSetting>] {
+        self.registry().map(|registry| registry.all::<SessionSetting>()).unwrap_or_default()
+    }
+
+    async fn merged(&self, agent: &Agent, chosen: &JsonObject) -> Result<Merged, Thrown> {
+        let (schema, defaults) = futures::join!(agent.schema.call(()), agent.defaults.call(()));
+        let written = schema?;
+        let mut schema = Agent::read_schema(written.clone())
+            .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
+        let mut values = JsonObject::new();
+        let mut contributed = Vec::new();
+        for setting in self.contributed_settings() {
+            let key = setting.key.to_string();
+            if schema.properties.contains_key(&key) {
+                self.say_declared(agent, setting);
+                continue;
+            }
+            let Some(property) = setting.drawn() else { continue };
+            if let Some(default) = setting.schema.get("default") {
+                values.insert(key.clone(), default.clone());
+            }
+            schema.properties.insert(key, property);
+            contributed.push(setting.clone());
+        }
+        values.extend(defaults?);
+        values.extend(chosen.iter().map(|(key, value)| (key.clone(), value.clone())));
+        Ok(Merged { config: SessionConfigState { schema, values }, written, contributed })
+    }
+
+    /// Says once that a backend's own setting stands where a plugin's would.
+    fn say_declared(&self, agent: &Agent, setting: &Owned<SessionSetting>) {
+        let said = (agent.provider.to_string(), setting.key.to_string());
+        if self.settings_declared.lock().insert(said) {
+            let (owner, key, backend) = (&setting.owner, &setting.key, &agent.provider);
+            self.log.line(format_args!(
+                "{owner} registers session setting {key}, which a backend's own schema already declares: {backend}"
+            ));
+        }
+    }
+
+    fn agent_for_settings(&self, provider: Option<&str>) -> Result<Owned<Agent>, RpcError> {
+        let agent = match provider {
+            Some(provider) => self.listed_agent(provider),
+            None => self.first_agent(),
+        };
+        agent.ok_or_else(|| no_provider(self, provider.unwrap_or("default")))
+    }
+
+    /// The settings of a session that is about to be made; each picker is asked once for what it shows first.
+    pub(crate) async fn resolve_settings(
+        &self,
+        params: c::ResolveSessionConfigParams,
+    ) -> Result<c::ResolveSessionConfigResult, RpcError> {
+        let agent = self.agent_for_settings(params.provider.as_deref())?;
+        let chosen = params.config.unwrap_or_default();
+        let Merged { mut config, contributed, .. } =
+            self.merged(&agent, &chosen).await.map_err(Thrown::into_rpc)?;
+        let asked = SettingQuery {
+            query: String::new(),
+            provider: params.provider,
+            working_directory: params.working_directory.as_deref().map(file_path),
+            others: chosen,
+        };
+        let seeds = contributed.iter().map(|setting| async {
+            let rows = setting.completions.as_ref().filter(|_| !setting.schema.contains_key("enum"));
+            let rows = rows.map(|answerer| self.picked(setting, answerer, &asked, SEED_LIMIT));
+            (&setting.key, OptionFuture::from(rows).await.flatten())
+        });
+        for (key, rows) in join_all(seeds).await {
+            if let (Some(rows), Some(property)) = (rows, config.schema.properties.get_mut(&**key)) {
+                seed(property, rows);
+            }
+        }
+        self.offer_trees(&mut config, params.working_directory.as_deref()).await;
+        self.offer_computers(&agent, &mut config, true).await;
+        // Clients pass on what they chose for other hosts, or for another directory.
+        config.values.retain(|key, _| config.schema.properties.contains_key(key));
+        Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
+    }
+
+    /// Rows for what a person typed in a picker; none where nobody answers it.
+    pub(crate) async fn complete_setting(
+        &self,
+        params: c::SessionConfigCompletionsParams,
+    ) -> Result<c::SessionConfigCompletionsResult, RpcError> {
+        let agent = self.agent_for_settings(params.provider.as_deref())?;
+        if let Some(items) = self.complete_computer(&agent, &params).await {
+            return Ok(c::SessionConfigCompletionsResult { items });
+        }
+        let chosen = params.config.unwrap_or_default();
+        let merged = self.merged(&agent, &chosen).await.map_err(Thrown::into_rpc)?;
+        let setting = merged.contributed.iter().find(|setting| *setting.key == *params.property);
+        let answered = setting.and_then(|setting| Some((setting, setting.completions.as_ref()?)));
+        let Some((setting, answerer)) = answered else {
+            let (typed, directory) = (params.query.as_deref(), params.working_directory.as_deref());
+            if !merged.config.schema.properties.contains_key(&params.property)
+                && let Some(items) =
+                    self.complete_branch(&params.property, directory, typed.unwrap_or_default()).await
+            {
+                return Ok(c::SessionConfigCompletionsResult { items });
+            }
+            return Ok(c::SessionConfigCompletionsResult { items: Vec::new() });
+        };
+        let asked = SettingQuery {
+            query: params.query.unwrap_or_default(),
+            provider: params.provider,
+            working_directory: params.working_directory.as_deref().map(file_path),
+            others: chosen,
+        };
+        let rows = self.picked(setting, answerer, &asked, ANSWER_LIMIT).await.unwrap_or_default();
+        let item = |row: SettingChoice| c::SessionConfigValueItem {
+            value: row.value,
+            label: row.label,
+            description: row.description,
+        };
+        Ok(c::SessionConfigCompletionsResult { items: rows.into_iter().map(item).collect() })
+    }
+
+    /// What an answerer answers; nothing where it fails.
+    async fn picked(
+        &self,
+        setting: &Owned<SessionSetting>,
+        answerer: &SettingAnswerer,
+        asked: &SettingQuery,
+        limit: Duration,
+    ) -> Option<Vec<SettingChoice>> {
+        let mut asked = asked.clone();
+        // Only the others: not itself, and nothing under the names the query has of its own.
+        for own in [&*setting.key, "query", "provider", "workingDirectory"] {
+            asked.others.shift_remove(own);
+        }
+        match in_time(limit, answerer.call((asked,))).await {
+            Ok(rows) => Some(rows),
+            Err(why) => {
+                self.report_failed(&setting.owner, &format!("the answerer of {}", setting.key), &why);
+                None
+            }
+        }
+    }
+}
+
+/// Puts the rows a picker shows first into its property.
+fn seed(property: &mut SessionConfigPropertySchema, rows: Vec<SettingChoice>) {
+    property.r#enum = Some(rows.iter().map(|row| row.value.clone().into()).collect());
+    property.enum_labels = Some(rows.iter().map(|row| row.label.clone()).collect());
+    let descriptions = rows.into_iter().map(|row| row.description.unwrap_or_default());
+    property.enum_descriptions = Some(descriptions.collect());
+}
+
+/// Why a value is none of a setting's, where it is none. What a picker shows first is not all it may be.
+pub(crate) fn refuses(setting: &SessionSetting, value: &Value) -> Option<String> {
+    let mut schema = setting.schema.clone();
+    if setting.completions.is_some() {
+        schema.shift_remove("enum");
+    }
+    unfit(&setting.key, &Value::Object(schema), value)
+}
+
+/// Why a value is none of a backend's own property, where it is none.
+fn misfit(key: &str, property: &Value, value: &Value) -> Option<String> {
+    let mut schema = property.clone();
+    if let (Value::Bool(true), Value::Object(schema)) = (&property["enumDynamic"], &mut schema) {
+        schema.shift_remove("enum");
+    }
+    unfit(key, &schema, value)
+}
+
+fn unfit(key: &str, schema: &Value, value: &Value) -> Option<String> {
+    let validator = jsonschema::validator_for(schema).ok()?;
+    let error = validator.iter_errors(value).next()?;
+    Some(format!("{key}{} does not fit: {error}", error.instance_path()))
+}

@@ -1,0 +1,87 @@
+//! The MCP servers a session's backend is handed: the configured ones, with the secrets their `env` and `headers` name
+//! read for that session. Spec: *Daemon configuration keys*, *Secret reference*.
+
+use std::time::Duration;
+
+use ostler_contract::{JsonObject, Value, VaultName, problem};
+
+use crate::core::in_time::in_time;
+use crate::host::Host;
+use crate::sessions::Entry;
+
+/// How long the vault may take for one secret.
+const SECRET_LIMIT: Duration = Duration::from_secs(10);
+/// The members whose values are credentials.
+const CREDENTIALS: [&str; 2] = ["env", "headers"];
+
+impl Host {
+    /// The MCP servers of a session, by name; nothing where there are none. One that names a secret this session cannot
+    /// have is left out, with a line in the log.
+    pub(crate) async fn mcp_servers_for(&self, entry: &Entry) -> Option<JsonObject> {
+        let mut servers = JsonObject::new();
+        for (name, server) in self.mcp_servers()? {
+            match self.with_secrets(entry, server).await {
+                Ok(server) => drop(servers.insert(name, server)),
+                Err((at, why)) => {
+                    self.log.line(format_args!("{}: mcpServers.{name} is left out: {at} {why}", entry.uri));
+                }
+            }
+        }
+        (!servers.is_empty()).then_some(servers)
+    }
+
+    /// A server with the values its references name; otherwise where one stands and what is wrong with it.
+    async fn with_secrets(&self, entry: &Entry, mut server: Value) -> Result<Value, (String, String)> {
+        for member in CREDENTIALS {
+            let Some(fields) = server.get_mut(member).and_then(Value::as_object_mut) else { continue };
+            for (key, value) in fields {
+                let Some(reference) = value.as_object().and_then(|value| value.get("$secret")) else {
+                    continue;
+                };
+                let name = reference.as_str().unwrap_or_default();
+                let secret = self.session_secret(entry, name).await;
+                *value = secret.map_err(|why| (format!("{member}.{key}"), why))?.into();
+            }
+        }
+        Ok(server)
+    }
+
+    /// A secret of the work of one session.
+    async fn session_secret(&self, entry: &Entry, name: &str) -> Result<String, String> {
+        let parsed = VaultName::parse(name).map_err(|wrong| format!("names no secret: {wrong}"))?;
+        let names = |why: String| format!("names {parsed}: {why}");
+        match &parsed {
+            VaultName::Host(_) => {}
+            VaultName::Team { team, .. } if entry.team().as_ref() == Some(team) => {}
+            VaultName::User { id, .. } if entry.owner == Some(format!("user:{id}")) => {}
+            VaultName::Team { team, .. } => {
+                return Err(names(format!("it is for sessions of team {team}")));
+            }
+            VaultName::User { id, .. } => {
+                return Err(names(format!("it is for sessions of user {id}")));
+            }
+        }
+        let vault = self.vault().ok_or_else(|| names(problem::no_vault(name)))?;
+        match in_time(SECRET_LIMIT, vault.get.call((name.to_owned(),))).await {
+            Ok(Some(secret)) => Ok(secret),
+            Ok(None) => Err(names(problem::no_secret(name))),
+            Err(why) => Err(names(why.message)),
+        }
+    }
+}
+
+impl Entry {
+    /// The team whose work the session is: the one it is charged to, or its owner's.
+    fn team(&self) -> Option<String> {
+        let charged = |scope: &Value| scope.get("team")?.as_str().map(str::to_owned);
+        let team = self.row.lock().kept.scope.as_ref().and_then(charged);
+        team.or_else(|| {
+            let (kind, rest) = self.owner.as_deref()?.split_once(':')?;
+            match kind {
+                "team" => Some(rest.to_owned()),
+                "project" => rest.split(':').next().map(str::to_owned),
+                _ => None,
+            }
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Sign-in through somebody else: GitHub, or an OpenID Connect provider, asked whose a token is.
+
+use std::fmt;
+use std::time::Duration;
+
+use ostler_contract::http::{Body, HeaderValue, Request, header};
+use ostler_protocol::{JsonObject, Value};
+
+use crate::core::outbound::Outbound;
+
+/// How long an issuer may take to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const LONGEST: usize = 256 * 1024;
+
+/// Who says whose a token is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Issuer {
+    /// GitHub; its subjects are logins.
+    GitHub,
+    /// An OpenID Connect provider, by its URL.
+    OpenId(String),
+}
+
+/// What an issuer said of a token.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Verified {
+    /// Whose it is.
+    pub subject: String,
+    /// Everything else it said.
+    pub claims: JsonObject,
+}
+
+impl fmt::Display for Issuer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GitHub => formatter.write_str("github"),
+            Self::OpenId(url) => formatter.write_str(url),
+        }
+    }
+}
+
+impl Issuer {
+    /// Reads an issuer's name: `github`, or the URL of an OpenID Connect provider.
+    ///
+    /// # Errors
+    /// What it would have to be.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name == "github" {
+            return Ok(Self::GitHub);
+        }
+        match is_safe(name) {
+            true => Ok(Self::OpenId(name.trim_end_matches('/').to_owned())),
+            false => Err("has to be github or the https URL of an OpenID Connect provider".to_owned()),
+        }
+    }
+
+    /// Where a client gets its tokens.
+    pub fn server(&self) -> &str {
+        match self {
+            Self::GitHub => "https://github.com/login/oauth",
+            Self::OpenId(url) => url,
+        }
+    }
+
+    /// What a client has to ask for there.
+    pub const fn scope(&self) -> &'static str {
+        match self {
+            Self::GitHub => "read:user",
+            Self::OpenId(_) => "openid",
+        }
+    }
+
+    /// Whether a subject is the person of an id. Logins are the same in any case.
+    pub(super) fn means(&self, subject: &str, id: &str) -> bool {
+        match self {
+            Self::GitHub => subject.eq_ignore_ascii_case(id),
+            Self::OpenId(_) => subject == id,
+        }
+    }
+
+    /// Asks whose a token is.
+    ///
+    /// # Errors
+    /// Why that is not known: it is nobody's there, or the issuer could not be asked. Never holds the token.
+    pub(crate) async fn verify(&self, outbound: &Outbound, token: &str) -> Result<Verified, String> {
+        let (asked, field) = match self {
+            Self::GitHub => ("https://api.github.com/user".to_owned(), "login"),
+            Self::OpenId(url) => (userinfo(outbound, url).await?, "sub"),
+        };
+        let claims = get(outbound, &asked, Some(token)).await?;
+        let subject = claims.get(field).and_then(Value::as_str).filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or_else(|| format!("{asked} names no {field}"))?.to_owned();
+        Ok(Verified { subject, claims })
+    }
+}
+
+/// Where a provider says whose a token is.
+async fn userinfo(outbound: &Outbound, issuer: &str) -> Result<String, String> {
+    let discovery = format!("{issuer}/.well-known/openid-configuration");
+    let found = get(outbound, &discovery, None).await?;
+    match found.get("userinfo_endpoint").and_then(Value::as_str) {
+        Some(endpoint) if is_safe(endpoint) => Ok(endpoint.to_owned()),
+        Some(_) => Err(format!("{discovery} names a userinfo_endpoint that is no https URL")),
+        None => Err(format!("{discovery} names no userinfo_endpoint")),
+    }
+}
+
+/// Whether a token may be sent there: over TLS, or to this machine.
+fn is_safe(url: &str) -> bool {
+    let Ok(url) = url::Url::parse(url) else { return false };
+    match (url.scheme(), url.host()) {
+        ("https", Some(_)) => true,
+        ("http", Some(url::Host::Domain(name))) => name == "localhost",
+        ("http", Some(url::Host::Ipv4(ip))) => ip.is_loopback(),
+        ("http", Some(url::Host::Ipv6(ip))) => ip.is_loopback(),
+        _ => false,
+    }
+}
+
+/// A JSON object from a URL, asked with a token where there is one.
+async fn get(outbound: &Outbound, url: &str, token: Option<&str>) -> Result<JsonObject, String> {
+    let mut request = Request::new(Body::Empty);
+    *request.uri_mut() = url.parse().map_err(|_| format!("{url} cannot be asked"))?;
+    request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    if let Some(token) = token {
+        let bearer = HeaderValue::try_from(format!("Bearer {token}"));
+        let mut bearer = bearer.map_err(|_| "a token cannot hold such characters".to_owned())?;
+        bearer.set_sensitive(true);
+        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    }
+    let answer = async {
+        let response = outbound.send(request).await.map_err(|why| format!("{url}: {}", why.message))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(format!("{url} answered {}", status.as_u16()));
+        }
+        let body = response.into_body().read(LONGEST).await.map_err(|why| format!("{url}: {why}"))?;
+        match serde_json::from_slice(&body) {
+            Ok(Value::Object(fields)) => Ok(fields),
+            _ => Err(format!("{url} answered no JSON object")),
+        }
+    };
+    match tokio::time::timeout(LIMIT, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("{url} did not answer within {} seconds", LIMIT.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_is_github_or_a_url_no_one_can_listen_to() {
+        assert_eq!(Issuer::parse("github"), Ok(Issuer::GitHub));
+        for good in
+            ["https://id.example.org", "http://127.0.0.1:8080", "http://[::1]:1", "http://localhost:1"]
+        {
+            assert_eq!(Issuer::parse(good), Ok(Issuer::OpenId(good.to_owned())));
+        }
+        assert_eq!(
+            Issuer::parse("https://id.example.org/realm/"),
+            Ok(Issuer::OpenId("https://id.example.org/realm".to_owned()))
+        );
+        for bad in [
+            "GitHub",
+            "",
+            "id.example.org",
+            "http://id.example.org",
+            "ftp://localhost",
+            "http://localhost.evil.org",
+        ] {
+            assert!(Issuer::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Who may use what a plugin serves under a grant it named itself: the grant decides, and where it refuses, the plugin's
+//! own `authorize` may let a reader in.
+
+use std::time::Duration;
+
+use ostler_contract::points::Reader;
+use ostler_contract::registry::Owner;
+use ostler_contract::{Pending, Thrown};
+use ostler_protocol::RpcError;
+use ostler_protocol::grants::Grant;
+
+use crate::core::in_time::in_time;
+use crate::host::Host;
+use crate::users::principal::Principal;
+
+/// How long an `authorize` may take before it counts as a refusal.
+const AUTHORIZE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Host {
+    /// Whether a principal holds the grant a plugin named. One that names none lets nobody in.
+    pub(crate) fn require_named(&self, principal: &Principal, grant: &str) -> Result<(), RpcError> {
+        match Grant::parse(grant) {
+            Some(asked) => self.gate.require(principal, &asked),
+            None if !self.gate.guarded => Ok(()),
+            None => {
+                Err(RpcError::permission_denied(format!("{grant:?} is no grant, so nobody may do this here")))
+            }
+        }
+    }
+
+    /// Asks a plugin about a reader the grant refused; answers whether it lets the reader in. One that throws does not.
+    pub(crate) async fn authorized(
+        &self,
+        owner: &Owner,
+        what: &str,
+        principal: &Principal,
+        ask: Option<impl FnOnce(Reader) -> Pending<bool>>,
+    ) -> bool {
+        let (Some(ask), Some(reader)) = (ask, self.reader_known(principal)) else { return false };
+        in_time(AUTHORIZE_LIMIT, ask(reader)).await.unwrap_or_else(|why| {
+            self.report_failed(owner, &format!("the authorize of {what}"), &why);
+            false
+        })
+    }
+
+    /// What a plugin's channel or command is told of a principal: nothing on a host that knows no people.
+    pub(crate) fn reader_known(&self, principal: &Principal) -> Option<Reader> {
+        principal.reader().filter(|_| self.gate.guarded)
+    }
+
+    /// Logs what a plugin threw, against the plugin.
+    pub(crate) fn report_failed(&self, owner: &Owner, what: &str, why: &Thrown) {
+        self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
+    }
+}

@@ -1,0 +1,320 @@
+//! Changesets: what a session changed, as channels of its own under `<session>/changeset/`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_changeset};
+use ostler_contract::Thrown;
+use ostler_contract::points::{Changes, ChangesState};
+use ostler_protocol::uri::Channel;
+use ostler_protocol::wire::actions as a;
+use ostler_protocol::wire::commands as c;
+use ostler_protocol::wire::state::{
+    ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
+    ErrorInfo, SessionStatus,
+};
+use ostler_protocol::{RpcError, Value, Version, actions};
+use parking_lot::Mutex;
+
+use crate::core::fanout::{Origin, Outgoing};
+use crate::core::in_time::in_time;
+use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::sessions::{Entry, Snapshots, snapshot};
+
+/// How long it may take to tell what a changeset holds.
+const STATE_LIMIT: Duration = Duration::from_secs(30);
+/// How long an operation may take.
+const OPERATION_LIMIT: Duration = Duration::from_secs(300);
+
+/// The changesets somebody watches, by URI.
+#[derive(Debug, Default)]
+pub(crate) struct Changesets(Mutex<HashMap<String, ChangesetState>>);
+
+/// The session and scope a channel names.
+struct Of {
+    entry: Arc<Entry>,
+    scope: String,
+    uri: String,
+}
+
+impl Host {
+    fn changes(&self) -> Result<&Changes, RpcError> {
+        let changes = self.registry().and_then(|registry| registry.port::<Changes>());
+        changes.ok_or_else(|| RpcError::method_not_found("this host tells no changes"))
+    }
+
+    async fn changeset_of(&self, spelled: &str) -> Result<Of, RpcError> {
+        let _held = self.load_channel(spelled).await;
+        self.changeset_in_memory(spelled)
+    }
+
+    /// A changeset of a session that is in memory.
+    fn changeset_in_memory(&self, spelled: &str) -> Result<Of, RpcError> {
+        let Channel::Changeset { session, scope } = Channel::parse(spelled) else {
+            return Err(no_channel(spelled));
+        };
+        let entry = self.sessions.get(&session);
+        let entry = entry.ok_or_else(|| nothing_at(spelled))?;
+        let uri = format!("{}/changeset/{scope}", entry.uri);
+        Ok(Of { entry, scope, uri })
+    }
+
+    /// A changeset's own name, while somebody watches it.
+    pub(crate) fn watched_changeset(&self, spelled: &str) -> Result<String, RpcError> {
+        let of = self.changeset_in_memory(spelled)?;
+        match self.changesets.0.lock().contains_key(&of.uri) {
+            true => Ok(of.uri),
+            false => Err(no_channel(spelled)),
+        }
+    }
+
+    async fn changeset_now(&self, of: &Of) -> Result<ChangesState, Thrown> {
+        let told = self.changes()?.state.call((of.entry.changes_of(), of.scope.clone()));
+        in_time(STATE_LIMIT, told).await
+    }
+
+    /// Applies an action to a changeset that is watched, and tells it.
+    fn apply_changeset(&self, uri: &str, action: &a::StateAction, origin: Option<Origin>) {
+        let mut held = self.changesets.0.lock();
+        let Some(state) = held.get_mut(uri) else { return };
+        if apply_action_to_changeset(state, action) != ReduceOutcome::Applied {
+            return;
+        }
+        if let Ok(text) = serde_json::to_string(action) {
+            self.fanout.publish(uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+        }
+    }
+
+    /// Whether somebody watches a changeset of a session.
+    pub(crate) fn has_watched_changesets(&self, entry: &Entry) -> bool {
+        let beginning = format!("{}/changeset/", entry.uri);
+        let held = self.changesets.0.lock();
+        held.keys().any(|uri| uri.starts_with(&beginning) && !self.fanout.watchers(uri).is_empty())
+    }
+
+    /// Asks again what the watched changesets of a session hold.
+    pub(crate) async fn refresh_changesets(&self, entry: &Arc<Entry>) {
+        let beginning = format!("{}/changeset/", entry.uri);
+        let held: Vec<String> =
+            self.changesets.0.lock().keys().filter(|uri| uri.starts_with(&beginning)).cloned().collect();
+        for uri in held {
+            if self.fanout.watchers(&uri).is_empty() {
+                self.changesets.0.lock().remove(&uri);
+                self.fanout.remove(&uri);
+                continue;
+            }
+            let scope = uri[beginning.len()..].to_owned();
+            self.refresh_changeset(&Of { entry: entry.clone(), scope, uri }).await;
+        }
+    }
+
+    async fn refresh_changeset(&self, of: &Of) {
+        let told = self.changeset_now(of).await;
+        let Some(before) = self.changesets.0.lock().get(&of.uri).cloned() else { return };
+        match told {
+            Ok(told) => {
+                let next = state_of(told, Some(&before));
+                if next.files != before.files || next.operations != before.operations {
+                    let content =
+                        a::ChangesetContentChangedAction { files: next.files, operations: next.operations };
+                    self.apply_changeset(
+                        &of.uri,
+                        &a::StateAction::ChangesetContentChanged(Box::new(content)),
+                        None,
+                    );
+                }
+                if before.status != ChangesetStatus::Ready {
+                    let ready =
+                        a::ChangesetStatusChangedAction { status: ChangesetStatus::Ready, error: None };
+                    self.apply_changeset(&of.uri, &a::StateAction::ChangesetStatusChanged(ready), None);
+                }
+            }
+            Err(why) => {
+                let error = Some(error_of(&why));
+                let failed = a::ChangesetStatusChangedAction { status: ChangesetStatus::Error, error };
+                self.apply_changeset(&of.uri, &a::StateAction::ChangesetStatusChanged(failed), None);
+            }
+        }
+    }
+
+    /// Ends the changesets of a session that is gone.
+    pub(crate) fn clear_changesets(&self, entry: &Entry) {
+        let beginning = format!("{}/changeset/", entry.uri);
+        let mut held = self.changesets.0.lock();
+        let gone: Vec<String> = held.keys().filter(|uri| uri.starts_with(&beginning)).cloned().collect();
+        for uri in gone {
+            held.remove(&uri);
+            let cleared = a::StateAction::ChangesetCleared(a::ChangesetClearedAction {});
+            if let Ok(text) = serde_json::to_string(&cleared) {
+                self.fanout.publish(&uri, vec![Outgoing::host(text, Version::V0_9)]);
+            }
+            self.fanout.remove(&uri);
+        }
+    }
+
+    /// Runs an operation of a changeset.
+    pub(crate) async fn operate(
+        &self,
+        params: c::InvokeChangesetOperationParams,
+    ) -> Result<c::InvokeChangesetOperationResult, RpcError> {
+        let changes = self.changes()?;
+        let of = self.changeset_of(&params.channel).await?;
+        let operate = changes.operate.as_ref();
+        let operate =
+            operate.ok_or_else(|| RpcError::method_not_found("this host changes nothing of changes"))?;
+        let held = self.changesets.0.lock().get(&of.uri).and_then(|state| state.operations.clone());
+        let offered = match held {
+            Some(offered) => offered,
+            None => self.changeset_now(&of).await.map_err(Thrown::into_rpc)?.operations.unwrap_or_default(),
+        };
+        let operation = offered.iter().find(|operation| operation.id == params.operation_id);
+        let operation = operation.ok_or_else(|| {
+            RpcError::invalid_params(format!(
+                "{} offers no operation {}",
+                params.channel, params.operation_id
+            ))
+        })?;
+        fits(operation, params.target.as_ref())?;
+        if of.entry.row.lock().summary.status & SessionStatus::InProgress.bits() != 0 {
+            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", of.entry.uri)));
+        }
+        let status = |status, error| {
+            let id = params.operation_id.clone();
+            let moved = a::ChangesetOperationStatusChangedAction { operation_id: id, status, error };
+            self.apply_changeset(&of.uri, &a::StateAction::ChangesetOperationStatusChanged(moved), None);
+        };
+        status(ChangesetOperationStatus::Running, None);
+        let asked = operate.call((
+            of.entry.changes_of(),
+            of.scope.clone(),
+            params.operation_id.clone(),
+            params.target.clone(),
+        ));
+        let outcome = in_time(OPERATION_LIMIT, asked).await;
+        match &outcome {
+            Ok(_) => status(ChangesetOperationStatus::Idle, None),
+            Err(why) => status(ChangesetOperationStatus::Error, Some(error_of(why))),
+        }
+        if let Some(me) = self.me() {
+            me.look_around(&of.entry, true);
+        }
+        outcome.map_err(Thrown::into_rpc)
+    }
+
+    /// Marks files as seen, or not; only where the changeset says that people do.
+    pub(crate) async fn review(&self, spelled: &str, action: Value, origin: Origin) -> Result<(), String> {
+        let of = self.changeset_of(spelled).await.map_err(|error| error.message)?;
+        let changes = self.changes().map_err(|error| error.message)?;
+        let scopes = in_time(STATE_LIMIT, changes.scopes.call((of.entry.changes_of(),))).await;
+        let scopes = scopes.map_err(|why| why.message)?;
+        if !scopes.iter().any(|scope| scope.scope == of.scope && scope.review) {
+            return Err(format!("{spelled} is not reviewed"));
+        }
+        let name = action.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let action = actions::read(action).map_err(|error| error.to_string())?;
+        if !matches!(action, a::StateAction::ChangesetFilesReviewChanged(_)) {
+            return Err(does_not_belong(&name, "a changeset"));
+        }
+        self.apply_changeset(&of.uri, &action, Some(origin));
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Subscribes to a changeset; what it holds is asked first.
+    pub(crate) fn subscribe_changeset(
+        self: &Arc<Self>,
+        spelled: &str,
+        latency: Option<u64>,
+        answer: Snapshots,
+    ) {
+        let (connection, spelled) = (self.clone(), spelled.to_owned());
+        tokio::spawn(async move {
+            let host = connection.host();
+            let found = async {
+                host.changes()?;
+                let of = host.changeset_of(&spelled).await?;
+                let told = host.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
+                Ok::<_, RpcError>((of, told))
+            };
+            match found.await {
+                Ok((of, told)) => {
+                    let subscriber = connection.subscriber(&spelled, &of.uri, latency);
+                    connection.remember(&spelled, &of.uri);
+                    let (text, seq) = {
+                        let mut held = host.changesets.0.lock();
+                        // Who watches already has a state that actions go on from.
+                        let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(told, None));
+                        let text = serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned());
+                        (text, host.fanout.subscribe(&of.uri, subscriber))
+                    };
+                    answer.give(snapshot(&spelled, &text, seq));
+                    host.follow_tree(&of.entry);
+                    host.refresh_changeset(&of).await;
+                }
+                Err(error) => answer.fail(error),
+            }
+        });
+    }
+}
+
+/// What a changeset holds, with the marks people made on what is as it was and how operations stand.
+fn state_of(told: ChangesState, before: Option<&ChangesetState>) -> ChangesetState {
+    let mut files = told.files;
+    for file in &mut files {
+        let held = before.and_then(|before| before.files.iter().find(|held| held.id == file.id));
+        if let Some(held) = held.filter(|held| held.edit == file.edit) {
+            file.reviewed = held.reviewed;
+        }
+    }
+    let mut operations = told.operations;
+    for operation in operations.iter_mut().flatten() {
+        let held =
+            before.and_then(|before| before.operations.iter().flatten().find(|held| held.id == operation.id));
+        // What runs, or went wrong, is the host's to say.
+        if let Some(held) = held
+            && operation.status == ChangesetOperationStatus::Idle
+            && matches!(held.status, ChangesetOperationStatus::Running | ChangesetOperationStatus::Error)
+        {
+            operation.status = held.status.clone();
+            operation.error.clone_from(&held.error);
+        }
+    }
+    ChangesetState { status: ChangesetStatus::Ready, error: None, files, operations }
+}
+
+fn error_of(why: &Thrown) -> ErrorInfo {
+    ErrorInfo { error_type: "changes".to_owned(), message: why.message.clone(), stack: None, meta: None }
+}
+
+/// Whether an operation may be run on a target, and now.
+fn fits(
+    operation: &ChangesetOperation,
+    target: Option<&c::ChangesetOperationTarget>,
+) -> Result<(), RpcError> {
+    let (scope, word) = match target {
+        None => (ChangesetOperationScope::Changeset, "the whole changeset"),
+        Some(c::ChangesetOperationTarget::Resource { .. }) => (ChangesetOperationScope::Resource, "a file"),
+        Some(c::ChangesetOperationTarget::Range { .. }) => {
+            (ChangesetOperationScope::Range, "lines of a file")
+        }
+        Some(c::ChangesetOperationTarget::Unknown(_)) => {
+            return Err(RpcError::invalid_params("target.kind has to be resource or range"));
+        }
+    };
+    if !operation.scopes.contains(&scope) {
+        return Err(RpcError::invalid_params(format!("{} is not run on {word}", operation.id)));
+    }
+    match operation.status {
+        ChangesetOperationStatus::Disabled => {
+            Err(RpcError::invalid_params(format!("{} cannot be run now", operation.id)))
+        }
+        ChangesetOperationStatus::Running => {
+            Err(RpcError::invalid_params(format!("{} is running already", operation.id)))
+        }
+        _ => Ok(()),
+    }
+}

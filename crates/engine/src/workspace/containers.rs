@@ -1,0 +1,284 @@
+//! Dev containers: a client has one made and speaks, through this host, to the host inside it. Served only where
+//! something makes containers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use ostler_contract::points::{ContainerEvents, ContainerRequest, Containers};
+use ostler_contract::{Func, JsonObject, Thrown, Value};
+use ostler_protocol::commands::{
+    Command, DevContainer, DevContainerConnect, DevContainerRelay, DevContainerSend,
+};
+use ostler_protocol::message::encode;
+use ostler_protocol::{RpcError, json};
+use parking_lot::Mutex;
+
+use crate::core::file_uris::file_path;
+use crate::core::ids::ConnectionId;
+use crate::core::refusals::not_served;
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::host::Host;
+
+/// The key at `initialize` that says containers are served.
+pub(crate) const CAPABILITY: &str = "vscode.devContainers";
+/// How much a client may have open at once.
+const MOST: usize = 32;
+const ADDRESS: &str = "devcontainer:";
+
+/// What is connected to which container.
+#[derive(Debug, Default)]
+pub(crate) struct Relays {
+    open: Mutex<HashMap<Key, Relay>>,
+    /// The containers this run has made: what may be stopped and removed.
+    made: Mutex<Vec<String>>,
+}
+
+/// A client's own name for a relay is its own: two connections may use one.
+type Key = (ConnectionId, String);
+
+/// One relay.
+#[derive(Debug, Clone)]
+struct Relay {
+    /// The host's name for it.
+    id: String,
+    /// Nothing while the container is made.
+    container: Option<String>,
+}
+
+impl Host {
+    /// What makes containers.
+    pub(crate) fn containers(&self) -> Option<&Containers> {
+        self.registry()?.port::<Containers>()
+    }
+
+    /// The refusal of a command whose port nobody fills: said before who may use it.
+    pub(crate) fn unserved(&self, command: &Command) -> Option<RpcError> {
+        if matches!(command, Command::CreateTerminal(_) | Command::DisposeTerminal(_)) {
+            let none = self.terminal_store().is_none();
+            return none.then(|| not_served(command.name()));
+        }
+        let of_containers = matches!(
+            command,
+            Command::DevContainersAvailable(_)
+                | Command::DevContainersConnect(_)
+                | Command::DevContainersRelaySend(_)
+                | Command::DevContainersDisconnect(_)
+                | Command::DevContainersStop(_)
+                | Command::DevContainersRemove(_)
+        );
+        (of_containers && self.containers().is_none()).then(|| RpcError::no_command(command.name()))
+    }
+
+    /// Ends the relays a test picks, here and where they lead.
+    fn end_relays(&self, ends: impl Fn(&Key, &Relay) -> bool) -> Vec<Key> {
+        let ended: Vec<(Key, Relay)> =
+            self.relays.open.lock().extract_if(|key, relay| ends(key, relay)).collect();
+        let disconnect = self.containers().and_then(|containers| containers.disconnect.clone());
+        for (_, relay) in &ended {
+            if let (Some(disconnect), Some(container)) = (&disconnect, &relay.container)
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                runtime.spawn(disconnect.call((container.clone(), relay.id.clone())));
+            }
+        }
+        ended.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// A connection is gone: its relays end, the containers go on.
+    pub(crate) fn relays_left(&self, connection: ConnectionId) {
+        if !self.relays.open.lock().is_empty() {
+            self.end_relays(|(of, _), _| *of == connection);
+        }
+    }
+
+    /// Tells a relay's client something.
+    fn tell_relay(&self, (connection, name): &Key, method: &str, data: Option<String>) {
+        let Some(connection) = self.connection(*connection) else { return };
+        let mut params = JsonObject::new();
+        params.insert("connectionId".to_owned(), name.as_str().into());
+        params.extend(data.map(|data| ("data".to_owned(), Value::from(data))));
+        if let Ok(frame) = encode::notification(&format!("vscode/devContainers/{method}"), &params) {
+            connection.outbox.send(frame);
+        }
+    }
+
+    /// What the container's maker calls. A relay that has ended says nothing more.
+    fn relay_events(self: &Arc<Self>, key: &Key, id: &str) -> ContainerEvents {
+        let host = Arc::downgrade(self);
+        let live = |host: &Weak<Self>, key: &Key, id: &str| {
+            let host = host.upgrade()?;
+            let is = host.relays.open.lock().get(key).is_some_and(|relay| relay.id == id);
+            is.then_some(host)
+        };
+        let says = |method: &'static str| {
+            let (host, key, id) = (host.clone(), key.clone(), id.to_owned());
+            Func::new(move |(data,): (String,)| {
+                if let Some(host) = live(&host, &key, &id) {
+                    host.tell_relay(&key, method, Some(data));
+                }
+                Ok(())
+            })
+        };
+        let (message, output) = (says("relayMessage"), says("output"));
+        let (key, id) = (key.clone(), id.to_owned());
+        let closed = Func::new(move |()| {
+            if let Some(host) = live(&host, &key, &id) {
+                host.relays.open.lock().remove(&key);
+                host.tell_relay(&key, "relayClose", None);
+            }
+            Ok(())
+        });
+        ContainerEvents { message, output, closed }
+    }
+
+    async fn make_container(
+        self: &Arc<Self>,
+        containers: &Containers,
+        key: &Key,
+        params: DevContainerConnect,
+    ) -> Result<Value, RpcError> {
+        if params.connection_id.is_empty() {
+            return Err(RpcError::invalid_params("connectionId must name the connection"));
+        }
+        let workspace_folder = file_path(&params.workspace_folder);
+        if !workspace_folder.starts_with('/') {
+            let what = format!("workspaceFolder must be an absolute path, not {}", params.workspace_folder);
+            return Err(RpcError::invalid_params(what));
+        }
+        let relay = Relay { id: self.new_id(), container: None };
+        {
+            let mut open = self.relays.open.lock();
+            if open.contains_key(key) {
+                return Err(RpcError::already_exists(format!("{} is connected already", key.1)));
+            }
+            if open.keys().filter(|(of, _)| *of == key.0).count() >= MOST {
+                return Err(RpcError::internal(format!("{MOST} connections are open; end one")));
+            }
+            open.insert(key.clone(), relay.clone());
+        }
+        let request =
+            ContainerRequest { connection: relay.id.clone(), workspace_folder, name: params.name.clone() };
+        let made = containers.make.call((request, self.relay_events(key, &relay.id))).await;
+        let made = match made {
+            Ok(made) => made,
+            Err(why) => {
+                self.relays.open.lock().remove(key);
+                return Err(match why.rpc {
+                    Some(_) => why.into_rpc(),
+                    None => RpcError::internal(format!("the container could not be made: {}", why.message)),
+                });
+            }
+        };
+        let mut containers_made = self.relays.made.lock();
+        if !containers_made.contains(&made.id) {
+            containers_made.push(made.id.clone());
+        }
+        drop(containers_made);
+        match self.relays.open.lock().get_mut(key).filter(|open| open.id == relay.id) {
+            Some(open) => open.container = Some(made.id.clone()),
+            // Gone while it was made: the container stays, and the connection ends.
+            None => {
+                if let Some(disconnect) = &containers.disconnect {
+                    tokio::spawn(disconnect.call((made.id.clone(), relay.id)));
+                }
+                return Err(RpcError::internal(format!("{} ended before the container was there", key.1)));
+            }
+        }
+        let mut result = json!({
+            "connectionId": params.connection_id,
+            "address": format!("{ADDRESS}{}", made.id),
+            "name": made.name.or(params.name).unwrap_or_default(),
+            "remoteWorkspaceFolder": made.remote_workspace_folder,
+        });
+        if let Some(folder) = made.host_workspace_folder {
+            result["hostWorkspaceFolder"] = folder.into();
+        }
+        Ok(result)
+    }
+
+    /// Ends a container, and tells whoever was connected to it.
+    async fn end_container(&self, params: &DevContainer, remove: bool) -> Result<(), RpcError> {
+        let containers = self.containers().ok_or_else(|| RpcError::internal("nothing makes containers"))?;
+        let id = params.address.strip_prefix(ADDRESS).unwrap_or(&params.address).to_owned();
+        if !self.relays.made.lock().contains(&id) {
+            return Err(RpcError::not_found(format!("No container at {}", params.address)));
+        }
+        let end = if remove { &containers.remove } else { &containers.stop };
+        end.call((id.clone(),)).await.map_err(Thrown::into_rpc)?;
+        let ended: Vec<(Key, Relay)> = {
+            let mut open = self.relays.open.lock();
+            open.extract_if(|_, relay| relay.container.as_deref() == Some(&id)).collect()
+        };
+        for (key, _) in ended {
+            self.tell_relay(&key, "closeConnection", None);
+        }
+        if remove {
+            self.relays.made.lock().retain(|made| *made != id);
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Serves a dev-container command.
+    pub(crate) fn handle_dev_container(self: &Arc<Self>, command: Command, responder: Responder) {
+        let host = self.host().clone();
+        let Some(containers) = host.containers().cloned() else {
+            return responder.fail(RpcError::method_not_found("nothing here makes containers"));
+        };
+        let me = self.id();
+        match command {
+            Command::DevContainersAvailable(_) => {
+                let available = containers.available.call(());
+                tokio::spawn(async move { responder.settle(available.await.map_err(Thrown::into_rpc)) });
+            }
+            Command::DevContainersConnect(params) => {
+                let key = (me, params.connection_id.clone());
+                tokio::spawn(async move {
+                    responder.settle(host.make_container(&containers, &key, params).await);
+                });
+            }
+            Command::DevContainersRelaySend(DevContainerSend { connection_id, data }) => {
+                let relay = host.relays.open.lock().get(&(me, connection_id.clone())).cloned();
+                let Some((relay, container)) = relay.and_then(|relay| Some((relay.id, relay.container?)))
+                else {
+                    return responder.fail(no_relay(&connection_id));
+                };
+                // Called here, so that frames go in the order they came.
+                let written = containers.write.call((container, relay, data));
+                tokio::spawn(async move {
+                    responder.settle(written.await.map(|()| Value::Null).map_err(Thrown::into_rpc));
+                });
+            }
+            Command::DevContainersDisconnect(DevContainerRelay { connection_id }) => {
+                let key = (me, connection_id);
+                match host.end_relays(|of, _| *of == key).is_empty() {
+                    true => responder.fail(no_relay(&key.1)),
+                    false => responder.done(),
+                }
+            }
+            Command::DevContainersStop(params) => {
+                tokio::spawn(async move { settle(responder, host.end_container(&params, false).await) });
+            }
+            Command::DevContainersRemove(params) => {
+                tokio::spawn(async move { settle(responder, host.end_container(&params, true).await) });
+            }
+            other => {
+                let error = format!("{} is not about a container", other.name());
+                responder.fail(RpcError::method_not_found(error));
+            }
+        }
+    }
+}
+
+fn settle(responder: Responder, outcome: Result<(), RpcError>) {
+    match outcome {
+        Ok(()) => responder.done(),
+        Err(error) => responder.fail(error),
+    }
+}
+
+fn no_relay(name: &str) -> RpcError {
+    RpcError::not_found(format!("No connection {name} to a container"))
+}

@@ -1,0 +1,53 @@
+//! Pull requests made for sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{PullRequestRequest, PullRequests};
+use ostler_contract::{JsonObject, Thrown};
+use ostler_protocol::own::PullRequestCreateParams;
+use ostler_protocol::{RpcError, Value, json};
+
+use crate::core::in_time::in_time;
+use crate::core::refusals::nothing_at;
+use crate::front::connection::Connection;
+
+/// How long making one may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+impl Connection {
+    /// `x-ostler/pull-request/create`: one for the branch of a session.
+    pub(crate) async fn handle_pull_request(
+        self: &Arc<Self>,
+        params: PullRequestCreateParams,
+    ) -> Result<Value, RpcError> {
+        let host = self.host();
+        let github = host.registry().and_then(|registry| registry.port::<PullRequests>());
+        let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
+        let entry = host.session_at(&params.channel).await;
+        let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
+        let Some((directory, uri)) = entry.directory() else {
+            return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));
+        };
+        if params.title.trim().is_empty() {
+            return Err(RpcError::invalid_params("title is empty"));
+        }
+        let facts = entry.row.lock().summary.meta.clone().unwrap_or_default();
+        let resource = &github.resource.0.resource;
+        let own = self.credentials().and_then(|mut tokens| tokens.remove(resource));
+        let request = PullRequestRequest {
+            directory,
+            branch: host.branch_of(&entry, &facts),
+            token: own.or_else(|| entry.token_of(resource)),
+            title: params.title,
+            body: params.body,
+            base: params.base,
+            draft: params.draft,
+        };
+        let made = in_time(LIMIT, github.create.call((request,))).await.map_err(Thrown::into_rpc)?;
+        let answer = json!(made);
+        host.put_pull_request(&entry, &uri, Some(made), &mut JsonObject::new()).await;
+        host.look_around(&entry, false);
+        Ok(answer)
+    }
+}

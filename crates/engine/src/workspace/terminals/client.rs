@@ -1,0 +1,175 @@
+//! What clients do with terminals: open, type, resize, hand over, name, clear and dispose of them.
+
+use std::sync::Arc;
+
+use ostler_contract::points::TerminalRequest;
+use ostler_protocol::actions::{self, Action, Scope};
+use ostler_protocol::commands::CreateTerminal;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{TerminalClaim, TerminalClientClaim};
+use ostler_protocol::{RpcError, Value};
+
+use super::{Asked, SIZE, SIZE_MAX, is_terminal, no_terminal};
+use crate::core::fanout::Origin;
+use crate::core::file_uris::file_path;
+use crate::core::refusals::{does_not_belong, lacks_field, nothing_at};
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::sessions::{named, tidy_title};
+
+impl Connection {
+    pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {
+        let host = self.host().clone();
+        let asked = match self.terminal_asked(&host, params) {
+            Ok(asked) => asked,
+            Err(error) => return responder.fail(error),
+        };
+        tokio::spawn(async move {
+            match host.open_terminal(asked).await {
+                Ok(_) => responder.done(),
+                Err(error) => responder.fail(error),
+            }
+        });
+    }
+
+    fn terminal_asked(&self, host: &Host, params: CreateTerminal) -> Result<Asked, RpcError> {
+        if !is_terminal(&params.channel) {
+            let error = format!("{} is not a terminal URI: ahp-terminal:/<id>", params.channel);
+            return Err(RpcError::invalid_params(error));
+        }
+        let claim = params.claim.unwrap_or_else(|| {
+            TerminalClaim::Client(TerminalClientClaim { client_id: self.client_id().unwrap_or_default() })
+        });
+        host.may_hold(&claim)?;
+        let cwd = match params.cwd {
+            Some(cwd) if cwd.starts_with("file:") => Some(file_path(&cwd)),
+            Some(cwd) => {
+                return Err(RpcError::invalid_params(format!("cwd must be a file: URI, not {cwd}")));
+            }
+            None => None,
+        };
+        let shell = host.root.own_value(self.id(), "defaultShell");
+        let request = TerminalRequest {
+            terminal: params.channel,
+            cwd,
+            shell: shell
+                .as_ref()
+                .and_then(Value::as_str)
+                .filter(|shell| !shell.is_empty())
+                .map(str::to_owned),
+            cols: size("cols", params.cols, SIZE.0)?,
+            rows: size("rows", params.rows, SIZE.1)?,
+            ..TerminalRequest::default()
+        };
+        Ok(Asked { claim, name: params.name.as_deref().and_then(tidy_title), request })
+    }
+
+    pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {
+        let host = self.host().clone();
+        if host.terminals.get(&uri).is_none() {
+            return responder.fail(no_terminal(&uri));
+        }
+        tokio::spawn(async move {
+            match host.dispose_terminal(&uri).await {
+                true => responder.done(),
+                false => responder.fail(no_terminal(&uri)),
+            }
+        });
+    }
+
+    /// Takes an action a client dispatched to a terminal, or says why not.
+    pub(crate) fn terminal_action(
+        &self,
+        uri: &str,
+        row: &Action,
+        action: &Value,
+        origin: Origin,
+    ) -> Result<(), String> {
+        let host = self.host();
+        if row.scope != Scope::Terminal {
+            return Err(does_not_belong(row.name, "a terminal"));
+        }
+        let open = host.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
+        let read = actions::read(action.clone()).map_err(|_| lacks_field(row.name, action))?;
+        match read {
+            // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
+            StateAction::TerminalInput(typed) => open.input(typed.data).map_err(str::to_owned),
+            StateAction::TerminalResized(resized) => {
+                let cols = size("cols", Some(resized.cols), SIZE.0).map_err(|error| error.message)?;
+                let rows = size("rows", Some(resized.rows), SIZE.1).map_err(|error| error.message)?;
+                let mut screen = open.screen.lock();
+                if (screen.state.cols, screen.state.rows) != (Some(resized.cols), Some(resized.rows)) {
+                    screen.apply(&host.fanout, &StateAction::TerminalResized(resized), Some(origin));
+                    drop(screen);
+                    open.resize(cols, rows);
+                }
+                Ok(())
+            }
+            StateAction::TerminalClaimed(claimed) => {
+                host.may_hold(&claimed.claim).map_err(|error| error.message)?;
+                let held = open.screen.lock().state.claim.clone();
+                if let TerminalClaim::Client(held) = held
+                    && held.client_id != origin.client_id
+                    && host.is_here(&held.client_id)
+                {
+                    return Err(format!("{} holds this terminal; only it can hand it over", held.client_id));
+                }
+                let mut screen = open.screen.lock();
+                let new = screen.state.claim != claimed.claim;
+                if new {
+                    screen.apply(&host.fanout, &StateAction::TerminalClaimed(claimed), Some(origin));
+                }
+                drop(screen);
+                host.relist(&open, new);
+                Ok(())
+            }
+            StateAction::TerminalTitleChanged(mut titled) => {
+                titled.title = named(&titled.title)?;
+                let mut screen = open.screen.lock();
+                screen.named = true;
+                let new = screen.state.title != titled.title;
+                if new {
+                    screen.apply(&host.fanout, &StateAction::TerminalTitleChanged(titled), Some(origin));
+                }
+                drop(screen);
+                host.relist(&open, new);
+                Ok(())
+            }
+            StateAction::TerminalCleared(cleared) => {
+                open.screen.lock().apply(&host.fanout, &StateAction::TerminalCleared(cleared), Some(origin));
+                Ok(())
+            }
+            _ => Err(lacks_field(row.name, action)),
+        }
+    }
+}
+
+impl Host {
+    /// Whether somebody can hold a terminal: a client that says who it is, or a session there is.
+    fn may_hold(&self, claim: &TerminalClaim) -> Result<(), RpcError> {
+        match claim {
+            TerminalClaim::Client(claim) if claim.client_id.trim().is_empty() => {
+                Err(RpcError::invalid_params("claim.clientId must name a client"))
+            }
+            TerminalClaim::Client(_) => Ok(()),
+            TerminalClaim::Session(claim) => match self.sessions.by_uri(&claim.session) {
+                Some(_) => Ok(()),
+                None => Err(nothing_at(&claim.session)),
+            },
+        }
+    }
+
+    /// Whether a client has a connection.
+    fn is_here(&self, client: &str) -> bool {
+        self.open_connections().iter().any(|open| open.client_id().as_deref() == Some(client))
+    }
+}
+
+fn size(field: &str, asked: Option<i64>, usual: u16) -> Result<u16, RpcError> {
+    let Some(asked) = asked else { return Ok(usual) };
+    let fits = u16::try_from(asked).ok().filter(|size| (1..=SIZE_MAX).contains(size));
+    fits.ok_or_else(|| {
+        RpcError::invalid_params(format!("{field} must be an integer between 1 and {SIZE_MAX}"))
+    })
+}

@@ -1,0 +1,97 @@
+//! Terminals a backend opens: the host mints the URI and lists them, so that people can watch.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, TerminalRequest};
+use ostler_contract::{Call, Thrown};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{TerminalClaim, TerminalSessionClaim};
+
+use super::{Asked, Open, SIZE};
+use crate::core::weak::upgraded;
+use crate::host::Host;
+use crate::sessions::tidy_title;
+
+/// Where a terminal of a session is opened.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder {
+    pub session: String,
+    pub chat: String,
+    /// The session's first directory.
+    pub directory: Option<String>,
+    /// Variables every terminal of the session has.
+    pub env: BTreeMap<String, String>,
+}
+
+impl Host {
+    /// How a chat's backend opens terminals; nothing where the host has no store of them.
+    pub(crate) fn session_terminals(self: &Arc<Self>, holder: Holder) -> Option<SessionTerminals> {
+        self.terminal_store()?;
+        let host = Arc::downgrade(self);
+        let open = Call::new(move |(request,): (SessionTerminalRequest,)| {
+            let (host, holder) = (host.clone(), holder.clone());
+            async move {
+                let open = upgraded(&host)?.open_for(&holder, request).await?;
+                Ok(handle(host, open))
+            }
+        });
+        Some(SessionTerminals { open })
+    }
+
+    /// Opens a terminal that a chat holds.
+    pub(crate) async fn open_for(
+        self: &Arc<Self>,
+        holder: &Holder,
+        request: SessionTerminalRequest,
+    ) -> Result<Arc<Open>, Thrown> {
+        let claim = TerminalClaim::Session(TerminalSessionClaim {
+            session: holder.session.clone(),
+            chat: holder.chat.clone(),
+            turn_id: request.turn_id,
+            tool_call_id: request.tool_call_id,
+        });
+        let wanted = TerminalRequest {
+            terminal: uri::terminal(&self.new_id()),
+            cwd: request.cwd.or_else(|| holder.directory.clone()),
+            command: request.command,
+            args: request.args,
+            shell: None,
+            env: holder.env.clone().into_iter().chain(request.env.unwrap_or_default()).collect(),
+            cols: SIZE.0,
+            rows: SIZE.1,
+        };
+        let asked = Asked { claim, name: request.name.as_deref().and_then(tidy_title), request: wanted };
+        Ok(self.open_terminal(asked).await?)
+    }
+}
+
+fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
+    let (output, wait, write) = (open.clone(), open.clone(), open.clone());
+    let (resize, kill, resized_on) = (open.clone(), open.clone(), host.clone());
+    SessionTerminal {
+        uri: open.uri.clone(),
+        output: Call::now(move |()| Ok(output.output())),
+        wait: Call::new(move |()| {
+            let open = wait.clone();
+            async move { Ok(open.wait().await) }
+        }),
+        write: Call::now(move |(data,): (String,)| write.input(data).map_err(Thrown::from)),
+        resize: Call::now(move |(cols, rows): (u16, u16)| {
+            let host = upgraded(&resized_on)?;
+            resize.resized(&host, cols, rows);
+            Ok(())
+        }),
+        kill: Call::new(move |()| {
+            let open = kill.clone();
+            async move { open.kill().await }
+        }),
+        release: Call::new(move |()| {
+            let (host, uri) = (host.clone(), open.uri.clone());
+            async move {
+                upgraded(&host)?.dispose_terminal(&uri).await;
+                Ok(())
+            }
+        }),
+    }
+}

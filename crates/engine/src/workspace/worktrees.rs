@@ -1,0 +1,232 @@
+//! A working tree of its own for a session: the settings that ask for one, and how it comes and goes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ostler_contract::points::{Agent, Repository, Worktree, WorktreeRequest, Worktrees};
+use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_protocol::RpcError;
+use ostler_protocol::wire::commands::SessionConfigValueItem;
+use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigState};
+
+use crate::core::file_uris::{file_path, file_uri};
+use crate::core::in_time::in_time;
+use crate::host::Host;
+use crate::sessions::Entry;
+
+/// How long a question about a repository may take.
+const ASK_LIMIT: Duration = Duration::from_secs(10);
+/// How long making or removing a tree may take.
+const TREE_LIMIT: Duration = Duration::from_secs(120);
+/// How many branches are shown first.
+const BRANCHES: usize = 20;
+/// The longest name of a tree.
+const NAME_MAX: usize = 60;
+
+const ISOLATION: &str = "isolation";
+const BRANCH: &str = "branch";
+
+impl Host {
+    fn worktrees(&self) -> Option<&Worktrees> {
+        self.registry()?.port::<Worktrees>()
+    }
+
+    async fn repository(&self, directory: &str) -> Option<Repository> {
+        let found = in_time(ASK_LIMIT, self.worktrees()?.repository.call((directory.to_owned(),))).await;
+        found.unwrap_or_else(|why| {
+            self.log.line(format_args!("the repository of {directory} could not be asked for: {why}"));
+            None
+        })
+    }
+
+    async fn branches(&self, repository: &Repository, typed: &str) -> Vec<String> {
+        let Some(worktrees) = self.worktrees() else { return Vec::new() };
+        let asked = worktrees.branches.call((repository.root.clone(), typed.to_owned()));
+        in_time(ASK_LIMIT, asked).await.unwrap_or_else(|why| {
+            self.log.line(format_args!("the branches of {} could not be listed: {why}", repository.root));
+            Vec::new()
+        })
+    }
+
+    /// Adds the settings of working trees, where a directory is in a repository. A setting of the same name that is
+    /// there stays.
+    pub(crate) async fn offer_trees(&self, config: &mut SessionConfigState, directory: Option<&str>) {
+        let directory = directory.map(file_path).or_else(|| self.options.paths.first().cloned());
+        let Some(directory) = directory.filter(|_| self.worktrees().is_some()) else { return };
+        let Some(repository) = self.repository(&directory).await else { return };
+        let mut branches = self.branches(&repository, "").await;
+        branches.truncate(BRANCHES);
+        for (key, property) in properties(&branches) {
+            config.schema.properties.entry(key).or_insert(property);
+        }
+        if config.schema.properties.get(ISOLATION).is_some_and(is_own) {
+            config.values.entry(ISOLATION).or_insert_with(|| "folder".into());
+        }
+    }
+
+    /// Rows for the branch somebody types; `None` where the setting is not the host's.
+    pub(crate) async fn complete_branch(
+        &self,
+        property: &str,
+        directory: Option<&str>,
+        typed: &str,
+    ) -> Option<Vec<SessionConfigValueItem>> {
+        if property != BRANCH || self.worktrees().is_none() {
+            return None;
+        }
+        let directory = directory.map(file_path).or_else(|| self.options.paths.first().cloned())?;
+        let repository = self.repository(&directory).await?;
+        let item =
+            |name: String| SessionConfigValueItem { value: name.clone(), label: name, description: None };
+        Some(self.branches(&repository, typed).await.into_iter().map(item).collect())
+    }
+
+    /// Makes the working tree a session asks for, and moves the session there.
+    pub(crate) async fn isolate(
+        &self,
+        entry: &Entry,
+        agent: &Agent,
+        chosen: &JsonObject,
+    ) -> Result<(), RpcError> {
+        if chosen.get(ISOLATION).and_then(Value::as_str) != Some("worktree") || declares(agent).await {
+            return Ok(());
+        }
+        let refused =
+            |why: String| RpcError::invalid_params(format!("{ISOLATION} cannot be worktree: {why}"));
+        let worktrees =
+            self.worktrees().ok_or_else(|| refused("this host makes no working trees".to_owned()))?;
+        let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
+        let directory = directory.ok_or_else(|| refused("the session works in no directory".to_owned()))?;
+        let found = in_time(ASK_LIMIT, worktrees.repository.call((directory.clone(),))).await;
+        let failed = |why: Thrown| match why.rpc {
+            Some(_) => why.into_rpc(),
+            None => {
+                RpcError::internal(format!("no working tree could be made of {directory}: {}", why.message))
+            }
+        };
+        let repository =
+            found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is in no repository")))?;
+        let request = request(&repository, self.tree_name(&entry.id), chosen);
+        let made = in_time(TREE_LIMIT, worktrees.create.call((request,))).await.map_err(failed)?;
+        let below = Path::new(&directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
+        let mut place = PathBuf::from(&made.path);
+        if !below.as_os_str().is_empty() {
+            place.push(below);
+        }
+        let mut row = entry.row.lock();
+        if let Some(first) = row.kept.working_directories.first_mut() {
+            *first = file_uri(&place.to_string_lossy());
+        }
+        row.summary.working_directories = Some(row.kept.working_directories.clone());
+        row.kept.worktree = Some(made);
+        Ok(())
+    }
+
+    /// A name no other tree has: the session's id, where that is a word.
+    fn tree_name(&self, id: &str) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        match id.len() <= NAME_MAX
+            && id.chars().all(plain)
+            && id.starts_with(|c: char| c.is_ascii_alphanumeric())
+        {
+            true => id.to_owned(),
+            false => self.new_id(),
+        }
+    }
+
+    /// Removes the tree of a session that is gone. One that holds work stays, and is named in the log.
+    pub(crate) async fn release_tree(&self, entry: &Entry) {
+        let tree = entry.row.lock().kept.worktree.take();
+        let (Some(Worktree { path, .. }), Some(worktrees)) = (tree, self.worktrees()) else { return };
+        let removed = async {
+            if in_time(ASK_LIMIT, worktrees.dirty.call((path.clone(),))).await? {
+                return Ok(false);
+            }
+            in_time(TREE_LIMIT, worktrees.remove.call((path.clone(),))).await.map(|()| true)
+        };
+        match removed.await {
+            Ok(true) => {}
+            Ok(false) => self.log.line(format_args!(
+                "{}: its working tree {path} holds work that is not committed; it stays",
+                entry.uri
+            )),
+            Err(why) => {
+                self.log
+                    .line(format_args!("{}: its working tree {path} could not be removed: {why}", entry.uri));
+            }
+        }
+    }
+}
+
+/// Whether it is the name of a setting of working trees.
+pub(crate) fn is_setting(key: &str) -> bool {
+    properties(&[]).iter().any(|(name, _)| name == key)
+}
+
+/// Whether a backend has the setting for itself.
+async fn declares(agent: &Agent) -> bool {
+    let schema = agent.schema.call(()).await.ok().and_then(Agent::read_schema);
+    schema.is_some_and(|schema| schema.properties.contains_key(ISOLATION))
+}
+
+fn is_own(property: &SessionConfigPropertySchema) -> bool {
+    property.r#enum.as_ref().is_some_and(|values| values.iter().any(|value| *value == "worktree"))
+}
+
+fn request(repository: &Repository, name: String, chosen: &JsonObject) -> WorktreeRequest {
+    let text = |key: &str| {
+        chosen.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let flag = |key: &str, default: bool| chosen.get(key).and_then(Value::as_bool).unwrap_or(default);
+    WorktreeRequest {
+        repository: repository.root.clone(),
+        name,
+        branch: text(BRANCH),
+        create_new_branch: flag("worktreeCreateNewBranch", true),
+        branch_prefix: text("worktreeBranchPrefix"),
+        track: flag("worktreeBranchTrack", false),
+        include_files: list(chosen.get("worktreeIncludeFiles")),
+        symlink_folders: list(chosen.get("worktreeSymlinkFolders")),
+    }
+}
+
+/// A list of patterns; a text is one with commas.
+fn list(said: Option<&Value>) -> Vec<String> {
+    let words: Vec<&str> = match said {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(text)) => text.split(',').collect(),
+        _ => Vec::new(),
+    };
+    words.into_iter().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn properties(branches: &[String]) -> Vec<(String, SessionConfigPropertySchema)> {
+    let patterns = |title: &str, description: &str| {
+        json!({ "type": "array", "title": title, "description": description,
+            "items": { "type": "string", "title": "Pattern" }, "sessionMutable": false })
+    };
+    let flag = |title: &str, default: bool| json!({ "type": "boolean", "title": title, "default": default, "sessionMutable": false });
+    let rows = [
+        (
+            ISOLATION,
+            json!({ "type": "string", "title": "Isolation", "enum": ["folder", "worktree"],
+            "enumLabels": ["In the folder", "In a working tree of its own"], "default": "folder",
+            "sessionMutable": false }),
+        ),
+        (
+            BRANCH,
+            json!({ "type": "string", "title": "Branch", "description": "The branch to begin from.",
+            "enum": branches, "enumLabels": branches, "enumDynamic": true, "sessionMutable": false }),
+        ),
+        ("worktreeIncludeFiles", patterns("Files to copy", "Ignored files, as gitignore patterns.")),
+        ("worktreeSymlinkFolders", patterns("Folders to link", "Ignored folders, as gitignore patterns.")),
+        (
+            "worktreeBranchPrefix",
+            json!({ "type": "string", "title": "Prefix of the branch", "sessionMutable": false }),
+        ),
+        ("worktreeCreateNewBranch", flag("A branch of its own", true)),
+        ("worktreeBranchTrack", flag("Track the branch it began from", false)),
+    ];
+    let typed = |(key, row): (&str, Value)| Some((key.to_owned(), serde_json::from_value(row).ok()?));
+    rows.into_iter().filter_map(typed).collect()
+}

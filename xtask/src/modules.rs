@@ -1,0 +1,175 @@
+//! Which folders of a crate's sources may import which: the modules of the engine, checked as crates are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::tidy::{relative, sources};
+
+/// The crate whose folders are checked.
+const SOURCES: &str = "crates/engine/src";
+
+/// The folders each folder may import beside itself. A new edge is a line here and one in ARCHITECTURE.md.
+const FOLDERS: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("users", &["core"]),
+    ("usage", &["core", "users"]),
+    ("resources", &["core", "users", "usage"]),
+    ("sessions", &["core", "users", "usage", "resources"]),
+    ("workspace", &["core", "users", "usage", "resources"]),
+    ("automations", &["core", "users", "usage", "resources", "sessions"]),
+    ("channels", &["core", "users", "usage", "resources", "sessions", "workspace", "automations"]),
+    ("front", &["core", "users", "usage", "resources", "sessions", "workspace", "automations", "channels"]),
+    (
+        "host",
+        &["core", "users", "usage", "resources", "sessions", "workspace", "automations", "channels", "front"],
+    ),
+];
+
+/// Imports that are not allowed and still there: the file, and the folder it imports. Remove a row with its import.
+const REMAINING: &[(&str, &str)] = &[
+    ("automations/catalogue.rs", "host"),
+    ("automations/check.rs", "host"),
+    ("automations/clockwork.rs", "host"),
+    ("automations/fire.rs", "host"),
+    ("automations/noted.rs", "host"),
+    ("automations/run.rs", "host"),
+    ("automations/triggers.rs", "host"),
+    ("automations/watching.rs", "host"),
+    ("channels/plugin/mod.rs", "host"),
+    ("channels/plugin/publish.rs", "host"),
+    ("channels/plugin/subscribe.rs", "front"),
+    ("channels/plugin/subscribe.rs", "host"),
+    ("channels/root_settings.rs", "front"),
+    ("channels/root_settings.rs", "host"),
+    ("channels/telemetry.rs", "front"),
+    ("channels/telemetry.rs", "host"),
+    ("core/agents.rs", "host"),
+    ("core/editor_settings.rs", "host"),
+    ("core/editor_settings.rs", "sessions"),
+    ("core/refusals.rs", "host"),
+    ("core/root.rs", "channels"),
+    ("front/advertised.rs", "host"),
+    ("front/commands/sessions.rs", "host"),
+    ("front/completions.rs", "host"),
+    ("front/connection.rs", "host"),
+    ("front/host_calls.rs", "host"),
+    ("front/mentions.rs", "host"),
+    ("front/peer.rs", "host"),
+    ("front/plugin_commands.rs", "host"),
+    ("resources/mod.rs", "front"),
+    ("resources/mod.rs", "host"),
+    ("resources/mod.rs", "sessions"),
+    ("resources/published.rs", "front"),
+    ("resources/published.rs", "host"),
+    ("sessions/actor.rs", "host"),
+    ("sessions/around.rs", "host"),
+    ("sessions/attachments.rs", "front"),
+    ("sessions/attachments.rs", "host"),
+    ("sessions/backend_actions.rs", "automations"),
+    ("sessions/bound.rs", "host"),
+    ("sessions/catalogue.rs", "host"),
+    ("sessions/chat_actions.rs", "automations"),
+    ("sessions/chats.rs", "host"),
+    ("sessions/client_actions.rs", "workspace"),
+    ("sessions/config.rs", "host"),
+    ("sessions/config.rs", "workspace"),
+    ("sessions/create.rs", "host"),
+    ("sessions/create.rs", "workspace"),
+    ("sessions/drafts.rs", "host"),
+    ("sessions/mcp_servers.rs", "host"),
+    ("sessions/moving.rs", "host"),
+    ("sessions/places.rs", "workspace"),
+    ("sessions/preamble.rs", "host"),
+    ("sessions/requests.rs", "automations"),
+    ("sessions/requests.rs", "host"),
+    ("sessions/rest.rs", "host"),
+    ("sessions/tools.rs", "host"),
+    ("sessions/turns.rs", "automations"),
+    ("sessions/turns.rs", "workspace"),
+    ("sessions/watched.rs", "automations"),
+    ("usage/mod.rs", "host"),
+    ("usage/read.rs", "host"),
+    ("usage/scheme.rs", "host"),
+    ("users/plugin_grants.rs", "host"),
+    ("users/policies.rs", "host"),
+    ("users/principal.rs", "host"),
+    ("workspace/changesets.rs", "front"),
+    ("workspace/changesets.rs", "host"),
+    ("workspace/changesets.rs", "sessions"),
+    ("workspace/containers.rs", "front"),
+    ("workspace/containers.rs", "host"),
+    ("workspace/directories.rs", "host"),
+    ("workspace/machines/mod.rs", "host"),
+    ("workspace/machines/mod.rs", "sessions"),
+    ("workspace/pull_requests.rs", "front"),
+    ("workspace/terminals/client.rs", "front"),
+    ("workspace/terminals/client.rs", "host"),
+    ("workspace/terminals/client.rs", "sessions"),
+    ("workspace/terminals/mod.rs", "host"),
+    ("workspace/terminals/of_session.rs", "host"),
+    ("workspace/terminals/of_session.rs", "sessions"),
+    ("workspace/terminals/screen.rs", "sessions"),
+    ("workspace/tree_watch.rs", "host"),
+    ("workspace/tree_watch.rs", "sessions"),
+    ("workspace/worktrees.rs", "host"),
+    ("workspace/worktrees.rs", "sessions"),
+];
+
+/// Finds imports that are not allowed, and rows of [`REMAINING`] whose import is gone.
+pub fn check(root: &Path, problems: &mut Vec<String>) {
+    let mut remaining: BTreeSet<(&str, &str)> = REMAINING.iter().copied().collect();
+    for file in sources(&root.join(SOURCES), &["rs"]) {
+        let inside = relative(&root.join(SOURCES), &file);
+        let Some(folder) = inside.split(['/', '.']).next().filter(|_| inside != "lib.rs") else { continue };
+        let Some((_, allowed)) = FOLDERS.iter().find(|(name, _)| *name == folder) else {
+            problems.push(format!("{SOURCES}/{inside}: the folder {folder} has no row among the modules"));
+            continue;
+        };
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        for (import, line) in imports(&text) {
+            if import == folder || allowed.contains(&import) {
+                continue;
+            }
+            let row = REMAINING.iter().find(|row| **row == (&*inside, import));
+            match row {
+                Some(row) => drop(remaining.remove(row)),
+                None => problems.push(format!("{SOURCES}/{inside}:{line}: {folder} may not import {import}")),
+            }
+        }
+    }
+    for (file, import) in remaining {
+        problems.push(format!("{SOURCES}/{file} no longer imports {import}; remove its row from REMAINING"));
+    }
+}
+
+/// What follows `crate::` in code, with its line. A list of modules there is named as `{`: each is imported alone, so
+/// that this sees it.
+fn imports(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")).flat_map(
+        |(at, line)| {
+            let names = line.match_indices("crate::").filter(|(start, _)| {
+                // No `ostler_crate::` and no `$crate::`.
+                !line[..*start].ends_with(|before: char| before.is_alphanumeric() || "_$".contains(before))
+            });
+            names.map(move |(start, word)| {
+                let rest = &line[start + word.len()..];
+                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                (if end == 0 { "{" } else { &rest[..end] }, at + 1)
+            })
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::imports;
+
+    #[test]
+    fn an_import_is_found_wherever_it_stands() {
+        let text = "use crate::core::log::Log;\n// crate::host\nfn f(host: &crate::host::Host) -> crate::users::A {}\n\
+                    use crate::{sessions, usage};\n$crate::front::x!();";
+        let found: Vec<_> = imports(text).collect();
+        assert_eq!(found, [("core", 1), ("host", 3), ("users", 3), ("{", 4)]);
+    }
+}
