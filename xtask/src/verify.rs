@@ -174,7 +174,7 @@ impl Session<'_> {
 fn mutants(session: &Session) -> Result<String, String> {
     let folder = format!("{OUTPUT}/mutants");
     let mut command = crate::cargo::cargo();
-    command.args(["mutants", "--no-shuffle", "--colors", "never", "--output", &folder]);
+    command.args(["mutants", "--workspace", "--no-shuffle", "--colors", "never", "--output", &folder]);
     let (_, output) = session.output(&mut command)?;
     let last = output.lines().rev().find(|line| line.contains("mutants tested")).map(str::trim);
     match last {
