@@ -5,7 +5,12 @@ use ostler_contract::points::Agent;
 
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
-    vec![ostler_plugin_bot::plugin(), ostler_plugin_echo::plugin(), ostler_plugin_webhook::plugin()]
+    vec![
+        ostler_plugin_acp::plugin(),
+        ostler_plugin_bot::plugin(),
+        ostler_plugin_echo::plugin(),
+        ostler_plugin_webhook::plugin(),
+    ]
 }
 
 /// The backends the daemon is built with, beside those of plugins: none. Whoever builds one of their own puts it here.

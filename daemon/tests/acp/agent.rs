@@ -1,0 +1,341 @@
+//! An ACP agent that does what it is told: by its configuration in `FAKE_AGENT`, and line by line by each prompt.
+//!
+//! It runs in the test's own binary, as the test [`run`]. Its protocol is on file descriptor 3, as the test harness
+//! writes to stdout.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Lines, Read, Stdin, Write, stdin};
+use std::net::TcpStream;
+use std::process::{Command, Stdio, exit};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The agent itself, where it is asked for; otherwise a test that has nothing to do.
+#[test]
+fn run() {
+    if let Ok(config) = std::env::var("FAKE_AGENT") {
+        let config = serde_json::from_str(&config).unwrap();
+        Agent::new(config).serve();
+        exit(0);
+    }
+}
+
+/// The configuration of the plugin that starts it.
+pub fn entry(config: Value) -> Value {
+    let binary = std::env::current_exe().unwrap();
+    let line = format!("exec \"{}\" agent::run --exact --nocapture 3>&1 1>/dev/null", binary.display());
+    json!({ "command": "/bin/sh", "args": ["-c", line], "env": { "FAKE_AGENT": config.to_string() } })
+}
+
+struct Agent {
+    config: Value,
+    out: File,
+    lines: Lines<BufReader<Stdin>>,
+    /// What arrived while an answer was waited for.
+    parked: VecDeque<Value>,
+    session: String,
+    /// The MCP servers of the session.
+    servers: Value,
+    next: u64,
+    /// The methods of its own requests, by id.
+    asked: HashMap<String, String>,
+    cancelled: bool,
+}
+
+impl Agent {
+    fn new(config: Value) -> Self {
+        Self {
+            config,
+            out: OpenOptions::new().write(true).open("/dev/fd/3").unwrap(),
+            lines: BufReader::new(stdin()).lines(),
+            parked: VecDeque::new(),
+            session: "session-1".to_owned(),
+            servers: Value::Null,
+            next: 0,
+            asked: HashMap::new(),
+            cancelled: false,
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{line}");
+        let _ = self.out.flush();
+    }
+
+    fn send(&mut self, message: Value) {
+        self.line(&message.to_string());
+    }
+
+    fn update(&mut self, update: Value) {
+        let params = json!({ "sessionId": self.session, "update": update });
+        self.send(json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
+    }
+
+    fn say(&mut self, text: &str) {
+        self.update(
+            json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } }),
+        );
+    }
+
+    /// The next message; at the end of its input the agent ends, unless it is configured not to.
+    fn read(&mut self) -> Value {
+        loop {
+            match self.lines.next() {
+                Some(Ok(line)) => {
+                    let message: Value = serde_json::from_str(&line).unwrap();
+                    if let Some(log) = self.config["log"].as_str() {
+                        let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
+                        let mut logged = message.clone();
+                        if let Some(method) = message["id"].as_str().and_then(|id| self.asked.get(id)) {
+                            logged["answers"] = method.as_str().into();
+                        }
+                        writeln!(log, "{logged}").unwrap();
+                    }
+                    return message;
+                }
+                _ if self.config["ignoreEof"] == true => sleep(Duration::from_secs(600)),
+                _ => exit(0),
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        if let Some(text) = self.config["stderr"].as_str() {
+            eprintln!("{text}");
+        }
+        if self.config["daemon"] == true {
+            // In a session of its own, as some agents leave one.
+            let mut command = Command::new("setsid");
+            command.args(["sleep", "300"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap();
+        }
+        if let Some(garbage) = self.config["garbage"].as_u64() {
+            for at in 0..garbage {
+                self.line(&format!("Welcome to the agent, line {at}"));
+            }
+        }
+        loop {
+            let message = match self.parked.pop_front() {
+                Some(message) => message,
+                None => self.read(),
+            };
+            self.handle(&message);
+        }
+    }
+
+    fn handle(&mut self, message: &Value) {
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        if method == "session/cancel" {
+            self.cancelled = true;
+        }
+        let Some(id) = message.get("id").filter(|_| !method.is_empty()).cloned() else { return };
+        if message["params"].get("mcpServers").is_some() {
+            self.servers = message["params"]["mcpServers"].clone();
+        }
+        if self.config["hangOn"] == method.as_str() {
+            return;
+        }
+        if self.config["exitOn"] == method.as_str() {
+            eprintln!("fatal: told to end");
+            exit(9);
+        }
+        if let Some(error) = self.config["refuse"].get(&method).cloned() {
+            return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        }
+        let answer = match method.as_str() {
+            "initialize" => {
+                let mut answer = json!({ "protocolVersion": 1, "agentInfo": { "name": "fake", "version": "1.0.0" },
+                    "agentCapabilities": { "mcpCapabilities": { "http": true } } });
+                overlay(&mut answer, &self.config["initialize"]);
+                answer
+            }
+            "session/new" => {
+                for update in self.config["early"].as_array().cloned().unwrap_or_default() {
+                    self.update(update);
+                }
+                let mut answer = json!({ "sessionId": self.session });
+                overlay(&mut answer, &self.config["new"]);
+                answer
+            }
+            "session/load" | "session/resume" => {
+                self.session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                for update in self.config["replay"].as_array().cloned().unwrap_or_default() {
+                    self.update(update);
+                }
+                let mut answer = json!({});
+                overlay(&mut answer, &self.config["new"]);
+                answer
+            }
+            "session/prompt" => {
+                self.cancelled = false;
+                let Some(reason) = self.prompt(&message["params"]["prompt"]) else { return };
+                let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": reason } });
+                self.send(answer);
+                if let Some(late) = self.config["late"].as_str().map(str::to_owned) {
+                    sleep(Duration::from_millis(15));
+                    self.say(&late);
+                }
+                return;
+            }
+            "session/set_config_option" => {
+                let mut options = self.config["new"]["configOptions"].clone();
+                for option in options.as_array_mut().into_iter().flatten() {
+                    if option["id"] == message["params"]["configId"] {
+                        option["currentValue"] = message["params"]["value"].clone();
+                    }
+                }
+                self.config["new"]["configOptions"] = options.clone();
+                json!({ "configOptions": options })
+            }
+            "session/set_mode" | "session/set_model" | "session/close" | "session/delete" => json!({}),
+            _ => {
+                let error = json!({ "code": -32601, "message": "Method not found" });
+                return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            }
+        };
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "result": answer }));
+    }
+
+    /// Does what the prompt's lines say. Answers why it stopped, or nothing where no answer is to be sent.
+    fn prompt(&mut self, blocks: &Value) -> Option<&'static str> {
+        let texts: Vec<String> = blocks.as_array().unwrap().iter().map(text_of).collect();
+        // Hidden context comes before the text of the message.
+        let script = texts.iter().find(|text| text.starts_with('!')).cloned();
+        let Some(script) = script else {
+            self.say(&format!("You said: {}", texts.join(" | ")));
+            return Some("end_turn");
+        };
+        for line in script.lines() {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let json = || serde_json::from_str::<Value>(rest).unwrap_or_else(|why| panic!("{rest}: {why}"));
+            match word {
+                "!say" => self.say(rest),
+                "!heard" => self.say(&texts.join(" | ")),
+                "!blocks" => self.say(&blocks.to_string()),
+                "!update" => self.update(json()),
+                "!raw" => self.line(rest),
+                "!flood" => {
+                    for at in 0..rest.parse().unwrap() {
+                        self.say(&format!("{at} "));
+                    }
+                }
+                "!request" => {
+                    let (method, params) = rest.split_once(' ').unwrap();
+                    let answer = self.request(method, serde_json::from_str(params).unwrap());
+                    self.say(&answer.to_string());
+                }
+                "!withdraw" => self.ask_and_withdraw(&json()),
+                "!sleep" => sleep(Duration::from_millis(rest.parse().unwrap())),
+                "!touch" => fs::write(rest, "").unwrap(),
+                "!stderr" => eprintln!("{rest}"),
+                "!exit" => exit(rest.parse().unwrap()),
+                "!abort" => {
+                    let _ = Command::new("sh")
+                        .args(["-c", "kill -KILL $0", &std::process::id().to_string()])
+                        .status();
+                    sleep(Duration::from_secs(10));
+                }
+                "!hang" => return None,
+                "!stop" => return Some(String::from(rest).leak()),
+                "!wait" => {
+                    // Until the turn is cancelled.
+                    while !self.cancelled {
+                        let message = self.read();
+                        self.handle(&message);
+                    }
+                    if !rest.is_empty() {
+                        sleep(Duration::from_millis(300));
+                        self.say(rest);
+                    }
+                    return Some("cancelled");
+                }
+                "!mcp" => {
+                    let answer = self.mcp(rest);
+                    self.say(&answer);
+                }
+                other => panic!("no directive {other}"),
+            }
+        }
+        Some("end_turn")
+    }
+
+    /// Sends a request and waits for its answer.
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer_of(&id)
+    }
+
+    fn ask(&mut self, method: &str, mut params: Value) -> Value {
+        self.next += 1;
+        let id = json!(format!("fake-{}", self.next));
+        self.asked.insert(format!("fake-{}", self.next), method.to_owned());
+        params["sessionId"] = self.session.as_str().into();
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    fn answer_of(&mut self, id: &Value) -> Value {
+        loop {
+            let message = self.read();
+            if message["id"] == *id && message.get("method").is_none() {
+                return message.get("result").cloned().unwrap_or_else(|| message["error"].clone());
+            }
+            if message["method"] == "session/cancel" {
+                self.cancelled = true;
+            }
+            self.parked.push_back(message);
+        }
+    }
+
+    fn ask_and_withdraw(&mut self, params: &Value) {
+        let id = self.ask("session/request_permission", params.clone());
+        sleep(Duration::from_millis(50));
+        self.send(json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id } }));
+        let answer = self.answer_of(&id);
+        self.say(&answer.to_string());
+    }
+
+    /// Asks the MCP server `ostler` over HTTP: `<method> <parameters>`.
+    fn mcp(&mut self, call: &str) -> String {
+        let (method, params) = call.split_once(' ').unwrap_or((call, "{}"));
+        let server =
+            self.servers.as_array().and_then(|all| all.iter().find(|server| server["name"] == "ostler"));
+        let Some(server) = server else { return "no server".to_owned() };
+        let (url, header) = (server["url"].as_str().unwrap(), &server["headers"][0]);
+        let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let params: Value = serde_json::from_str(params).unwrap();
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let (name, value) = (header["name"].as_str().unwrap(), header["value"].as_str().unwrap());
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{name}: {value}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+}
+
+fn text_of(block: &Value) -> String {
+    block["text"].as_str().or_else(|| block["uri"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// Puts the members of one object over those of another, at every depth.
+fn overlay(under: &mut Value, over: &Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(under.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (under, over) => *under = over.clone(),
+    }
+}

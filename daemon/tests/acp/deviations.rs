@@ -1,0 +1,169 @@
+//! What real agents do that a client has to bear: each as it was seen.
+
+use serde_json::{Value, json};
+
+use crate::talk::{Stage, all, last, text_of};
+
+fn text(text: &str) -> Value {
+    json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } })
+}
+
+fn approval(call: &str) -> String {
+    let params = json!({ "toolCall": { "toolCallId": call, "title": "Run ls", "kind": "execute" },
+        "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] });
+    format!("!request session/request_permission {params}")
+}
+
+#[tokio::test]
+async fn an_approval_for_a_call_that_was_never_announced_opens_it() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let done = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed" });
+    let turn = talk.begin(&format!("{}\n!update {done}", approval("c"))).await;
+    let mut seen = talk.until(&["session/inputNeededSet"]).await;
+    let confirm = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": true, "confirmed": "user-action" });
+    talk.act(confirm).await;
+    seen.extend(talk.until(&["chat/turnComplete"]).await);
+    let steps: Vec<&str> = seen
+        .iter()
+        .filter_map(|action| action["type"].as_str())
+        .filter(|kind| kind.starts_with("chat/toolCall"))
+        .collect();
+    assert_eq!(
+        steps,
+        ["chat/toolCallStart", "chat/toolCallReady", "chat/toolCallConfirmed", "chat/toolCallComplete"]
+    );
+    assert_eq!(all(&seen, "chat/toolCallComplete")[0]["result"]["success"], true);
+}
+
+#[tokio::test]
+async fn an_update_before_its_call_is_merged_with_it() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress" });
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a", "kind": "read", "status": "completed",
+        "content": [{ "type": "content", "content": { "type": "text", "text": "hay" } }] });
+    let seen = talk.turn(&format!("!update {update}\n!update {call}")).await;
+    assert_eq!(all(&seen, "chat/toolCallStart").len(), 1);
+    let complete = all(&seen, "chat/toolCallComplete")[0];
+    assert_eq!(
+        (&complete["result"]["pastTenseMessage"], &complete["result"]["content"][0]["text"]),
+        (&json!("Read a"), &json!("hay"))
+    );
+}
+
+#[tokio::test]
+async fn a_request_with_an_unknown_method_is_refused_and_the_turn_continues() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let said = talk.say("!request craft/drainMidTurnQueue {}\n!say after").await;
+    assert!(said.contains("-32601") && said.ends_with("after"), "{said}");
+}
+
+#[tokio::test]
+async fn parts_that_come_after_the_answer_are_in_the_turn() {
+    let stage = Stage::new(json!({ "late": " and late" }));
+    let mut talk = stage.talk().await;
+    assert_eq!(talk.say("!say early").await, "early and late");
+}
+
+#[tokio::test]
+async fn updates_before_the_session_is_named_belong_to_it() {
+    let commands = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [{ "name": "early", "description": "" }] });
+    let stage = Stage::new(json!({ "early": [commands, text("Welcome. ")] }));
+    let mut talk = stage.talk().await;
+    talk.begin("!say hello").await;
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert_eq!(text_of(&seen), "Welcome. hello");
+    assert_eq!(
+        all(&seen, "session/customizationUpdated")[0]["customization"]["children"][0]["name"],
+        "early"
+    );
+}
+
+#[tokio::test]
+async fn updates_of_another_session_are_left_out() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let foreign = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "other", "update": text("foreign") } });
+    assert_eq!(talk.say(&format!("!raw {foreign}\n!say own")).await, "own");
+}
+
+#[tokio::test]
+async fn an_update_this_version_does_not_know_is_left_out() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let unknown = json!({ "sessionUpdate": "brand_new", "anything": [1] });
+    assert_eq!(talk.say(&format!("!update {unknown}\n!say after")).await, "after");
+    stage.folder.wait_for_log("an update is left out: \"brand_new\"");
+}
+
+#[tokio::test]
+async fn older_modes_and_models_are_settings_and_their_ids_opaque() {
+    let new = json!({
+        "modes": { "currentModeId": "https://x/modes#agent", "availableModes": [
+            { "id": "https://x/modes#agent", "name": "Agent" }, { "id": "https://x/modes#plan", "name": "Plan" } ] },
+        "models": { "currentModelId": "$runtime|openai|m(openai)", "availableModels": [
+            { "modelId": "$runtime|openai|m(openai)", "name": "M" }, { "modelId": "n", "name": "N" } ] },
+    });
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "new": new, "log": log.path() }));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let resolved = talk
+        .client
+        .request("resolveSessionConfig", json!({ "provider": "fake", "config": {} }))
+        .await
+        .unwrap();
+    assert_eq!(resolved["values"]["model"], "$runtime|openai|m(openai)");
+    assert_eq!(resolved["values"]["mode"], "https://x/modes#agent");
+    let mode = json!({ "sessionUpdate": "current_mode_update", "currentModeId": "https://x/modes#plan" });
+    talk.begin(&format!("!update {mode}")).await;
+    let seen = talk.until(&["session/configChanged"]).await;
+    assert_eq!(last(&seen)["config"], json!({ "mode": "https://x/modes#plan" }));
+    let mut talk = stage.talk_in("fake:/two", json!({ "mode": "https://x/modes#plan", "model": "n" })).await;
+    talk.say("hello").await;
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    assert!(
+        sent.contains("\"modelId\":\"n\"") && sent.contains("\"modeId\":\"https://x/modes#plan\""),
+        "{sent}"
+    );
+}
+
+#[tokio::test]
+async fn a_replay_where_the_host_has_the_turns_is_left_out() {
+    for capability in [json!({ "sessionCapabilities": { "resume": {} } }), json!({ "loadSession": true })] {
+        let stage = Stage::new(
+            json!({ "initialize": { "agentCapabilities": capability }, "replay": [text("replayed")] }),
+        );
+        let mut talk = stage.talk().await;
+        assert_eq!(talk.say("one").await, "You said: one");
+        assert_eq!(talk.fail("!exit 3").await["errorType"], "agentEnded");
+        assert_eq!(talk.say("two").await, "You said: two", "{capability}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_the_agent_takes_back_is_no_longer_asked() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let params = json!({ "toolCall": { "toolCallId": "c", "title": "Run ls" }, "options": [] });
+    talk.begin(&format!("!withdraw {params}")).await;
+    let seen = talk.until(&["session/inputNeededRemoved"]).await;
+    assert_eq!(last(&seen)["id"], "c");
+    talk.until(&["chat/turnComplete"]).await;
+}
+
+#[tokio::test]
+async fn warnings_sent_as_text_are_text() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    assert_eq!(talk.say("!say Warning: unknown model m").await, "Warning: unknown model m");
+}
+
+#[tokio::test]
+async fn lines_that_are_no_messages_are_left_out() {
+    let stage = Stage::new(json!({ "garbage": 3 }));
+    let mut talk = stage.talk().await;
+    assert_eq!(talk.say("!raw Loading plugins…\n!raw 42\n!raw {\"half\":\n!say hello").await, "hello");
+}

@@ -1,0 +1,269 @@
+//! Real agents, where they are installed: `OSTLER_TEST_AGENTS` names a folder that holds one npm project for each.
+//! Without it these tests do not run; they are never counted as passed.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::model::Model;
+use crate::talk::{Stage, Talk, all, last, text_of};
+
+/// A file of an installed agent.
+fn installed(agent: &str, file: &str) -> PathBuf {
+    let folder =
+        std::env::var("OSTLER_TEST_AGENTS").expect("OSTLER_TEST_AGENTS names the folder of the agents");
+    let path = PathBuf::from(folder).join(agent).join("node_modules").join(file);
+    assert!(path.is_file(), "{} is missing; .ci/run installs it", path.display());
+    path
+}
+
+fn example() -> Stage {
+    let script = installed("example", "@agentclientprotocol/sdk/dist/examples/agent.js");
+    Stage::of(json!({ "command": "node", "args": [script], "name": "Example" }), json!({}))
+}
+
+/// Waits for an approval and answers it; answers the actions until then.
+async fn approve(talk: &mut Talk, turn: &str, option: Option<&str>) -> Vec<Value> {
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    let call = last(&seen)["request"]["toolCall"]["toolCallId"].clone();
+    let mut answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call });
+    match option {
+        Some(option) => {
+            answer["approved"] = true.into();
+            answer["confirmed"] = "user-action".into();
+            answer["selectedOptionId"] = option.into();
+        }
+        None => {
+            answer["approved"] = false.into();
+            answer["reason"] = "denied".into();
+        }
+    }
+    talk.act(answer).await;
+    seen
+}
+
+#[tokio::test]
+#[ignore = "needs the example agent of the ACP SDK"]
+async fn the_example_agent_runs_a_tool_with_approval_and_with_denial() {
+    let stage = example();
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("hello").await;
+    let mut seen = approve(&mut talk, &turn, Some("allow")).await;
+    seen.extend(talk.until(&["chat/turnComplete"]).await);
+    let said = text_of(&seen);
+    assert!(
+        said.starts_with("I'll help you with that.") && said.ends_with("The changes have been applied."),
+        "{said}"
+    );
+    let results = all(&seen, "chat/toolCallComplete");
+    assert_eq!((results.len(), &results[1]["result"]["success"]), (2, &json!(true)), "{results:?}");
+    let turn = talk.begin("again").await;
+    let mut seen = approve(&mut talk, &turn, None).await;
+    seen.extend(talk.until(&["chat/turnComplete"]).await);
+    assert!(text_of(&seen).ends_with("I'll skip the configuration update."), "{}", text_of(&seen));
+    assert_eq!(stage.daemon.stop(), Some(0));
+}
+
+#[tokio::test]
+#[ignore = "needs the example agent of the ACP SDK"]
+async fn the_example_agent_is_cancelled_and_answers_again() {
+    let stage = example();
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("hello").await;
+    talk.until(&["chat/responsePart"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["chat/turnCancelled"]).await;
+    talk.begin("again").await;
+    let seen = talk.until(&["chat/responsePart"]).await;
+    assert!(text_of(&seen).starts_with("I'll help you with that."), "{seen:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs the example agent of the ACP SDK"]
+async fn two_clients_watch_the_example_agent() {
+    let stage = example();
+    let mut talk = stage.talk().await;
+    let other = stage.daemon.initialized("other").await;
+    let mut other = Talk::join(other, "fake:/one").await;
+    let turn = talk.begin("hello").await;
+    let mine = approve(&mut talk, &turn, Some("allow")).await;
+    let theirs = other.until(&["session/inputNeededSet"]).await;
+    assert_eq!(text_of(&mine), text_of(&theirs));
+    assert_eq!(
+        text_of(&talk.until(&["chat/turnComplete"]).await),
+        text_of(&other.until(&["chat/turnComplete"]).await)
+    );
+}
+
+/// A tool of a plugin, to be called through the session's endpoint.
+const TOOLS: &str = "
+export const name = 'tools';
+export function apply(host) {
+  host.registerTool({ definition: { name: 'shout', description: 'Shouts.', inputSchema: { type: 'object',
+    properties: { text: { type: 'string' } } } }, run: ({ text }) => text.toUpperCase() });
+}
+";
+
+/// How one agent is driven.
+struct Driven {
+    entry: Value,
+    /// The directive that makes its model run a shell command.
+    shell: &'static str,
+    thinks: bool,
+    _home: tempfile::TempDir,
+}
+
+/// A folder for an agent's own files, and the variables that name it.
+fn home() -> (tempfile::TempDir, Value) {
+    let home = tempfile::tempdir().unwrap();
+    let at = |folder: &str| home.path().join(folder);
+    let env = json!({ "HOME": home.path(), "XDG_CONFIG_HOME": at(".config"), "XDG_DATA_HOME": at(".data"),
+        "XDG_STATE_HOME": at(".state"), "XDG_CACHE_HOME": at(".cache"), "TERM": "dumb" });
+    (home, env)
+}
+
+fn with(mut env: Value, more: Value) -> Value {
+    env.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    env
+}
+
+fn codex() -> Driven {
+    let command = installed("codex", "@zed-industries/codex-acp-linux-x64/bin/codex-acp");
+    let (home, env) = home();
+    std::fs::create_dir_all(home.path().join(".codex")).unwrap();
+    let port = Model::start().port;
+    let provider = format!(
+        "model_providers.fake={{name=\"fake\",base_url=\"http://127.0.0.1:{port}/v1\",wire_api=\"responses\",env_key=\"FAKE_KEY\"}}"
+    );
+    let settings = [
+        "model_provider=fake",
+        "model=fake-model",
+        &provider,
+        "approval_policy=untrusted",
+        "sandbox_mode=danger-full-access",
+    ];
+    let args: Vec<&str> = settings.iter().flat_map(|setting| ["-c", setting]).collect();
+    let env = with(
+        env,
+        json!({ "CODEX_HOME": home.path().join(".codex"), "FAKE_KEY": "x", "OPENAI_API_KEY": "x" }),
+    );
+    let entry = json!({ "command": command, "args": args, "env": env });
+    let shell = r#"!tool exec_command {"cmd":"echo hi-from-tool > f.txt; cat f.txt"}"#;
+    Driven { entry, shell, thinks: true, _home: home }
+}
+
+fn opencode() -> Driven {
+    let command = installed("opencode", "opencode-linux-x64/bin/opencode");
+    let (home, env) = home();
+    let port = Model::start().port;
+    let config = json!({ "autoupdate": false, "share": "disabled", "model": "fake/fake-model", "small_model": "fake/fake-model",
+        "permission": { "bash": "ask", "edit": "ask" }, "provider": { "fake": { "npm": "@ai-sdk/openai-compatible", "name": "Fake",
+            "options": { "baseURL": format!("http://127.0.0.1:{port}/v1"), "apiKey": "x" },
+            "models": { "fake-model": { "name": "Fake", "limit": { "context": 100_000, "output": 4000 } } } } } });
+    let folder = home.path().join(".config/opencode");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("opencode.json"), config.to_string()).unwrap();
+    let env = with(
+        env,
+        json!({ "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1" }),
+    );
+    let entry = json!({ "command": command, "args": ["acp"], "env": env });
+    let shell = r#"!tool bash {"command":"echo hi-from-tool > f.txt; cat f.txt","description":"Writes"}"#;
+    Driven { entry, shell, thinks: true, _home: home }
+}
+
+fn gemini() -> Driven {
+    let script = installed("gemini", "@google/gemini-cli/bundle/gemini.js");
+    let (home, env) = home();
+    let port = Model::start().port;
+    let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } }, "privacy": { "usageStatisticsEnabled": false },
+        "telemetry": { "enabled": false }, "general": { "enableAutoUpdate": false }, "model": { "name": "fake-model" } });
+    std::fs::create_dir_all(home.path().join(".gemini")).unwrap();
+    std::fs::write(home.path().join(".gemini/settings.json"), settings.to_string()).unwrap();
+    let env = with(
+        env,
+        json!({ "GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": format!("http://127.0.0.1:{port}"), "GEMINI_MODEL": "fake-model",
+            "GEMINI_CLI_NO_RELAUNCH": "1", "GEMINI_CLI_TRUST_WORKSPACE": "true" }),
+    );
+    let entry = json!({ "command": "node", "args": [script, "--acp"], "env": env });
+    let shell = r#"!tool run_shell_command {"command":"echo hi-from-tool > f.txt; cat f.txt"}"#;
+    Driven { entry, shell, thinks: true, _home: home }
+}
+
+/// Runs a turn and answers every approval the same way; answers the actions and how many approvals were asked.
+async fn run(talk: &mut Talk, text: &str, approved: bool) -> (Vec<Value>, usize) {
+    let turn = talk.begin(text).await;
+    let (mut seen, mut asked) = (Vec::new(), 0);
+    loop {
+        seen.extend(
+            talk.until(&["session/inputNeededSet", "chat/turnComplete", "chat/error", "chat/turnCancelled"])
+                .await,
+        );
+        let action = last(&seen);
+        if action["type"] != "session/inputNeededSet" {
+            return (seen, asked);
+        }
+        asked += 1;
+        let call = action["request"]["toolCall"]["toolCallId"].clone();
+        let mut answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call, "approved": approved });
+        match approved {
+            true => answer["confirmed"] = "user-action".into(),
+            false => answer["reason"] = "denied".into(),
+        }
+        talk.act(answer).await;
+    }
+}
+
+/// Everything an agent is expected to do.
+async fn drive(driven: Driven) {
+    let Driven { entry, shell, thinks, _home } = driven;
+    let stage = Stage::configured(entry, json!({}), json!({}), Some(TOOLS));
+    let mut talk = stage.talk().await;
+    let (seen, _) = run(&mut talk, "hello", true).await;
+    assert!(text_of(&seen).contains("You said: ") && text_of(&seen).contains("hello"), "{seen:#?}");
+    if thinks {
+        let (seen, _) = run(&mut talk, "!think considering hay", true).await;
+        let thought =
+            all(&seen, "chat/responsePart").into_iter().any(|action| action["part"]["kind"] == "reasoning");
+        assert!(thought, "a thought: {seen:#?}");
+    }
+    let (seen, asked) = run(&mut talk, shell, true).await;
+    assert!(asked > 0 && text_of(&seen).contains("hi-from-tool"), "{asked}: {seen:#?}");
+    assert!(stage.work().join("f.txt").is_file());
+    std::fs::remove_file(stage.work().join("f.txt")).unwrap();
+    let (seen, asked) = run(&mut talk, shell, false).await;
+    assert!(asked > 0 && !stage.work().join("f.txt").exists(), "{asked}: {seen:#?}");
+    let (seen, _) = run(&mut talk, r#"!tool shout {"text":"hay"}"#, true).await;
+    assert!(text_of(&seen).contains("HAY"), "{seen:#?}");
+    let turn = talk.begin("!words 300").await;
+    talk.until(&["chat/delta"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["chat/turnCancelled"]).await;
+    let (seen, _) = run(&mut talk, "still there", true).await;
+    assert!(text_of(&seen).contains("still there"), "{seen:#?}");
+    drop(talk);
+    let stage = stage.restarted(true);
+    let mut talk = Talk::join(stage.daemon.initialized("later").await, "fake:/one").await;
+    let (seen, _) = run(&mut talk, "after the restart", true).await;
+    assert!(text_of(&seen).contains("after the restart"), "{seen:#?}");
+    assert_eq!(stage.daemon.stop(), Some(0));
+}
+
+#[tokio::test]
+#[ignore = "needs codex-acp"]
+async fn codex_is_driven() {
+    drive(codex()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs opencode"]
+async fn opencode_is_driven() {
+    drive(opencode()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs the Gemini CLI"]
+async fn gemini_is_driven() {
+    drive(gemini()).await;
+}

@@ -1,0 +1,134 @@
+//! The session's tools and the configured MCP servers reach the agent.
+
+use serde_json::{Value, json};
+
+use crate::agent;
+use crate::talk::{Stage, all, last, text_of};
+
+const TOOLS: &str = "
+export const name = 'tools';
+export function apply(host) {
+  host.registerTool({ definition: { name: 'shout', description: 'Shouts.', inputSchema: { type: 'object' } },
+    run: ({ text }) => text.toUpperCase() });
+}
+";
+
+fn stage(config: Value) -> Stage {
+    let servers = json!({
+        "files": { "type": "stdio", "command": "mcp-files", "args": ["--all"], "env": { "K": { "$secret": "host:files" } } },
+        "web": { "type": "http", "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer b" } },
+    });
+    Stage::configured(agent::entry(config), json!({}), json!({ "mcpServers": servers }), Some(TOOLS))
+}
+
+#[tokio::test]
+async fn the_agent_calls_the_tools_of_plugins() {
+    let stage = stage(json!({}));
+    let mut talk = stage.talk().await;
+    let said = talk.say("!mcp tools/list").await;
+    assert!(said.contains("\"name\":\"shout\""), "{said}");
+    let said = talk.say(r#"!mcp tools/call { "name": "shout", "arguments": { "text": "hay" } }"#).await;
+    assert!(said.contains("HAY"), "{said}");
+}
+
+#[tokio::test]
+async fn a_clients_tool_is_run_by_the_client() {
+    let stage = stage(json!({}));
+    let mut talk = stage.talk().await;
+    let tool = json!({ "name": "weigh", "description": "Weighs.", "inputSchema": { "type": "object" } });
+    let present = json!({ "type": "session/activeClientSet",
+        "activeClient": { "clientId": "fake--one", "customizations": [], "tools": [tool] } });
+    let session = talk.session.clone();
+    talk.client.dispatch(&session, 90, present).await;
+    talk.until(&["session/activeClientSet"]).await;
+    let listed = talk.say("!mcp tools/list").await;
+    let name = listed
+        .split('"')
+        .find(|word| word.ends_with("__weigh"))
+        .unwrap_or_else(|| panic!("{listed}"))
+        .to_owned();
+    let call = json!({ "name": name, "arguments": { "of": "hay" } });
+    let turn = talk.begin(&format!("!mcp tools/call {call}")).await;
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    let asked = &last(&seen)["request"];
+    assert_eq!((&asked["kind"], &asked["turnId"]), (&json!("toolClientExecution"), &json!(turn)));
+    let started = all(&seen, "chat/toolCallStart")[0];
+    assert_eq!((&started["toolName"], &started["contributor"]["kind"]), (&json!("weigh"), &json!("client")));
+    let result = json!({ "success": true, "pastTenseMessage": "Weighed", "content": [{ "type": "text", "text": "seven stone" }] });
+    let id = asked["toolCall"]["toolCallId"].clone();
+    talk.act(json!({ "type": "chat/toolCallComplete", "turnId": turn, "toolCallId": id, "result": result }))
+        .await;
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert!(text_of(&seen).contains("seven stone"), "{}", text_of(&seen));
+}
+
+#[tokio::test]
+async fn configured_servers_are_passed_on_with_their_secrets() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = stage(json!({ "log": log.path() }));
+    stage.folder.write("vault.json", r#"{ "host:files": "right" }"#);
+    let stage = stage.restarted(false);
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let opened = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let opened = opened.into_iter().find(|frame| frame["method"] == "session/new").unwrap();
+    let servers = opened["params"]["mcpServers"].as_array().unwrap();
+    let of = |name: &str| {
+        servers.iter().find(|server| server["name"] == name).unwrap_or_else(|| panic!("{servers:?}"))
+    };
+    assert_eq!(
+        of("files"),
+        &json!({ "name": "files", "command": "mcp-files", "args": ["--all"], "env": [{ "name": "K", "value": "right" }] })
+    );
+    assert_eq!(of("web")["headers"], json!([{ "name": "Authorization", "value": "Bearer b" }]));
+    assert_eq!(of("ostler")["type"], "http");
+    assert!(!stage.folder.read("log").contains("right"), "no secret in the log");
+}
+
+#[tokio::test]
+async fn an_agent_without_http_is_offered_no_server_it_cannot_reach() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let none = json!({ "agentCapabilities": { "mcpCapabilities": { "http": false } } });
+    let stage = stage(json!({ "log": log.path(), "initialize": none }));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    stage.folder.wait_for_log("MCP server ostler is left out: the agent has no support for MCP over HTTP");
+}
+
+#[tokio::test]
+async fn questions_of_the_agent_are_answered_by_users() {
+    let stage = stage(json!({}));
+    let mut talk = stage.talk().await;
+    let schema = json!({ "type": "object", "required": ["name"], "properties": {
+        "name": { "type": "string", "title": "Name" }, "count": { "type": "integer" },
+        "colour": { "type": "string", "enum": ["red", "blue"] } } });
+    let ask = json!({ "mode": "form", "message": "Who are you?", "requestedSchema": schema });
+    talk.begin(&format!("!request elicitation/create {ask}")).await;
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    let request = &last(&seen)["request"]["request"];
+    assert_eq!(
+        (&request["message"], request["questions"].as_array().unwrap().len()),
+        (&json!("Who are you?"), 3)
+    );
+    let submitted =
+        |kind: &str, value: Value| json!({ "state": "submitted", "value": { "kind": kind, "value": value } });
+    let answers = json!({ "name": submitted("text", json!("Ada")), "count": submitted("number", json!(3.0)),
+        "colour": submitted("selected", json!("blue")) });
+    let completed = json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": "accept", "answers": answers });
+    talk.act(completed).await;
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    let answer: Value = serde_json::from_str(&text_of(&seen)).unwrap();
+    assert_eq!(
+        answer,
+        json!({ "action": "accept", "content": { "name": "Ada", "count": 3, "colour": "blue" } })
+    );
+    let ask = json!({ "mode": "url", "elicitationId": "e", "url": "https://example.com/sign", "message": "Sign in" });
+    talk.begin(&format!("!request elicitation/create {ask}")).await;
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    assert_eq!(last(&seen)["request"]["request"]["url"], "https://example.com/sign");
+    let id = last(&seen)["request"]["id"].clone();
+    talk.act(json!({ "type": "chat/inputCompleted", "requestId": id, "response": "decline" })).await;
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert_eq!(text_of(&seen), "{\"action\":\"decline\"}");
+}

@@ -1,0 +1,268 @@
+//! Turns of an agent that keeps to the protocol.
+
+use serde_json::{Value, json};
+
+use crate::support::wait_for;
+use crate::talk::{Stage, all, last, text_of};
+
+#[tokio::test]
+async fn a_prompt_streams_its_answer() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    assert_eq!(talk.say("hello").await, "You said: hello");
+    let seen = talk.turn("!say one \n!say two").await;
+    let kinds = seen.iter().map(|action| action["type"].as_str().unwrap());
+    let kinds: Vec<&str> = kinds.filter(|kind| kind.starts_with("chat/")).collect();
+    assert_eq!(kinds, ["chat/turnStarted", "chat/responsePart", "chat/delta", "chat/turnComplete"]);
+    assert_eq!(text_of(&seen), "one two");
+    assert!(last(&seen)["duration"].is_u64());
+    assert_eq!(stage.daemon.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn thoughts_plans_and_notices_have_parts_of_their_own() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let thought =
+        json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": "hm" } });
+    let plan = |status: &str| {
+        json!({ "sessionUpdate": "plan", "entries": [
+            { "content": "Look", "priority": "high", "status": "completed" },
+            { "content": "Leap", "priority": "low", "status": status },
+        ] })
+    };
+    let notice =
+        json!({ "sessionUpdate": "notice", "severity": "warning", "title": "Slow", "description": "Very." });
+    let script = format!(
+        "!update {thought}\n!update {}\n!update {}\n!update {}\n!update {notice}\n!say done",
+        plan("pending"),
+        plan("in_progress"),
+        plan("completed")
+    );
+    let seen = talk.turn(&script).await;
+    let parts: Vec<&Value> =
+        all(&seen, "chat/responsePart").into_iter().map(|action| &action["part"]).collect();
+    assert_eq!((&parts[0]["kind"], &parts[0]["content"]), (&json!("reasoning"), &json!("hm")));
+    let notices: Vec<&str> =
+        parts[1..4].iter().map(|part| part["content"]["markdown"].as_str().unwrap()).collect();
+    assert_eq!(notices, ["- [x] Look\n- [ ] Leap", "- [x] Look\n- [x] Leap", "Warning: Slow\n\nVery."]);
+    assert_eq!(parts[4]["content"], "done");
+    let activities: Vec<&Value> =
+        all(&seen, "chat/activityChanged").into_iter().map(|action| &action["activity"]).collect();
+    assert!(
+        activities.contains(&&json!("Leap")) && activities.last() == Some(&&Value::Null),
+        "{activities:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_tool_call_is_shown_with_its_input_edits_and_result() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let script = [
+        json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Edit a", "kind": "edit", "status": "pending",
+            "rawInput": { "path": "/a" }, "locations": [{ "path": "/a", "line": 3 }] }),
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress",
+            "content": [{ "type": "content", "content": { "type": "text", "text": "working" } }] }),
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": { "ok": true },
+            "content": [{ "type": "diff", "path": "/a", "oldText": "x\n", "newText": "y\nz\n" }] }),
+    ];
+    let script: Vec<String> = script.iter().map(|update| format!("!update {update}")).collect();
+    let seen = talk.turn(&script.join("\n")).await;
+    let start = all(&seen, "chat/toolCallStart")[0];
+    assert_eq!((&start["toolName"], &start["displayName"]), (&json!("edit"), &json!("Edit a")));
+    assert_eq!(start["_meta"]["ostler.locations"], json!([{ "uri": "file:///a", "line": 3 }]));
+    let ready = all(&seen, "chat/toolCallReady")[0];
+    assert_eq!(
+        (&ready["confirmed"], &ready["toolInput"]),
+        (&json!("not-needed"), &json!("{\"path\":\"/a\"}"))
+    );
+    let content = all(&seen, "chat/toolCallContentChanged")[0];
+    assert_eq!(content["content"], json!([{ "type": "text", "text": "working" }]));
+    let result = &all(&seen, "chat/toolCallComplete")[0]["result"];
+    assert_eq!((&result["success"], &result["pastTenseMessage"]), (&json!(true), &json!("Edit a")));
+    assert_eq!(result["content"][0]["diff"], json!({ "added": 2, "removed": 1 }));
+    assert_eq!(result["content"][0]["after"]["content"]["uri"], "data:text/plain;charset=utf-8,y%0Az%0A");
+    assert_eq!(result["structuredContent"], json!({ "ok": true }));
+}
+
+fn permission() -> Value {
+    json!({ "toolCall": { "toolCallId": "c", "title": "Run rm", "kind": "execute", "rawInput": { "command": "rm" } },
+        "options": [
+            { "optionId": "no", "name": "Never", "kind": "reject_once" },
+            { "optionId": "server", "name": "Trust the server", "kind": "allow_always" },
+            { "optionId": "tool", "name": "Trust the tool", "kind": "allow_always" },
+            { "optionId": "yes", "name": "Once", "kind": "allow_once" },
+        ] })
+}
+
+#[tokio::test]
+async fn an_approval_offers_every_option_and_answers_with_the_chosen_one() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    for (approved, option, expected) in [
+        (true, Some("tool"), json!({ "outcome": "selected", "optionId": "tool" })),
+        (true, None, json!({ "outcome": "selected", "optionId": "yes" })),
+        (false, Some("no"), json!({ "outcome": "selected", "optionId": "no" })),
+        (false, None, json!({ "outcome": "selected", "optionId": "no" })),
+    ] {
+        let turn = talk.begin(&format!("!request session/request_permission {}", permission())).await;
+        let seen = talk.until(&["session/inputNeededSet"]).await;
+        let asked = &last(&seen)["request"];
+        assert_eq!((&asked["kind"], &asked["turnId"]), (&json!("toolConfirmation"), &json!(turn)));
+        assert_eq!(
+            asked["toolCall"]["options"],
+            json!([
+                { "id": "no", "label": "Never", "kind": "deny", "group": 1 },
+                { "id": "server", "label": "Trust the server", "kind": "approve", "group": 0 },
+                { "id": "tool", "label": "Trust the tool", "kind": "approve", "group": 0 },
+                { "id": "yes", "label": "Once", "kind": "approve", "group": 0 },
+            ])
+        );
+        let mut answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": approved });
+        match approved {
+            true => answer["confirmed"] = "user-action".into(),
+            false => answer["reason"] = "denied".into(),
+        }
+        if let Some(option) = option {
+            answer["selectedOptionId"] = option.into();
+        }
+        talk.act(answer).await;
+        let seen = talk.until(&["chat/turnComplete"]).await;
+        assert_eq!(
+            serde_json::from_str::<Value>(&text_of(&seen)).unwrap()["outcome"],
+            expected,
+            "{approved} {option:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_ends_and_the_next_waits_for_the_agent() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("!say begun\n!wait").await;
+    talk.until(&["chat/responsePart"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["chat/turnCancelled"]).await;
+    assert_eq!(talk.say("again").await, "You said: again");
+}
+
+#[tokio::test]
+async fn what_comes_of_a_cancelled_prompt_is_not_in_the_next_turn() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("!say begun\n!wait too late").await;
+    talk.until(&["chat/responsePart"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["chat/turnCancelled"]).await;
+    assert_eq!(talk.say("again").await, "You said: again");
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_cancels_its_approvals() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path() }));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin(&format!("!request session/request_permission {}", permission())).await;
+    talk.until(&["session/inputNeededSet"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["session/inputNeededRemoved"]).await;
+    let cancelled = "\"outcome\":{\"outcome\":\"cancelled\"}";
+    let told = wait_for(|| std::fs::read_to_string(log.path()).unwrap().contains(cancelled).then_some(()));
+    assert!(told.is_some(), "{}", std::fs::read_to_string(log.path()).unwrap());
+}
+
+#[tokio::test]
+async fn settings_are_the_agents_own() {
+    let options = json!([
+        { "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": "small",
+            "options": [{ "value": "small", "name": "Small" }, { "value": "large", "name": "Large" }] },
+        { "id": "fast", "name": "Fast", "type": "boolean", "currentValue": false },
+    ]);
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path(), "new": { "configOptions": options } }));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let resolved = talk
+        .client
+        .request("resolveSessionConfig", json!({ "provider": "fake", "config": {} }))
+        .await
+        .unwrap();
+    let model = &resolved["schema"]["properties"]["model"];
+    assert_eq!(
+        (&model["enum"], &model["enumLabels"]),
+        (&json!(["small", "large"]), &json!(["Small", "Large"]))
+    );
+    assert_eq!(resolved["values"]["fast"], false);
+    let mut talk = stage.talk_in("fake:/two", json!({ "model": "large", "fast": true })).await;
+    talk.say("hello").await;
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let sent: Vec<Value> = sent.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let set: Vec<&Value> = sent
+        .iter()
+        .filter(|frame| frame["method"] == "session/set_config_option")
+        .map(|frame| &frame["params"])
+        .collect();
+    assert_eq!(set.len(), 2, "{set:?}");
+    assert!(set.iter().any(|params| params["configId"] == "model" && params["value"] == "large"));
+    assert!(set.iter().any(|params| params["configId"] == "fast"
+        && params["type"] == "boolean"
+        && params["value"] == true));
+}
+
+#[tokio::test]
+async fn files_and_terminals_are_served() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let file = stage.work().join("a.txt");
+    let write = json!({ "path": file, "content": "one\ntwo\n" });
+    let read = json!({ "path": file, "line": 2 });
+    let outside = json!({ "path": "/etc/passwd" });
+    let said = talk
+        .say(&format!(
+            "!request fs/write_text_file {write}\n!request fs/read_text_file {read}\n!request fs/read_text_file {outside}"
+        ))
+        .await;
+    assert!(said.contains("{\"content\":\"two\\n\"}"), "{said}");
+    assert!(said.contains("/etc/passwd is outside the session's directories"), "{said}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "one\ntwo\n");
+    let create = json!({ "command": "printf", "args": ["%s", "hay"] });
+    let of = json!({ "terminalId": "terminal-1" });
+    let said = talk
+        .say(&format!(
+            "!request terminal/create {create}\n!request terminal/wait_for_exit {of}\n!request terminal/output {of}\n\
+             !request terminal/release {of}\n!request terminal/output {of}"
+        ))
+        .await;
+    assert!(said.contains("{\"exitCode\":0,\"signal\":null}"), "{said}");
+    assert!(said.contains("\"output\":\"hay\"") && said.contains("\"truncated\":false"), "{said}");
+    assert!(said.contains("there is no terminal terminal-1"), "{said}");
+}
+
+#[tokio::test]
+async fn commands_and_the_title_are_the_sessions() {
+    let commands = json!({ "sessionUpdate": "available_commands_update",
+        "availableCommands": [{ "name": "plan", "description": "Plans." }] });
+    let title = json!({ "sessionUpdate": "session_info_update", "title": "Haymaking" });
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    talk.begin(&format!("!update {commands}\n!update {title}")).await;
+    let seen = talk.until(&["session/customizationUpdated"]).await;
+    let children = &last(&seen)["customization"]["children"];
+    assert_eq!((&children[0]["name"], &children[0]["description"]), (&json!("plan"), &json!("Plans.")));
+    let seen = talk.until(&["session/titleChanged"]).await;
+    assert_eq!(last(&seen)["title"], "Haymaking");
+}
+
+#[tokio::test]
+async fn a_refusal_and_the_agents_own_cancellation_are_ends_of_their_own() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let error = talk.fail("!say no\n!stop refusal").await;
+    assert_eq!(error["errorType"], "refusal");
+    assert_eq!(last(&talk.turn("!stop cancelled").await)["type"], "chat/turnCancelled");
+    let seen = talk.turn("!say cut\n!stop max_tokens").await;
+    let notice = &all(&seen, "chat/responsePart")[1]["part"]["content"]["markdown"];
+    assert_eq!(notice, "The answer stopped at the model's limit of tokens");
+}

@@ -1,0 +1,107 @@
+//! An agent as a backend of the host.
+
+use std::sync::Arc;
+
+use ostler_contract::points::{Agent, AgentSession, BoundTool, Start, TurnFrom};
+use ostler_contract::wire::state::{MessageAttachment, ModelSelection};
+use ostler_contract::{Call, Frozen, PluginHost, Thrown, Value};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::options::{AgentOptions, Runtime};
+use crate::prompt::Message;
+use crate::session::{Answers, Command, Conversation, Shared};
+use crate::settings::Catalogue;
+
+type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
+
+/// The backend of one agent.
+pub fn agent(host: &PluginHost, options: AgentOptions, runtime: Arc<Runtime>) -> Agent {
+    let catalogue = Arc::new(Catalogue::default());
+    let options = Arc::new(options);
+    let shared = Shared { host: host.clone(), agent: options.clone(), runtime, catalogue: catalogue.clone() };
+    let (schema, defaults, offered, models) =
+        (catalogue.clone(), catalogue.clone(), catalogue, options.clone());
+    Agent {
+        provider: options.provider.as_str().into(),
+        display_name: options.name.as_str().into(),
+        description: options.description.clone(),
+        schema: Call::now(move |()| Ok(schema.schema())),
+        defaults: Call::now(move |()| Ok(defaults.defaults())),
+        create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session(shared.clone(), start.0))),
+        multiple_directories: Some(true),
+        probe: Some(Call::now(move |()| Ok(offered.offered(&models.models)))),
+        ..Agent::default()
+    }
+}
+
+/// The running half of one chat.
+fn session(shared: Shared, start: Start) -> AgentSession {
+    let id = Arc::new(Mutex::new(start.resume.clone()));
+    let (tell, commands) = mpsc::unbounded_channel();
+    let own = tell.downgrade();
+    tokio::spawn(Conversation::new(shared, start, id.clone(), (own, commands)).run());
+    let with = || tell.clone();
+    let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
+    let (answers, tools, completes) = (with(), with(), with());
+    AgentSession {
+        begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
+            let (begun, wait) = oneshot::channel();
+            let message = Message { text, attachments: attachments.unwrap_or_default(), context: None };
+            let sent = begins.send(Command::Begin { turn, message, model, begun });
+            async move {
+                sent.map_err(|_| Thrown::new("the conversation has ended"))?;
+                // The agent has named its session by now.
+                let _ = wait.await;
+                Ok(())
+            }
+        }),
+        resume: Some(Call::new(move |(turn,): (String,)| {
+            let (begun, wait) = oneshot::channel();
+            let _ = resumes.send(Command::Resume { turn, begun });
+            async move { Ok(wait.await.unwrap_or_default()) }
+        })),
+        cancel: Call::now(move |(turn,): (String,)| {
+            let _ = cancels.send(Command::Cancel { turn });
+            Ok(())
+        }),
+        confirm: Some(Call::now(move |(call, approved, option): (String, bool, Option<String>)| {
+            let _ = confirms.send(Command::Confirm { call, approved, option });
+            Ok(())
+        })),
+        set_config: Some(Call::new(move |(key, value): (String, Value)| {
+            let (done, wait) = oneshot::channel();
+            let _ = sets.send(Command::Set { key, value, done });
+            async move {
+                Ok(match wait.await {
+                    Ok(Ok(())) => Value::Bool(true),
+                    Ok(Err(sentence)) => sentence.into(),
+                    Err(_) => "the conversation has ended".into(),
+                })
+            }
+        })),
+        agent_id: Some(Call::now(move |()| Ok(id.lock().clone()))),
+        answer: Some(Call::new(move |(id, accepted, given): (String, bool, Answers)| {
+            let (done, wait) = oneshot::channel();
+            let _ = answers.send(Command::Answer { id, accepted, answers: given, done });
+            async move { Ok(wait.await.unwrap_or_default()) }
+        })),
+        set_tools: Some(Call::now(move |(all,): (Vec<BoundTool>,)| {
+            Ok(tools.send(Command::Tools(all)).is_ok())
+        })),
+        complete_tool_call: Some(Call::new(move |(call, _, result): (String, String, Value)| {
+            let (done, wait) = oneshot::channel();
+            let _ = completes.send(Command::Completed { call, result, done });
+            async move { Ok(wait.await.unwrap_or_default()) }
+        })),
+        close: Call::new(move |(removing,): (Option<bool>,)| {
+            let (done, wait) = oneshot::channel();
+            let _ = closes.send(Command::Close { removing: removing == Some(true), done });
+            async move {
+                let _ = wait.await;
+                Ok(())
+            }
+        }),
+        ..AgentSession::default()
+    }
+}

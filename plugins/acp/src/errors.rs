@@ -1,0 +1,152 @@
+//! What users are told when an agent fails: what happened, where, and what to do.
+
+use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use crate::agent::AuthMethod;
+use crate::options::AgentOptions;
+use crate::wire::Failure;
+
+/// Why an agent could not take part in a turn.
+#[derive(Debug, Clone)]
+pub enum AgentError {
+    /// Its program is missing.
+    NotInstalled,
+    /// The folder it starts in is missing.
+    NoFolder(String),
+    /// Its program could not be started.
+    NotStarted(String),
+    /// It ended.
+    Ended {
+        /// How.
+        status: Option<ExitStatus>,
+        /// The last lines of its stderr.
+        stderr: String,
+        /// The first line of its output that is no message.
+        noise: Option<String>,
+    },
+    /// It did not answer in time.
+    Silent {
+        /// What was asked.
+        method: &'static str,
+        /// How long was waited.
+        waited: Duration,
+        /// The last lines of its stderr.
+        stderr: String,
+        /// The first line of its output that is no message.
+        noise: Option<String>,
+    },
+    /// It asks to be signed in first.
+    SignIn(Vec<AuthMethod>),
+    /// It answered with an error.
+    Refused {
+        /// What was asked.
+        method: &'static str,
+        /// The error.
+        failure: Failure,
+    },
+}
+
+/// How much of an agent's own words an error repeats, in characters.
+const QUOTED: usize = 1000;
+
+impl AgentError {
+    /// The error's type, for clients.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotInstalled => "agentNotInstalled",
+            Self::SignIn(_) => "agentNotSignedIn",
+            Self::Ended { .. } => "agentEnded",
+            Self::Silent { .. } => "agentNotResponding",
+            Self::NoFolder(_) | Self::NotStarted(_) | Self::Refused { .. } => "agent",
+        }
+    }
+
+    /// The sentence for users.
+    pub fn sentence(&self, agent: &AgentOptions) -> String {
+        let AgentOptions { name, command, provider, .. } = agent;
+        match self {
+            Self::NotInstalled => match &agent.install {
+                Some(install) => format!("{name} cannot start: {command} is not installed; {install}"),
+                None => format!(
+                    "{name} cannot start: {command} is not installed; install it, or correct agents.{provider}.command"
+                ),
+            },
+            Self::NoFolder(folder) => format!("{name} cannot start: the directory {folder} is missing"),
+            Self::NotStarted(why) => format!("{name} cannot start: {command}: {why}"),
+            Self::Ended { status, stderr, noise } => {
+                let mut sentence = format!("{name} ended {}", how(*status));
+                quote(&mut sentence, stderr, noise.as_deref());
+                sentence.push_str("; send the message again to restart it");
+                sentence
+            }
+            Self::Silent { method, waited, stderr, noise } => {
+                let mut sentence = format!(
+                    "{name} did not answer {method} within {} seconds and was stopped",
+                    waited.as_secs()
+                );
+                quote(&mut sentence, stderr, noise.as_deref());
+                sentence.push_str("; send the message again to restart it");
+                sentence
+            }
+            Self::SignIn(methods) => {
+                let mut sentence = format!("{name} is not signed in");
+                for (at, method) in methods.iter().enumerate() {
+                    let _ = write!(sentence, "{} {}", if at == 0 { ";" } else { ", or" }, method.hint(agent));
+                }
+                if methods.is_empty() {
+                    let _ = write!(
+                        sentence,
+                        "; sign in with {command} in a terminal, or set its API key in agents.{provider}.env"
+                    );
+                }
+                sentence
+            }
+            Self::Refused { method, failure } => format!("{name} refused {method}: {}", words(failure)),
+        }
+    }
+}
+
+/// The words of an error answer.
+pub fn words(failure: &Failure) -> String {
+    let Failure::Refused { message, data, .. } = failure else { return "its connection closed".to_owned() };
+    // Agents put what happened into the data, and the code's name into the message.
+    let detail = data.as_ref().and_then(|data| {
+        let text = |name: &str| data.get(name).and_then(|value| value.as_str());
+        let text =
+            data.as_str().or_else(|| text("message")).or_else(|| text("details")).or_else(|| text("error"));
+        text.map(str::to_owned)
+    });
+    match detail {
+        Some(detail) if !message.contains(&detail) => format!("{message}: {}", shortened(&detail)),
+        _ => shortened(message),
+    }
+}
+
+fn how(status: Option<ExitStatus>) -> String {
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("with exit code {code}"),
+        Some((None, Some(signal))) => format!("by signal {signal}"),
+        _ => "unexpectedly".to_owned(),
+    }
+}
+
+fn quote(sentence: &mut String, stderr: &str, noise: Option<&str>) {
+    if let Some(noise) = noise {
+        let _ = write!(sentence, "; its output is not ACP: {noise:?}");
+    }
+    if !stderr.is_empty() {
+        let _ = write!(sentence, "; its last output was:\n{}\n", shortened(stderr));
+    }
+}
+
+/// The end of a text that is long, as what happened last is there.
+fn shortened(text: &str) -> String {
+    let count = text.chars().count();
+    match count > QUOTED {
+        true => format!("…{}", text.chars().skip(count - QUOTED).collect::<String>()),
+        false => text.to_owned(),
+    }
+}

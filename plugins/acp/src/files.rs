@@ -1,0 +1,150 @@
+//! `fs/*`: files an agent reads and writes through the host, within the session's directories.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ostler_contract::{Value, json};
+
+use crate::protocol::member;
+use crate::wire::Failure;
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// The directories of a session.
+#[derive(Debug, Clone)]
+pub struct Files {
+    directories: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Within these directories.
+    pub fn within(directories: Vec<PathBuf>) -> Self {
+        Self { directories }
+    }
+
+    /// Answers an `fs/*` request.
+    ///
+    /// # Errors
+    /// The file is outside the session's directories, or cannot be read or written.
+    pub async fn serve(&self, method: &str, params: &Value) -> Result<Value, Failure> {
+        let path: PathBuf = member(params, "path").ok_or_else(|| Failure::bad_params("path is missing"))?;
+        let file = self.inside(&path).await?;
+        match method {
+            "fs/read_text_file" => {
+                let text = read(&file).await.map_err(|why| refused(&path, &why))?;
+                let lines = |name| member::<usize>(params, name);
+                Ok(json!({ "content": part(&text, lines("line"), lines("limit")) }))
+            }
+            "fs/write_text_file" => {
+                let text: String =
+                    member(params, "content").ok_or_else(|| Failure::bad_params("content is missing"))?;
+                tokio::fs::write(&file, text).await.map_err(|why| refused(&path, &why))?;
+                Ok(json!({}))
+            }
+            other => Err(Failure::unknown_method(other)),
+        }
+    }
+
+    /// The file without symbolic links, where it is inside one of the directories.
+    async fn inside(&self, path: &Path) -> Result<PathBuf, Failure> {
+        if !path.is_absolute() {
+            return Err(Failure::bad_params(format!("{} is not an absolute path", path.display())));
+        }
+        let real = real(path).await.map_err(|why| refused(path, &why))?;
+        for directory in &self.directories {
+            if let Ok(directory) = tokio::fs::canonicalize(directory).await
+                && real.starts_with(&directory)
+            {
+                return Ok(real);
+            }
+        }
+        Err(Failure::bad_params(format!("{} is outside the session's directories", path.display())))
+    }
+}
+
+/// Resolves a path whose last parts may not exist yet.
+async fn real(path: &Path) -> io::Result<PathBuf> {
+    match tokio::fs::canonicalize(path).await {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            // A link that leads nowhere would be written through.
+            if tokio::fs::symlink_metadata(path).await.is_ok() {
+                return Err(why);
+            }
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(why) };
+            Ok(tokio::fs::canonicalize(parent).await?.join(name))
+        }
+        other => other,
+    }
+}
+
+async fn read(file: &Path) -> io::Result<String> {
+    if tokio::fs::metadata(file).await?.len() > LARGEST {
+        return Err(io::Error::other(format!("the file is larger than {LARGEST} bytes")));
+    }
+    tokio::fs::read_to_string(file).await
+}
+
+/// `limit` lines from `line` on, which counts from 1.
+fn part(text: &str, line: Option<usize>, limit: Option<usize>) -> String {
+    if line.is_none() && limit.is_none() {
+        return text.to_owned();
+    }
+    let from = line.unwrap_or(1).saturating_sub(1);
+    text.split_inclusive('\n').skip(from).take(limit.unwrap_or(usize::MAX)).collect()
+}
+
+fn refused(path: &Path, why: &io::Error) -> Failure {
+    const RESOURCE_NOT_FOUND: i32 = -32002;
+    match why.kind() {
+        io::ErrorKind::NotFound => Failure::Refused {
+            code: RESOURCE_NOT_FOUND,
+            message: format!("{} is missing", path.display()),
+            data: Some(json!({ "uri": crate::tool_content::file_uri(&path.display().to_string()) })),
+        },
+        _ => Failure::internal(format!("{}: {why}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_from_one() {
+        let text = "a\nb\nc\n";
+        assert_eq!(part(text, None, None), text);
+        assert_eq!(part(text, Some(2), None), "b\nc\n");
+        assert_eq!(part(text, Some(2), Some(1)), "b\n");
+        assert_eq!(part(text, None, Some(2)), "a\nb\n");
+        assert_eq!(part(text, Some(9), None), "");
+    }
+
+    #[tokio::test]
+    async fn nothing_outside_the_directories_is_read_or_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+        std::fs::create_dir_all(&inside).unwrap();
+        std::fs::write(&outside, "secret").unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), inside.join("dangling")).unwrap();
+        let files = Files::within(vec![inside.clone()]);
+        let (read, write) = ("fs/read_text_file", "fs/write_text_file");
+        for path in [
+            outside.clone(),
+            inside.join("link"),
+            inside.join("../out"),
+            inside.join("dangling"),
+            "out".into(),
+        ] {
+            let params = json!({ "sessionId": "s", "path": path, "content": "changed" });
+            files.serve(read, &params).await.unwrap_err();
+            files.serve(write, &params).await.unwrap_err();
+        }
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "secret");
+        assert!(!folder.path().join("nowhere").exists());
+        let params = json!({ "path": inside.join("new"), "content": "a\nb\n", "line": 2 });
+        files.serve(write, &params).await.unwrap();
+        assert_eq!(files.serve(read, &params).await.unwrap(), json!({ "content": "b\n" }));
+    }
+}

@@ -1,0 +1,81 @@
+//! The MCP servers an agent is handed: the session's own tools, and those of the configuration.
+
+use ostler_contract::{JsonObject, Value, json};
+
+use crate::agent::Facts;
+
+/// The name the session's own tools are offered under.
+const OWN: &str = "ostler";
+
+/// The session's tools endpoint.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Its address.
+    pub url: String,
+    /// Its bearer token.
+    pub token: String,
+}
+
+/// The servers as the protocol names them, and a line for each that the agent cannot use.
+pub fn servers(
+    endpoint: Option<&Endpoint>,
+    configured: Option<&JsonObject>,
+    facts: &Facts,
+) -> (Vec<Value>, Vec<String>) {
+    let (mut servers, mut left_out) = (Vec::new(), Vec::new());
+    let no_http =
+        |name: &str| format!("MCP server {name} is left out: the agent has no support for MCP over HTTP");
+    if let Some(Endpoint { url, token }) = endpoint {
+        match facts.mcp_http {
+            true => servers.push(json!({ "type": "http", "name": OWN, "url": url,
+                "headers": [{ "name": "Authorization", "value": format!("Bearer {token}") }] })),
+            false => left_out.push(no_http(OWN)),
+        }
+    }
+    for (name, server) in configured.into_iter().flatten() {
+        let pairs = |key: &str| -> Value {
+            let fields = server.get(key).and_then(Value::as_object).into_iter().flatten();
+            fields.map(|(name, value)| json!({ "name": name, "value": value })).collect()
+        };
+        let text = |key: &str| server.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (server.get("url").is_some(), facts.mcp_http) {
+            (true, true) => servers.push(
+                json!({ "type": "http", "name": name, "url": text("url"), "headers": pairs("headers") }),
+            ),
+            (true, false) => left_out.push(no_http(name)),
+            (false, _) => {
+                let args = server.get("args").cloned().unwrap_or_else(|| json!([]));
+                servers.push(
+                    json!({ "name": name, "command": text("command"), "args": args, "env": pairs("env") }),
+                );
+            }
+        }
+    }
+    (servers, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_without_http_is_told_of_stdio_servers_alone() {
+        let endpoint = Endpoint { url: "http://127.0.0.1:1/ahp-mcp/x".into(), token: "t".into() };
+        let Value::Object(configured) = json!({
+            "files": { "type": "stdio", "command": "mcp-files", "env": { "K": "v" } },
+            "web": { "type": "http", "url": "https://x/mcp", "headers": { "Authorization": "Bearer s" } },
+        }) else {
+            panic!()
+        };
+        let names = |servers: &[Value]| {
+            servers.iter().map(|server| server["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let (all, none) =
+            servers(Some(&endpoint), Some(&configured), &Facts { mcp_http: true, ..Facts::default() });
+        assert_eq!((names(&all), none.len()), (vec!["ostler".to_owned(), "files".into(), "web".into()], 0));
+        assert_eq!(all[0]["headers"][0], json!({ "name": "Authorization", "value": "Bearer t" }));
+        assert_eq!(all[1]["env"], json!([{ "name": "K", "value": "v" }]));
+        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default());
+        assert_eq!((names(&some), left_out.len()), (vec!["files".to_owned()], 2));
+    }
+}

@@ -1,0 +1,344 @@
+//! The plugin's options, and the agents they configure.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ostler_contract::{Options, Thrown, Value, json};
+use serde::Deserialize;
+
+use crate::presets::{Preset, Presets};
+
+/// The options as they are written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Written {
+    presets: Vec<String>,
+    agents: BTreeMap<String, WrittenAgent>,
+    registry: Option<PathBuf>,
+    start_timeout_seconds: Option<u64>,
+    cancel_timeout_seconds: Option<u64>,
+    idle_minutes: Option<f64>,
+    scope: ScopeChoice,
+}
+
+/// One entry of `agents`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WrittenAgent {
+    preset: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    env: BTreeMap<String, String>,
+    cwd: Option<PathBuf>,
+    models: Vec<Model>,
+    host_tools: Option<bool>,
+}
+
+/// A model listed before the agent has reported its own.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Model {
+    /// The id the agent knows it by.
+    pub id: String,
+    /// Shown to users; the id where left out.
+    pub name: Option<String>,
+}
+
+/// How an agent's processes are contained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScopeChoice {
+    /// A cgroup where one can be made, otherwise a process group.
+    #[default]
+    Auto,
+    /// A process group, found again by a marker in the environment.
+    Group,
+}
+
+/// One agent to register.
+#[derive(Debug, Clone)]
+pub struct AgentOptions {
+    /// The name clients ask for it by.
+    pub provider: String,
+    /// Shown to users.
+    pub name: String,
+    /// One line.
+    pub description: Option<String>,
+    /// The program: a path, or a name that is looked up on `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables beside the daemon's environment. The values are credentials.
+    pub env: BTreeMap<String, String>,
+    /// Where the process starts; the session's first directory where left out.
+    pub cwd: Option<PathBuf>,
+    /// Models listed before the agent has reported its own.
+    pub models: Vec<Model>,
+    /// Whether the session's tools are offered to the agent as an MCP server.
+    pub host_tools: bool,
+    /// How to install the program, as an imperative.
+    pub install: Option<String>,
+}
+
+/// What all agents share.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    /// How long an agent may take from its start to the answer to `initialize`, and for each session request.
+    pub start_timeout: Duration,
+    /// How long an agent may take to end a cancelled prompt before it is stopped.
+    pub cancel_timeout: Duration,
+    /// After how long without a turn an agent's process is stopped; never where left out.
+    pub idle: Option<Duration>,
+    /// How processes are contained.
+    pub scope: ScopeChoice,
+}
+
+/// What the options come to.
+#[derive(Debug)]
+pub struct Configured {
+    /// The agents, presets first.
+    pub agents: Vec<AgentOptions>,
+    /// One line for each entry that is dropped.
+    pub problems: Vec<String>,
+    /// What all agents share.
+    pub runtime: Runtime,
+}
+
+/// The schema of the options.
+pub fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "presets": {
+                "type": "array", "items": { "type": "string" }, "uniqueItems": true,
+                "description": "Ids of the presets to enable, as claude-acp or gemini."
+            },
+            "agents": {
+                "type": "object",
+                "description": "Agents by provider. An entry replaces a preset of the same name.",
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": {
+                        "preset": { "type": "string", "description": "The preset whose members this entry starts from." },
+                        "name": { "type": "string", "minLength": 1, "description": "Shown to users." },
+                        "description": { "type": "string", "description": "One line for users." },
+                        "command": { "type": "string", "minLength": 1, "description": "The program: a path, or a name on PATH." },
+                        "args": { "type": "array", "items": { "type": "string" }, "description": "The program's arguments." },
+                        "env": {
+                            "type": "object", "description": "Environment variables of the agent.",
+                            "additionalProperties": { "type": "string", "writeOnly": true }
+                        },
+                        "cwd": { "type": "string", "minLength": 1, "description": "Where the process starts [default: the session's directory]." },
+                        "models": {
+                            "type": "array", "description": "Models listed before the agent has reported its own.",
+                            "items": {
+                                "type": "object", "required": ["id"],
+                                "properties": {
+                                    "id": { "type": "string", "minLength": 1 },
+                                    "name": { "type": "string", "minLength": 1 }
+                                }
+                            }
+                        },
+                        "hostTools": { "type": "boolean", "description": "Whether the agent is offered the session's tools [default: true]." }
+                    }
+                }
+            },
+            "registry": {
+                "type": "string", "minLength": 1,
+                "description": "A file or folder in the ACP registry's format, whose entries replace bundled presets."
+            },
+            "startTimeoutSeconds": {
+                "type": "integer", "minimum": 1,
+                "description": "How long an agent may take to start and to open a session [default: 60]."
+            },
+            "cancelTimeoutSeconds": {
+                "type": "integer", "minimum": 1,
+                "description": "How long an agent may take to end a cancelled prompt before it is stopped [default: 15]."
+            },
+            "idleMinutes": {
+                "type": "number", "minimum": 0,
+                "description": "After how long without a turn an agent's process is stopped; 0 never [default: 30]."
+            },
+            "scope": {
+                "type": "string", "enum": ["auto", "group"],
+                "description": "How an agent's processes are contained: in a cgroup where possible, or in a process group [default: auto]."
+            }
+        }
+    })
+}
+
+/// Reads the options.
+///
+/// # Errors
+/// The options do not fit, or the registry named in them cannot be read.
+pub fn read(options: &Options) -> Result<Configured, Thrown> {
+    let written: Written = serde_json::from_value(Value::Object((**options).clone()))
+        .map_err(|why| Thrown::new(format_args!("options: {why}")))?;
+    let mut problems = Vec::new();
+    let presets = Presets::read(written.registry.as_deref(), &mut problems)?;
+    let mut agents = Vec::new();
+    for id in &written.presets {
+        if written.agents.contains_key(id) || agents.iter().any(|agent: &AgentOptions| agent.provider == *id)
+        {
+            continue;
+        }
+        match presets.get(id) {
+            Some(preset) => {
+                take(&mut agents, &mut problems, &format!("presets: {id}"), of_preset(id, preset))
+            }
+            None => problems.push(format!(
+                "presets: there is no preset {id:?}; the presets are {}",
+                presets.ids().collect::<Vec<_>>().join(", ")
+            )),
+        }
+    }
+    for (provider, entry) in written.agents {
+        let made = entry.into_options(&provider, &presets);
+        take(&mut agents, &mut problems, &format!("agents.{provider}"), made);
+    }
+    let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
+    let idle = Duration::try_from_secs_f64(written.idle_minutes.unwrap_or(30.0) * 60.0).unwrap_or_default();
+    let runtime = Runtime {
+        start_timeout: seconds(written.start_timeout_seconds, 60),
+        cancel_timeout: seconds(written.cancel_timeout_seconds, 15),
+        idle: (!idle.is_zero()).then_some(idle),
+        scope: written.scope,
+    };
+    Ok(Configured { agents, problems, runtime })
+}
+
+fn take(
+    agents: &mut Vec<AgentOptions>,
+    problems: &mut Vec<String>,
+    place: &str,
+    made: Result<AgentOptions, String>,
+) {
+    match made {
+        Ok(agent) => agents.push(agent),
+        Err(why) => problems.push(format!("{place}: {why}")),
+    }
+}
+
+fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
+    let launch = preset.launch()?;
+    Ok(AgentOptions {
+        provider: provider.to_owned(),
+        name: preset.name.clone(),
+        description: preset.description.clone(),
+        command: launch.command,
+        args: launch.args,
+        env: launch.env,
+        cwd: None,
+        models: Vec::new(),
+        host_tools: true,
+        install: Some(launch.install),
+    })
+}
+
+impl WrittenAgent {
+    fn into_options(self, provider: &str, presets: &Presets) -> Result<AgentOptions, String> {
+        let base = match (&self.preset, &self.command) {
+            (Some(id), _) => {
+                let preset = presets.get(id).ok_or_else(|| format!("there is no preset {id:?}"))?;
+                Some(of_preset(provider, preset)?)
+            }
+            // A preset configured by its own name needs no second mention of it.
+            (None, None) => presets.get(provider).map(|preset| of_preset(provider, preset)).transpose()?,
+            (None, Some(_)) => None,
+        };
+        let mut agent = match (base, &self.command) {
+            (Some(base), _) => base,
+            (None, Some(command)) => AgentOptions {
+                provider: provider.to_owned(),
+                name: provider.to_owned(),
+                description: None,
+                command: command.clone(),
+                args: Vec::new(),
+                env: BTreeMap::new(),
+                cwd: None,
+                models: Vec::new(),
+                host_tools: true,
+                install: None,
+            },
+            (None, None) => return Err("needs a command or a preset".to_owned()),
+        };
+        if let Some(command) = self.command {
+            agent.command = command;
+            agent.args.clear();
+            agent.install = None;
+        }
+        if let Some(args) = self.args {
+            agent.args = args;
+        }
+        agent.env.extend(self.env);
+        agent.name = self.name.unwrap_or(agent.name);
+        agent.description = self.description.or(agent.description);
+        agent.cwd = self.cwd.map(home);
+        agent.models = self.models;
+        agent.host_tools = self.host_tools.unwrap_or(true);
+        Ok(agent)
+    }
+}
+
+/// A path whose leading `~` is the user's home.
+fn home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(options: Value) -> Configured {
+        let Value::Object(options) = options else { panic!("no object") };
+        read(&options.into()).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_enabled_unless_it_is_named() {
+        let configured = configured(json!({}));
+        assert!(configured.agents.is_empty() && configured.problems.is_empty());
+    }
+
+    #[test]
+    fn an_entry_replaces_a_preset_of_its_name() {
+        let configured = configured(json!({
+            "presets": ["gemini", "codex-acp"],
+            "agents": { "gemini": { "command": "/opt/mine", "args": ["--acp"] } }
+        }));
+        let gemini = configured.agents.iter().find(|agent| agent.provider == "gemini").unwrap();
+        assert_eq!((gemini.command.as_str(), gemini.args.len()), ("/opt/mine", 1));
+        assert_eq!(configured.agents.len(), 2);
+    }
+
+    #[test]
+    fn an_entry_starts_from_a_preset() {
+        let configured = configured(json!({ "agents": {
+            "mine": { "preset": "gemini", "env": { "GEMINI_API_KEY": "k" } },
+            "gemini": { "env": { "GEMINI_API_KEY": "other" } }
+        } }));
+        let [gemini, mine] = &configured.agents[..] else { panic!("{configured:?}") };
+        assert_eq!(mine.command, gemini.command);
+        assert_eq!(
+            (mine.env["GEMINI_API_KEY"].as_str(), gemini.env["GEMINI_API_KEY"].as_str()),
+            ("k", "other")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_a_problem_of_its_own() {
+        let configured = configured(json!({
+            "presets": ["nothing", "gemini"], "agents": { "broken": {}, "whole": { "command": "whole" } }
+        }));
+        assert_eq!(configured.agents.len(), 2);
+        assert!(
+            configured.problems[0].starts_with("presets: there is no preset \"nothing\"; the presets are ")
+        );
+        assert_eq!(configured.problems[1], "agents.broken: needs a command or a preset");
+    }
+}

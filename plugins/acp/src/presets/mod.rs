@@ -1,0 +1,253 @@
+//! Presets: agents as the ACP registry describes them, bundled and read from a newer file or folder.
+
+mod bundled;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ostler_contract::Thrown;
+use serde::Deserialize;
+
+/// One agent of a registry: the members of its `agent.json` that starting it needs.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Preset {
+    id: String,
+    /// Shown to users.
+    pub name: String,
+    /// One line.
+    pub description: Option<String>,
+    distribution: Distribution,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Distribution {
+    npx: Option<Package>,
+    uvx: Option<Package>,
+    binary: BTreeMap<String, Binary>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Package {
+    package: String,
+    cmd: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Binary {
+    archive: String,
+    cmd: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+/// How a preset's agent is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The program, looked up on `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables beside the daemon's environment.
+    pub env: BTreeMap<String, String>,
+    /// How to install the program, as an imperative.
+    pub install: String,
+}
+
+impl Preset {
+    /// How the agent is started on this platform.
+    ///
+    /// # Errors
+    /// The preset has no distribution for this platform.
+    pub fn launch(&self) -> Result<Launch, String> {
+        let Distribution { npx, uvx, binary } = &self.distribution;
+        if let Some(package) = npx {
+            let (program, from) = (["npx", "--yes"], "--package");
+            return Ok(package.launch(&program, from, "install Node.js, which brings npx"));
+        }
+        if let Some(package) = uvx {
+            return Ok(package.launch(&["uvx"], "--from", "install uv, which brings uvx"));
+        }
+        let platform = platform();
+        let binary = binary
+            .get(&platform)
+            .ok_or_else(|| format!("preset {} has no distribution for {platform}", self.id))?;
+        let program = Path::new(&binary.cmd).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Launch {
+            install: format!("download {} and put {program} on PATH", binary.archive),
+            command: program,
+            args: binary.args.clone(),
+            env: binary.env.clone(),
+        })
+    }
+}
+
+impl Package {
+    /// `<runner> <package> <args>`, or `<runner> <from> <package> <cmd> <args>` where the program has another name.
+    fn launch(&self, runner: &[&str], from: &str, install: &str) -> Launch {
+        let mut words: Vec<String> = runner.iter().map(|word| (*word).to_owned()).collect();
+        match &self.cmd {
+            Some(cmd) => words.extend([from.to_owned(), self.package.clone(), cmd.clone()]),
+            None => words.push(self.package.clone()),
+        }
+        words.extend(self.args.iter().cloned());
+        let command = words.remove(0);
+        Launch { command, args: words, env: self.env.clone(), install: install.to_owned() }
+    }
+}
+
+/// This platform as the registry names it, as `linux-x86_64`.
+fn platform() -> String {
+    let system = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
+    format!("{system}-{}", std::env::consts::ARCH)
+}
+
+/// The presets by id.
+#[derive(Debug)]
+pub struct Presets(BTreeMap<String, Preset>);
+
+impl Presets {
+    /// Reads the bundled presets, and over them those of a file (`{ "agents": […] }`, one agent, or a list) or of a
+    /// folder with one `<id>/agent.json` for each agent. An agent that cannot be read is one line in `problems`.
+    ///
+    /// # Errors
+    /// The file or folder cannot be read, or the file is not JSON.
+    pub fn read(registry: Option<&Path>, problems: &mut Vec<String>) -> Result<Self, Thrown> {
+        let mut presets = BTreeMap::new();
+        for text in bundled::AGENTS {
+            add(&mut presets, "bundled presets", serde_json::from_str(text), problems);
+        }
+        if let Some(path) = registry {
+            let refused = |why: std::io::Error| {
+                Thrown::new(format_args!("options.registry: {}: {why}", path.display()))
+            };
+            match std::fs::metadata(path).map_err(refused)?.is_dir() {
+                true => {
+                    for entry in std::fs::read_dir(path).map_err(refused)?.flatten() {
+                        let file = entry.path().join("agent.json");
+                        if let Ok(text) = std::fs::read_to_string(&file) {
+                            add(
+                                &mut presets,
+                                &file.display().to_string(),
+                                serde_json::from_str(&text),
+                                problems,
+                            );
+                        }
+                    }
+                }
+                false => {
+                    let text = std::fs::read_to_string(path).map_err(refused)?;
+                    let place = path.display().to_string();
+                    let whole: serde_json::Value = serde_json::from_str(&text)
+                        .map_err(|why| Thrown::new(format_args!("options.registry: {place}: {why}")))?;
+                    let agents = match whole {
+                        serde_json::Value::Array(agents) => agents,
+                        whole => match whole.get("agents").and_then(|agents| agents.as_array()) {
+                            Some(agents) => agents.clone(),
+                            None => vec![whole],
+                        },
+                    };
+                    for agent in agents {
+                        add(&mut presets, &place, serde_json::from_value(agent), problems);
+                    }
+                }
+            }
+        }
+        Ok(Self(presets))
+    }
+
+    /// The preset of that id.
+    pub fn get(&self, id: &str) -> Option<&Preset> {
+        self.0.get(id)
+    }
+
+    /// Every id, in order.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+fn add(
+    presets: &mut BTreeMap<String, Preset>,
+    place: &str,
+    read: serde_json::Result<Preset>,
+    problems: &mut Vec<String>,
+) {
+    match read {
+        Ok(preset) => drop(presets.insert(preset.id.clone(), preset)),
+        Err(why) => problems.push(format!("{place}: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn preset(text: &str) -> Preset {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn every_bundled_preset_can_be_started() {
+        let mut problems = Vec::new();
+        let presets = Presets::read(None, &mut problems).unwrap();
+        assert_eq!((problems, presets.0.len()), (Vec::new(), bundled::AGENTS.len()));
+        for preset in presets.0.values() {
+            preset.launch().unwrap();
+        }
+    }
+
+    #[test]
+    fn each_distribution_is_one_command_line() {
+        let line = |text: &str| {
+            let launch = preset(text).launch().unwrap();
+            format!("{} {}", launch.command, launch.args.join(" "))
+        };
+        let npx = r#"{ "id": "a", "name": "A", "distribution": { "npx": { "package": "a@1", "args": ["--acp"] } } }"#;
+        assert_eq!(line(npx), "npx --yes a@1 --acp");
+        let named =
+            r#"{ "id": "a", "name": "A", "distribution": { "npx": { "package": "a@1", "cmd": "b" } } }"#;
+        assert_eq!(line(named), "npx --yes --package a@1 b");
+        let uvx = r#"{ "id": "a", "name": "A", "distribution": { "uvx": { "package": "a==1", "cmd": "b", "args": ["c"] } } }"#;
+        assert_eq!(line(uvx), "uvx --from a==1 b c");
+        let binary = format!(
+            r#"{{ "id": "a", "name": "A", "distribution": {{ "binary": {{ "{}": {{ "archive": "https://x", "cmd": "./bin/a", "args": ["acp"] }} }} }} }}"#,
+            platform()
+        );
+        assert_eq!(line(&binary), "a acp");
+        let elsewhere = r#"{ "id": "a", "name": "A", "distribution": { "binary": { "plan9-mips": { "archive": "x", "cmd": "a" } } } }"#;
+        assert!(preset(elsewhere).launch().unwrap_err().starts_with("preset a has no distribution for "));
+    }
+
+    #[test]
+    fn a_newer_registry_goes_over_the_bundled_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = |id: &str| {
+            format!(
+                r#"{{ "id": "{id}", "name": "Newer", "distribution": {{ "npx": {{ "package": "n@2" }} }} }}"#
+            )
+        };
+        let file = folder.path().join("registry.json");
+        std::fs::write(
+            &file,
+            format!(r#"{{ "version": "1.0.0", "agents": [{}, {{ "id": "broken" }}] }}"#, entry("gemini")),
+        )
+        .unwrap();
+        let mut problems = Vec::new();
+        let presets = Presets::read(Some(&file), &mut problems).unwrap();
+        assert_eq!(presets.get("gemini").unwrap().name, "Newer");
+        assert!(presets.get("opencode").is_some());
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        std::fs::create_dir_all(folder.path().join("folder/brand-new")).unwrap();
+        std::fs::write(folder.path().join("folder/brand-new/agent.json"), entry("brand-new")).unwrap();
+        let presets = Presets::read(Some(&folder.path().join("folder")), &mut problems).unwrap();
+        assert_eq!(presets.get("brand-new").unwrap().launch().unwrap().args, ["--yes", "n@2"]);
+        assert!(Presets::read(Some(&folder.path().join("missing")), &mut problems).is_err());
+    }
+}

@@ -1,0 +1,257 @@
+//! Agent processes: one is started in a scope that holds everything it starts, and is ended with that scope.
+
+mod scope;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::options::ScopeChoice;
+use scope::Scope;
+pub use scope::sweep;
+
+/// How long a scope may take to become empty after the agent's stdin is closed, and again after SIGTERM. Twice this
+/// and the time to kill fit into the host's limit for closing a session.
+const GRACE: Duration = Duration::from_millis(1500);
+/// How long the kernel may take to end what was killed.
+const KILL_LIMIT: Duration = Duration::from_secs(1);
+/// How often a scope that is ending is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// How many of the last lines of stderr are retained for an error.
+const STDERR_LINES: usize = 12;
+/// How much of one of them is retained, in bytes.
+const STDERR_LINE: u64 = 512;
+
+/// A program to start.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// A path, or a name that is looked up on `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables beside the daemon's environment.
+    pub env: BTreeMap<String, String>,
+    /// Where it starts.
+    pub cwd: PathBuf,
+}
+
+/// Why a program could not be started.
+#[derive(Debug)]
+pub enum Unstarted {
+    /// No such program.
+    NotFound,
+    /// The folder it starts in is missing.
+    NoFolder,
+    /// Anything else.
+    Failed(io::Error),
+}
+
+/// A running agent and everything it started.
+#[derive(Debug)]
+pub struct Process {
+    scope: Scope,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    stderr: Arc<Mutex<Tail>>,
+}
+
+#[derive(Debug, Default)]
+struct Tail(std::collections::VecDeque<String>);
+
+impl Process {
+    /// Starts a program with its stdin and stdout as pipes. Of its stderr the end is retained.
+    ///
+    /// # Errors
+    /// See [`Unstarted`].
+    pub fn spawn(
+        program: &Program,
+        choice: ScopeChoice,
+    ) -> Result<(Self, ChildStdin, ChildStdout), Unstarted> {
+        let (process, mut child) = start(program, choice, Stdio::piped())?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Unstarted::Failed(io::Error::other("the process has no pipes")));
+        };
+        if let Some(read) = child.stderr.take() {
+            tokio::spawn(retain(read, process.stderr.clone()));
+        }
+        Ok((process.watching(child), stdin, stdout))
+    }
+
+    /// Starts a program without input, with its stdout and stderr as pipes.
+    ///
+    /// # Errors
+    /// See [`Unstarted`].
+    pub fn run(
+        program: &Program,
+        choice: ScopeChoice,
+    ) -> Result<(Self, ChildStdout, ChildStderr), Unstarted> {
+        let (process, mut child) = start(program, choice, Stdio::null())?;
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(Unstarted::Failed(io::Error::other("the process has no pipes")));
+        };
+        Ok((process.watching(child), stdout, stderr))
+    }
+
+    fn watching(mut self, mut child: Child) -> Self {
+        let (tell, ended) = watch::channel(None);
+        self.ended = ended;
+        tokio::spawn(async move {
+            let status = child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(0));
+            tell.send_replace(Some(status));
+        });
+        self
+    }
+
+    /// Waits until the agent's own process has ended.
+    pub fn ended(&self) -> impl Future<Output = ExitStatus> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move {
+            let status = ended.wait_for(Option::is_some).await.ok().and_then(|status| *status);
+            status.unwrap_or_else(|| ExitStatus::from_raw(0))
+        }
+    }
+
+    /// How the agent's own process ended; nothing while it runs.
+    pub fn status(&self) -> Option<ExitStatus> {
+        *self.ended.borrow()
+    }
+
+    /// Sends SIGKILL to everything in the scope.
+    pub fn kill_now(&self) {
+        self.scope.signal(Signal::KILL);
+    }
+
+    /// The last lines the agent wrote to stderr.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().0.iter().cloned().collect::<Vec<_>>().join("\n")
+    }
+
+    /// Ends everything in the scope. The caller has closed the agent's stdin: what does not end then is sent SIGTERM,
+    /// and what remains SIGKILL.
+    pub async fn close(&self) {
+        let mut seen = Vec::new();
+        if !self.empty_within(GRACE, &mut seen).await {
+            self.scope.signal(Signal::TERM);
+            if !self.empty_within(GRACE, &mut seen).await {
+                self.kill_all(&mut seen).await;
+            }
+        }
+        table::reap(&seen, self.scope.leader());
+    }
+
+    /// Ends everything in the scope immediately.
+    pub async fn kill(&self) {
+        let mut seen = Vec::new();
+        self.kill_all(&mut seen).await;
+        table::reap(&seen, self.scope.leader());
+    }
+
+    async fn kill_all(&self, seen: &mut Vec<Pid>) {
+        let end = Instant::now() + KILL_LIMIT;
+        // A process that forks during the signal is in the next look.
+        while Instant::now() < end {
+            self.scope.signal(Signal::KILL);
+            if self.empty_within(POLL, seen).await {
+                return;
+            }
+        }
+    }
+
+    async fn empty_within(&self, limit: Duration, seen: &mut Vec<Pid>) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let members = self.scope.members();
+            if members.is_empty() {
+                // The child's own status is collected by its task.
+                return tokio::time::timeout(limit.max(POLL), self.ended()).await.is_ok();
+            }
+            seen.extend(members.iter().filter(|pid| !seen.contains(pid)).copied().collect::<Vec<_>>());
+            if Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+fn start(program: &Program, choice: ScopeChoice, stdin: Stdio) -> Result<(Process, Child), Unstarted> {
+    let path = program.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
+    let file = find(&program.command, &path, &program.cwd).ok_or(Unstarted::NotFound)?;
+    if !program.cwd.is_dir() {
+        return Err(Unstarted::NoFolder);
+    }
+    let prepared = Scope::prepare(choice);
+    let mut command = prepared.command(&file);
+    command.args(&program.args).current_dir(&program.cwd);
+    // The daemon's own variables, as its connection token, are not the agent's.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OSTLER_")) {
+        command.env_remove(name);
+    }
+    command.envs(&program.env).env(scope::MARKER, prepared.marker());
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let started = command.spawn().and_then(|child| {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        Ok((pid.ok_or_else(|| io::Error::other("the process has no id"))?, child))
+    });
+    match started {
+        Ok((pid, child)) => {
+            let (_, ended) = watch::channel(None);
+            let stderr = Arc::new(Mutex::new(Tail::default()));
+            Ok((Process { scope: prepared.around(pid), ended, stderr }, child))
+        }
+        Err(why) => {
+            prepared.discard();
+            Err(match why.kind() {
+                io::ErrorKind::NotFound => Unstarted::NotFound,
+                _ => Unstarted::Failed(why),
+            })
+        }
+    }
+}
+
+/// Kills what is left of every agent of this daemon, as it ends.
+pub fn kill_all() {
+    scope::kill_all();
+}
+
+/// The program's file: a path as it is, a name on `PATH`.
+fn find(command: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
+    if command.contains('/') {
+        let file = cwd.join(command);
+        return file.is_file().then_some(file);
+    }
+    std::env::split_paths(path).map(|folder| folder.join(command)).find(|file| file.is_file())
+}
+
+async fn retain(stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {
+    let mut read = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        // A line of any length is read in pieces, each a line of the tail.
+        match (&mut read).take(STDERR_LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if text.is_empty() {
+            continue;
+        }
+        let mut tail = tail.lock();
+        if tail.0.len() == STDERR_LINES {
+            tail.0.pop_front();
+        }
+        tail.0.push_back(text);
+    }
+}

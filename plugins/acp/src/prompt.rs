@@ -1,0 +1,127 @@
+//! A message of a user as the content of a prompt, as far as the agent can take it.
+
+use std::time::Duration;
+
+use ostler_contract::points::{ResourceContent, Start};
+use ostler_contract::wire::commands::ContentEncoding;
+use ostler_contract::wire::state::MessageAttachment;
+use ostler_contract::{Call, Value, json};
+
+use crate::agent::Facts;
+
+/// How long an attachment may take to be read before it is only named.
+const READ_LIMIT: Duration = Duration::from_secs(30);
+/// The longest text that is embedded, in bytes. A longer one is named.
+const EMBEDDED_AT_MOST: usize = 256 << 10;
+
+/// What a prompt is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Message {
+    /// The text.
+    pub text: String,
+    /// What is attached to it.
+    pub attachments: Vec<MessageAttachment>,
+    /// What stands before the text and is not shown to users.
+    pub context: Option<String>,
+}
+
+/// Reads resources as the session's owner.
+pub type Read = Option<Call<fn(uri: String) -> ResourceContent>>;
+
+/// How resources are read in a chat.
+pub fn reader(start: &Start) -> Read {
+    start.read.clone()
+}
+
+/// The content blocks of a prompt.
+pub async fn blocks(message: Message, facts: &Facts, read: &Read) -> Vec<Value> {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let mut blocks = Vec::new();
+    blocks.extend(message.context.iter().map(|context| text(context)));
+    blocks.push(text(&message.text));
+    for attachment in message.attachments {
+        blocks.push(block(attachment, facts, read).await);
+    }
+    blocks
+}
+
+async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Value {
+    match attachment {
+        MessageAttachment::Simple(simple) => {
+            let said = simple.model_representation.unwrap_or_else(|| simple.label.clone());
+            json!({ "type": "text", "text": said })
+        }
+        MessageAttachment::EmbeddedResource(embedded) => {
+            let name = embedded.label.clone();
+            contents(format!("attachment:/{name}"), name, embedded.content_type, embedded.data, true, facts)
+        }
+        MessageAttachment::Resource(resource) => {
+            let link = || {
+                let mut link =
+                    json!({ "type": "resource_link", "uri": resource.uri, "name": resource.label });
+                if let Some(mime) = &resource.content_type {
+                    link["mimeType"] = mime.as_str().into();
+                }
+                link
+            };
+            // A file of the host is read by the agent itself; an image can only be sent.
+            let image = resource.content_type.as_deref().is_some_and(|mime| mime.starts_with("image/"));
+            let is_file = resource.uri.starts_with("file:");
+            let wanted = (image && facts.image) || (!is_file && facts.embedded);
+            let Some(read) = read.as_ref().filter(|_| wanted) else { return link() };
+            match tokio::time::timeout(READ_LIMIT, read.call((resource.uri.clone(),))).await {
+                Ok(Ok(content)) => {
+                    let mime = content
+                        .content_type
+                        .or(resource.content_type.clone())
+                        .unwrap_or_else(|| "text/plain".to_owned());
+                    let encoded = content.encoding == ContentEncoding::Base64;
+                    contents(resource.uri.clone(), resource.label.clone(), mime, content.data, encoded, facts)
+                }
+                // The agent, or its user, may still make something of its name.
+                _ => link(),
+            }
+        }
+        MessageAttachment::Annotations(annotations) => {
+            json!({ "type": "text", "text": format!("[{}: {}]", annotations.label, annotations.resource) })
+        }
+        MessageAttachment::Chat(chat) => {
+            json!({ "type": "text", "text": format!("[{}: {}]", chat.label, chat.resource) })
+        }
+        MessageAttachment::Unknown(value) => json!({ "type": "text", "text": value.to_string() }),
+    }
+}
+
+/// A resource with what it holds, as far as the agent takes it.
+fn contents(uri: String, name: String, mime: String, data: String, encoded: bool, facts: &Facts) -> Value {
+    let media = encoded && !mime.starts_with("text/");
+    let kind = mime.split('/').next().unwrap_or_default();
+    match (media, kind) {
+        (true, "image") if facts.image => {
+            json!({ "type": "image", "data": data, "mimeType": mime, "uri": uri })
+        }
+        (true, "audio") if facts.audio => json!({ "type": "audio", "data": data, "mimeType": mime }),
+        (true, _) if facts.embedded => {
+            json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime, "blob": data } })
+        }
+        (true, _) => json!({ "type": "resource_link", "uri": uri, "name": name, "mimeType": mime }),
+        (false, _) if data.len() > EMBEDDED_AT_MOST => {
+            json!({ "type": "resource_link", "uri": uri, "name": name, "mimeType": mime })
+        }
+        (false, _) => {
+            let text = if encoded { decoded(&data) } else { data };
+            match facts.embedded {
+                true => {
+                    json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime, "text": text } })
+                }
+                false => json!({ "type": "text", "text": format!("{name} ({uri}):\n{text}") }),
+            }
+        }
+    }
+}
+
+fn decoded(base64: &str) -> String {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

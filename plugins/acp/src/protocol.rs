@@ -1,0 +1,500 @@
+//! What agents report, in this plugin's own types. Agents deviate from the protocol's schema in many ways: every member
+//! is read leniently, and what cannot be read is left out instead of failing the message.
+
+use ostler_contract::Value;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// Reads a member; nothing where it is absent or has another shape.
+pub fn member<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
+    value.get(name).filter(|member| !member.is_null()).and_then(|member| T::deserialize(member).ok())
+}
+
+/// Reads the entries of a list that have the right shape.
+pub fn entries<T: DeserializeOwned>(value: &Value, name: &str) -> Option<Vec<T>> {
+    let entries = value.get(name)?.as_array()?;
+    Some(entries.iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
+}
+
+/// One `session/update`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Update {
+    /// A piece of a message or thought.
+    Chunk(Chunk),
+    /// A tool call, announced or changed.
+    ToolCall(ToolCallChange),
+    /// The whole plan.
+    Plan(Vec<PlanEntry>),
+    /// The slash commands.
+    Commands(Vec<Command>),
+    /// The current mode.
+    Mode(String),
+    /// The whole list of configuration options.
+    ConfigOptions(Vec<ConfigOption>),
+    /// The session's title, where it is named.
+    Title(Option<String>),
+    /// How full the context is, and what the session cost.
+    Usage(ContextUsage),
+    /// A message for the user beside the conversation.
+    Notice(Notice),
+    /// The state of a compaction.
+    Compaction(Compaction),
+    /// A piece of a compaction's summary.
+    CompactionSummary,
+    /// An update this version does not know, by its name.
+    Unknown(String),
+}
+
+/// Who a chunk is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// The user: sent in replays.
+    User,
+    /// The agent's answer.
+    Agent,
+    /// The agent's reasoning.
+    Thought,
+}
+
+/// A piece of a message or thought.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chunk {
+    /// Who it is from.
+    pub voice: Voice,
+    /// The message it belongs to, where the agent names messages.
+    pub message: Option<String>,
+    /// The piece.
+    pub content: Content,
+}
+
+/// A content block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Text, as Markdown.
+    Text(String),
+    /// An image or sound.
+    Media {
+        /// Base64.
+        data: String,
+        /// Its MIME type.
+        mime: String,
+    },
+    /// A reference to a resource.
+    Link {
+        /// Where it is.
+        uri: String,
+        /// Shown to users.
+        name: String,
+        /// Its MIME type.
+        mime: Option<String>,
+    },
+    /// A resource with its text.
+    Embedded {
+        /// Where it is.
+        uri: String,
+        /// Its text.
+        text: String,
+    },
+    /// A kind of content this version does not know.
+    Unknown(String),
+}
+
+/// The members of a tool call that a message names.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolCallChange {
+    /// The call.
+    pub id: String,
+    /// What it does, for users.
+    pub title: Option<String>,
+    /// The tool's own name.
+    pub name: Option<String>,
+    /// `read`, `edit`, `execute`, …
+    pub kind: Option<String>,
+    /// How far it is.
+    pub status: Option<ToolStatus>,
+    /// What it produced.
+    pub content: Option<Vec<ToolContent>>,
+    /// The files it works on.
+    pub locations: Option<Vec<Location>>,
+    /// Its arguments.
+    pub raw_input: Option<Value>,
+    /// Its result.
+    pub raw_output: Option<Value>,
+}
+
+/// How far a tool call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    /// Its input streams, or it waits for approval.
+    Pending,
+    /// It runs.
+    InProgress,
+    /// It ended well.
+    Completed,
+    /// It failed.
+    Failed,
+}
+
+/// What a tool call produced.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolContent {
+    /// A content block.
+    Block(Content),
+    /// A file's change.
+    Diff(Diff),
+    /// A terminal of the client, by its id.
+    Terminal(String),
+}
+
+/// A file's change.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Diff {
+    /// The file.
+    pub path: String,
+    /// Its text before; nothing for a new file.
+    pub old_text: Option<String>,
+    /// Its text after.
+    #[serde(default)]
+    pub new_text: String,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Location {
+    /// The file.
+    pub path: String,
+    /// Its line, from 1.
+    pub line: Option<u64>,
+}
+
+/// One entry of a plan.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct PlanEntry {
+    /// What is to be done.
+    pub content: String,
+    /// `pending`, `in_progress` or `completed`.
+    #[serde(default)]
+    pub status: String,
+}
+
+/// A slash command.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Command {
+    /// Without the slash.
+    pub name: String,
+    /// What it does.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A setting of the agent's session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigOption {
+    /// The agent's id.
+    pub id: String,
+    /// Shown to users.
+    pub name: String,
+    /// One line.
+    pub description: Option<String>,
+    /// `mode`, `model`, `thought_level`, …
+    pub category: Option<String>,
+    /// Its kind and value.
+    pub value: ConfigValue,
+}
+
+/// The kind of a setting, and its value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConfigValue {
+    /// One of several.
+    Select {
+        /// The chosen one.
+        current: String,
+        /// All of them.
+        choices: Vec<Choice>,
+    },
+    /// On or off.
+    Boolean(bool),
+}
+
+/// One value of a setting, a mode or a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The agent's id.
+    pub id: String,
+    /// Shown to users.
+    pub name: String,
+    /// One line.
+    pub description: Option<String>,
+}
+
+/// How full the context is, and what the session cost so far.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ContextUsage {
+    /// Tokens in the context.
+    pub used: u64,
+    /// Tokens the context can hold.
+    #[serde(default)]
+    pub size: u64,
+    /// What the session cost so far.
+    #[serde(default)]
+    pub cost: Option<Cost>,
+}
+
+/// An amount of money.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Cost {
+    /// The amount.
+    pub amount: f64,
+    /// ISO 4217.
+    pub currency: String,
+}
+
+/// A message for the user beside the conversation.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Notice {
+    /// `info`, `warning`, `error`, …
+    #[serde(default)]
+    pub severity: String,
+    /// One line.
+    #[serde(default)]
+    pub title: String,
+    /// More.
+    pub description: Option<String>,
+}
+
+/// The state of a compaction.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compaction {
+    /// `in_progress`, `completed`, `failed`, `cancelled`, …
+    #[serde(default)]
+    pub status: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Update {
+    /// Reads the `update` of a `session/update`.
+    pub fn read(update: &Value) -> Self {
+        let name = update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default();
+        let chunk = |voice| {
+            let content = Content::read(update.get("content").unwrap_or(&Value::Null));
+            Self::Chunk(Chunk { voice, message: member(update, "messageId"), content })
+        };
+        let known = match name {
+            "user_message_chunk" => Some(chunk(Voice::User)),
+            "agent_message_chunk" => Some(chunk(Voice::Agent)),
+            "agent_thought_chunk" => Some(chunk(Voice::Thought)),
+            "tool_call" | "tool_call_update" => ToolCallChange::read(update).map(Self::ToolCall),
+            "plan" => entries(update, "entries").map(Self::Plan),
+            "available_commands_update" => entries(update, "availableCommands").map(Self::Commands),
+            "current_mode_update" => member(update, "currentModeId").map(Self::Mode),
+            "config_option_update" => ConfigOption::read_all(update).map(Self::ConfigOptions),
+            "session_info_update" => Some(Self::Title(member(update, "title"))),
+            "usage_update" => ContextUsage::deserialize(update).ok().map(Self::Usage),
+            "notice" => Notice::deserialize(update).ok().map(Self::Notice),
+            "compaction_update" => Compaction::deserialize(update).ok().map(Self::Compaction),
+            "compaction_summary_chunk" => Some(Self::CompactionSummary),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Self::Unknown(name.to_owned()))
+    }
+}
+
+impl Content {
+    /// Reads a content block.
+    pub fn read(block: &Value) -> Self {
+        let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| member::<String>(block, name);
+        let known = match kind {
+            "text" => text("text").map(Self::Text),
+            "image" | "audio" => {
+                text("data").zip(text("mimeType")).map(|(data, mime)| Self::Media { data, mime })
+            }
+            "resource_link" => text("uri").map(|uri| Self::Link {
+                name: text("title").or_else(|| text("name")).unwrap_or_else(|| uri.clone()),
+                mime: text("mimeType"),
+                uri,
+            }),
+            "resource" => block.get("resource").and_then(|resource| {
+                let uri = member::<String>(resource, "uri")?;
+                Some(match (member(resource, "text"), member(resource, "blob")) {
+                    (Some(text), _) => Self::Embedded { uri, text },
+                    (None, Some(data)) => Self::Media {
+                        data,
+                        mime: member(resource, "mimeType")
+                            .unwrap_or_else(|| "application/octet-stream".to_owned()),
+                    },
+                    (None, None) => Self::Link { name: uri.clone(), mime: member(resource, "mimeType"), uri },
+                })
+            }),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Self::Unknown(kind.to_owned()))
+    }
+}
+
+impl ToolCallChange {
+    /// Reads a tool call; nothing where it has no id.
+    pub fn read(call: &Value) -> Option<Self> {
+        let content = call.get("content").and_then(Value::as_array);
+        Some(Self {
+            id: member(call, "toolCallId")?,
+            title: member(call, "title"),
+            name: member(call, "name"),
+            kind: member(call, "kind"),
+            status: member(call, "status"),
+            content: content.map(|content| content.iter().filter_map(ToolContent::read).collect()),
+            locations: entries(call, "locations"),
+            raw_input: member(call, "rawInput"),
+            raw_output: member(call, "rawOutput"),
+        })
+    }
+}
+
+impl ToolContent {
+    fn read(content: &Value) -> Option<Self> {
+        match content.get("type").and_then(Value::as_str)? {
+            "content" => Some(Self::Block(Content::read(content.get("content")?))),
+            "diff" => Diff::deserialize(content).ok().map(Self::Diff),
+            "terminal" => member(content, "terminalId").map(Self::Terminal),
+            // Some agents put the block where its wrapper belongs.
+            _ => Some(Self::Block(Content::read(content))),
+        }
+    }
+}
+
+impl ConfigOption {
+    /// Reads the `configOptions` of a message; nothing where it has none.
+    pub fn read_all(message: &Value) -> Option<Vec<Self>> {
+        let options = message.get("configOptions")?.as_array()?;
+        Some(options.iter().filter_map(Self::read).collect())
+    }
+
+    fn read(option: &Value) -> Option<Self> {
+        let id: String = member(option, "id")?;
+        let current = option.get("currentValue")?;
+        let value = match (option.get("type").and_then(Value::as_str), current) {
+            (_, Value::Bool(on)) => ConfigValue::Boolean(*on),
+            (Some("select") | None, Value::String(current)) => ConfigValue::Select {
+                current: current.clone(),
+                choices: Choice::read_all(option, "options", "value"),
+            },
+            _ => return None,
+        };
+        Some(Self {
+            name: member(option, "name").unwrap_or_else(|| id.clone()),
+            description: member(option, "description"),
+            category: member(option, "category"),
+            value,
+            id,
+        })
+    }
+}
+
+impl Choice {
+    /// Reads a list of choices, flat or in groups, whose ids are in `key`.
+    pub fn read_all(message: &Value, list: &str, key: &str) -> Vec<Self> {
+        let entries = message.get(list).and_then(Value::as_array).into_iter().flatten();
+        entries
+            .flat_map(|entry| match entry.get("options").and_then(Value::as_array) {
+                Some(grouped) => grouped.iter().collect::<Vec<_>>(),
+                None => vec![entry],
+            })
+            .filter_map(|entry| {
+                let id: String = member(entry, key)?;
+                let name = member(entry, "name").unwrap_or_else(|| id.clone());
+                Some(Self { id, name, description: member(entry, "description") })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    #[test]
+    fn an_update_that_cannot_be_read_is_named_and_nothing_else() {
+        for update in [
+            json!({ "sessionUpdate": "tool_call" }),
+            json!({}),
+            json!({ "sessionUpdate": "brand_new", "x": 1 }),
+        ] {
+            let name = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
+            assert_eq!(Update::read(&update), Update::Unknown(name));
+        }
+    }
+
+    /// Every update of the schema that is shown somewhere, and why another is not.
+    const UPDATES: &[(&str, &str)] = &[
+        ("user_message_chunk", "read; the host has the user's words already"),
+        ("agent_message_chunk", "read"),
+        ("agent_thought_chunk", "read"),
+        ("tool_call", "read"),
+        ("tool_call_update", "read"),
+        ("plan", "read"),
+        ("available_commands_update", "read"),
+        ("current_mode_update", "read"),
+        ("config_option_update", "read"),
+        ("session_info_update", "read"),
+        ("usage_update", "read"),
+        ("notice", "read"),
+        ("compaction_update", "read"),
+        ("compaction_summary_chunk", "read; the summary is the agent's own, only the compaction is shown"),
+    ];
+
+    #[test]
+    fn every_update_of_the_schema_is_read() {
+        let schema = schemars::schema_for!(agent_client_protocol::v1::schema::SessionUpdate).to_value();
+        let variants = schema["oneOf"].as_array().unwrap();
+        let names: Vec<&str> = variants
+            .iter()
+            .map(|variant| variant["properties"]["sessionUpdate"]["const"].as_str().unwrap())
+            .collect();
+        let known: Vec<&str> = UPDATES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, known);
+        let block = json!({ "type": "text", "text": "t" });
+        for name in names {
+            let update = json!({ "sessionUpdate": name, "content": block, "toolCallId": "c", "entries": [],
+                "availableCommands": [], "currentModeId": "m", "configOptions": [], "used": 1, "size": 2,
+                "severity": "info", "title": "t", "compactionId": "x", "status": "completed" });
+            assert!(!matches!(Update::read(&update), Update::Unknown(_)), "{name}");
+        }
+    }
+
+    #[test]
+    fn members_of_another_shape_are_left_out() {
+        let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": 7, "status": "odd",
+            "content": [{ "type": "diff" }, { "type": "content", "content": { "type": "text", "text": "t" } }] });
+        let Update::ToolCall(call) = Update::read(&update) else { panic!("{update}") };
+        assert_eq!((call.title, call.status), (None, None));
+        assert_eq!(call.content, Some(vec![ToolContent::Block(Content::Text("t".into()))]));
+    }
+
+    #[test]
+    fn choices_are_read_flat_and_grouped() {
+        let ids = |options: Value| {
+            let all = ConfigOption::read_all(&json!({ "configOptions": [
+                { "id": "model", "name": "Model", "type": "select", "currentValue": "a", "options": options }
+            ] }));
+            let Some(ConfigValue::Select { choices, .. }) = all.unwrap().pop().map(|option| option.value)
+            else {
+                panic!()
+            };
+            choices.into_iter().map(|choice| choice.id).collect::<Vec<_>>()
+        };
+        let (a, b) = (json!({ "value": "a", "name": "A" }), json!({ "value": "b", "name": "B" }));
+        assert_eq!(ids(json!([a, b])), ["a", "b"]);
+        assert_eq!(
+            ids(
+                json!([{ "group": "g", "name": "G", "options": [a] }, { "group": "h", "name": "H", "options": [b] }])
+            ),
+            ["a", "b"]
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! The agent's process in a conversation: opened with the first turn, put to sleep when idle, and ended.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use ostler_contract::points::{ToolsChanged, ToolsServerOptions};
+use ostler_contract::{Call, Thrown, Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Command, Conversation, Live};
+use crate::errors::AgentError;
+use crate::mcp::Endpoint;
+use crate::opening::{self, Opened, Plan};
+use crate::settings::Setting;
+use crate::wire::Failure;
+
+/// How long a setting may take to be changed.
+const SETTING_LIMIT: Duration = Duration::from_secs(10);
+/// How long the agent may take to close its session before its process is stopped.
+const CLOSE_LIMIT: Duration = Duration::from_millis(500);
+
+impl Conversation {
+    /// Starts the agent and opens its session, beside everything else.
+    pub(super) async fn open(&mut self) {
+        if self.start.computer.is_some() {
+            let name = self.shared.agent.name.clone();
+            return self
+                .fail("agent", format!("{name} cannot run in a machine; choose no computer for the session"))
+                .await;
+        }
+        let plan = Plan {
+            agent: self.shared.agent.clone(),
+            runtime: self.shared.runtime.clone(),
+            cwd: self.cwd.clone(),
+            additional: self.start.additional.iter().flatten().map(Into::into).collect(),
+            env: self.start.env.clone(),
+            endpoint: self.endpoint().await,
+            mcp_servers: self.start.mcp_servers.clone(),
+            resume: self.id.lock().clone().or_else(|| self.start.resume.clone()),
+        };
+        self.opening = Some(opening::open(plan).boxed());
+    }
+
+    /// The session's tools endpoint, opened once.
+    async fn endpoint(&mut self) -> Option<Endpoint> {
+        if !self.shared.agent.host_tools {
+            return None;
+        }
+        if self.endpoint.is_none()
+            && let Some(open) = &self.start.tools_server
+        {
+            let own = self.own.clone();
+            let run_client = Call::new(move |(name, input): (String, Value)| {
+                let (done, wait) = oneshot::channel();
+                let sent = own.upgrade().map(|own| own.send(Command::RunByClient { name, input, done }));
+                async move {
+                    let ended = || Thrown::new("the conversation has ended");
+                    let Some(Ok(())) = sent else { return Err(ended()) };
+                    wait.await.map_err(|_| ended())?.map_err(Thrown::new)
+                }
+            });
+            let options = ToolsServerOptions {
+                tools_changed: Some(ToolsChanged::Notify),
+                run_client: Some(run_client),
+            };
+            match open.call((Some(options),)).await {
+                Ok(server) => self.endpoint = server,
+                Err(why) => self.log(format_args!("the session's tools are not offered: {why}")),
+            }
+        }
+        self.endpoint.as_ref().map(|server| Endpoint { url: server.url.clone(), token: server.token.clone() })
+    }
+
+    /// The agent's session is open, or could not be.
+    pub(super) async fn opened(&mut self, opened: Result<Opened, AgentError>) {
+        let Opened { running, incoming, session, settings, early, continued, notes } = match opened {
+            Ok(opened) => opened,
+            Err(why) => return self.fail(why.kind(), self.sentence(&why)).await,
+        };
+        let facts = &running.facts;
+        let named = |of: &Option<String>| of.clone().unwrap_or_default();
+        self.log(format_args!("agent {} {} runs", named(&facts.name), named(&facts.version)));
+        notes.iter().for_each(|note| self.log(note));
+        *self.id.lock() = Some(session.clone());
+        self.shared.catalogue.learn(&settings);
+        let exited = running.ended().boxed();
+        self.live = Some(Live {
+            running,
+            incoming,
+            early: early.into(),
+            session,
+            settings,
+            exited: Some(exited),
+            closed: false,
+            forgetful: !continued,
+        });
+        self.apply_chosen().await;
+        self.advance().await;
+    }
+
+    /// Gives a session that was opened the settings that users chose before.
+    async fn apply_chosen(&mut self) {
+        for (id, value) in self.chosen.clone() {
+            let Some(setting) = self.live.as_ref().and_then(|live| live.setting(&id)) else { continue };
+            if let Ok(Some(_)) = setting.accept(&value)
+                && let Err(why) = self.set(id.clone(), value).await
+            {
+                self.log(format_args!("setting {id} is left as it is: {why}"));
+            }
+        }
+    }
+
+    /// Changes a setting: of the running agent, or of the one that starts next.
+    pub(super) async fn set(&mut self, id: String, value: Value) -> Result<(), String> {
+        let live = self.live.as_ref().and_then(|live| live.setting(&id));
+        let setting = live.or_else(|| self.shared.catalogue.setting(&id));
+        let Some(setting) = setting else {
+            return Err(format!("{} has no setting {id}", self.shared.agent.name));
+        };
+        let change = setting.accept(&value)?;
+        self.chosen.insert(id.clone(), value);
+        let Some(value) = change else { return Ok(()) };
+        let Some(live) = &self.live else { return Ok(()) };
+        let (method, params) = setting.change(&live.session, &value);
+        let answer = self.ask(method, params).await.map_err(|why| super::turns::refusal(&why))?;
+        if let Some(setting) =
+            self.live.as_mut().and_then(|live| live.settings.iter_mut().find(|one| one.option.id == id))
+        {
+            setting.set(&value);
+        }
+        // One setting may change the choices of another.
+        if answer.get("configOptions").is_some() {
+            self.settings(crate::settings::read(&answer)).await;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and takes what the agent sends before its answer, for later.
+    async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
+        let Some(live) = &mut self.live else { return Err(Failure::Closed) };
+        let Live { running, incoming, early, closed, .. } = live;
+        let asked = tokio::time::timeout(SETTING_LIMIT, running.wire.request(method, params));
+        tokio::pin!(asked);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut asked => {
+                    let late = || Failure::internal(format!("no answer within {} seconds", SETTING_LIMIT.as_secs()));
+                    return answer.unwrap_or_else(|_| Err(late()));
+                }
+                message = incoming.recv(), if !*closed && early.len() < 1024 => match message {
+                    Some(message) => early.push_back(message),
+                    None => *closed = true,
+                },
+            }
+        }
+    }
+
+    /// The agent closed its output. A prompt that waits fails by itself; without one the agent is let go.
+    pub(super) async fn hung_up(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        live.closed = true;
+        if self.prompting.is_none()
+            && let Some(live) = self.live.take()
+        {
+            live.running.kill().await;
+        }
+    }
+
+    /// The agent's process ended. What it left behind keeps its output open, and is killed.
+    pub(super) fn exited(&mut self) {
+        if let Some(live) = &self.live {
+            live.running.kill_leftovers();
+        }
+    }
+
+    /// Stops an agent that has nothing to do. The next turn starts it again.
+    pub(super) fn sleep(&mut self) {
+        let Some(Live { running, .. }) = self.live.take() else { return };
+        let terminals = self.terminals.clone();
+        tokio::spawn(async move {
+            terminals.close().await;
+            running.close().await;
+        });
+    }
+
+    /// Ends the conversation.
+    pub(super) async fn close(&mut self, removing: bool) {
+        self.opening = None;
+        self.cancel_questions();
+        if let Some(turn) = self.turn.take() {
+            turn.cancelled().await;
+        }
+        if let Some(Live { running, session, incoming, .. }) = self.live.take() {
+            // What the agent still sends is no longer read, so that it can answer.
+            drop(incoming);
+            let facts = running.facts.clone();
+            let (wire, params) = (running.wire.clone(), json!({ "sessionId": session }));
+            let parting = async move {
+                if facts.close {
+                    let _ = wire.request("session/close", params.clone()).await;
+                }
+                if removing && facts.delete {
+                    let _ = wire.request("session/delete", params).await;
+                }
+            };
+            let _ = tokio::time::timeout(CLOSE_LIMIT, parting).await;
+            self.prompting = None;
+            self.terminals.close().await;
+            running.close().await;
+        }
+        if let Some(server) = self.endpoint.take() {
+            let _ = server.close.call(());
+        }
+        self.idle_since = Instant::now();
+    }
+}
+
+impl Live {
+    fn setting(&self, id: &str) -> Option<Setting> {
+        self.settings.iter().find(|setting| setting.option.id == id).cloned()
+    }
+}

@@ -1,0 +1,225 @@
+//! What the agent sends: updates of its session, and requests.
+
+use futures::FutureExt;
+use ostler_contract::{Value, json};
+
+use super::Conversation;
+use crate::elicitation::Shown;
+use crate::permissions::Question;
+use crate::protocol::{Command, ContextUsage, Update};
+use crate::settings::{MODE, Setting, Via};
+use crate::updates::Turn;
+use crate::wire::{Failure, Incoming, Request};
+
+impl Conversation {
+    pub(super) async fn message(&mut self, message: Incoming) {
+        match message {
+            Incoming::Update { session, update } => {
+                if self.live.as_ref().is_some_and(|live| live.session == session) {
+                    self.update(update).await;
+                }
+            }
+            Incoming::Request(request) => self.request(request).await,
+            Incoming::ElicitationComplete(elicitation) => {
+                if let Some(id) = self.forms.completed(&elicitation) {
+                    self.withdrawn(&id).await;
+                }
+            }
+        }
+    }
+
+    async fn update(&mut self, update: Update) {
+        self.stirred();
+        match update {
+            Update::Commands(commands) => return self.commands(commands).await,
+            Update::Mode(mode) => return self.mode(mode).await,
+            Update::ConfigOptions(options) => {
+                let settings =
+                    options.into_iter().map(|option| Setting { option, via: Via::Option }).collect();
+                return self.settings(settings).await;
+            }
+            Update::Title(Some(title)) => {
+                return self.emit.session(json!({ "type": "session/titleChanged", "title": title })).await;
+            }
+            Update::Title(None) | Update::CompactionSummary => return,
+            Update::Unknown(name) => return self.log(format_args!("an update is left out: {name:?}")),
+            _ => {}
+        }
+        let terminals = self.terminals.clone();
+        let Some(turn) = self.prompted_turn() else { return };
+        match update {
+            Update::Chunk(chunk) => turn.chunk(chunk).await,
+            Update::ToolCall(call) => turn.tool_call(call, &terminals).await,
+            Update::Plan(entries) => turn.plan(entries).await,
+            Update::Notice(notice) => turn.notice(notice).await,
+            Update::Compaction(compaction) => turn.compaction(compaction).await,
+            Update::Usage(usage) => turn.usage(usage_report(&usage)).await,
+            _ => {}
+        }
+    }
+
+    /// The turn the agent works on: not one that waits until an earlier prompt, which was cancelled, is answered.
+    fn prompted_turn(&mut self) -> Option<&mut Turn> {
+        self.turn.as_mut().filter(|_| self.waiting.is_none())
+    }
+
+    /// The slash commands, as a customization of the session.
+    async fn commands(&mut self, commands: Vec<Command>) {
+        self.shared.catalogue.learn_commands(&commands);
+        let agent = &self.shared.agent;
+        let uri = format!("acp:/{}", agent.provider);
+        let child = |command: &Command| {
+            json!({ "type": "prompt", "id": format!("acp-command-{}", command.name), "uri": uri, "name": command.name,
+                "description": command.description })
+        };
+        let children: Vec<Value> = commands.iter().map(child).collect();
+        let customization = json!({ "type": "plugin", "id": "acp-commands", "uri": uri, "name": agent.name, "children": children });
+        self.emit
+            .session(json!({ "type": "session/customizationUpdated", "customization": customization }))
+            .await;
+    }
+
+    async fn mode(&mut self, mode: String) {
+        let Some(live) = &mut self.live else { return };
+        let Some(setting) = live.settings.iter_mut().find(|setting| setting.is(MODE)) else { return };
+        let (id, value) = (setting.option.id.clone(), Value::String(mode));
+        setting.set(&value);
+        self.changed(id, value).await;
+    }
+
+    /// The whole list of settings, which replaces the configuration options among those there are.
+    pub(super) async fn settings(&mut self, settings: Vec<Setting>) {
+        let Some(live) = &mut self.live else { return };
+        let older = std::mem::replace(&mut live.settings, settings);
+        live.settings.extend(older.iter().filter(|setting| setting.via != Via::Option).cloned());
+        let moved: Vec<(String, Value)> = live
+            .settings
+            .iter()
+            .filter(|now| {
+                older
+                    .iter()
+                    .find(|then| then.option.id == now.option.id)
+                    .is_none_or(|then| then.value() != now.value())
+            })
+            .map(|setting| (setting.option.id.clone(), setting.value()))
+            .collect();
+        self.shared.catalogue.learn(&live.settings);
+        for (id, value) in moved {
+            self.changed(id, value).await;
+        }
+    }
+
+    /// Reports a setting that the agent changed.
+    async fn changed(&mut self, id: String, value: Value) {
+        self.chosen.insert(id.clone(), value.clone());
+        self.emit.session(json!({ "type": "session/configChanged", "config": { id: value } })).await;
+    }
+
+    async fn request(&mut self, request: Request) {
+        self.stirred();
+        match request.method.as_str() {
+            "session/request_permission" => self.approval(request).await,
+            "elicitation/create" => self.question(request).await,
+            "fs/read_text_file" | "fs/write_text_file" => {
+                let files = self.files.clone();
+                tokio::spawn(async move {
+                    let outcome = files.serve(&request.method, &request.params).await;
+                    request.answer(outcome);
+                });
+            }
+            method if method.starts_with("terminal/") => {
+                let terminals = self.terminals.clone();
+                tokio::spawn(async move {
+                    let outcome = terminals.serve(&request.method, &request.params).await;
+                    request.answer(outcome);
+                });
+            }
+            method => {
+                let failure = Failure::unknown_method(method);
+                request.answer(Err(failure));
+            }
+        }
+    }
+
+    /// The agent asks for approval.
+    async fn approval(&mut self, request: Request) {
+        let (change, question) = match Question::read(request) {
+            Ok(read) => read,
+            Err(request) => return request.answer(Err(Failure::bad_params("toolCall has no toolCallId"))),
+        };
+        let terminals = self.terminals.clone();
+        // Outside a turn no user is asked.
+        let Some(turn) = self.prompted_turn() else { return question.cancel() };
+        let (call, turn_id) = (change.id.clone(), turn.id.clone());
+        let Some(shown) = turn.ask(change, &question.options(), &terminals).await else {
+            return question.cancel();
+        };
+        let (withdrawn, of) = (question.withdrawal(), call.clone());
+        self.withdrawals.push(withdrawn.wait().map(move |()| of).boxed());
+        self.questions.add(call.clone(), question);
+        let request = json!({ "kind": "toolConfirmation", "id": call, "chat": self.start.chat_uri, "turnId": turn_id,
+            "toolCall": shown });
+        self.emit.session(json!({ "type": "session/inputNeededSet", "request": request })).await;
+    }
+
+    /// The agent asks the user something.
+    async fn question(&mut self, request: Request) {
+        // Outside a turn no user is asked.
+        let Some(turn) = self.prompted_turn() else {
+            return request.answer(Ok(json!({ "action": "cancel" })));
+        };
+        let turn_id = turn.id.clone();
+        let Shown { id, request, withdrawal } = match self.forms.add(request, &turn_id) {
+            Ok(shown) => shown,
+            Err((request, why)) => return request.answer(Err(why)),
+        };
+        let of = id.clone();
+        self.withdrawals.push(withdrawal.wait().map(move |()| of).boxed());
+        self.emit.chat(json!({ "type": "chat/inputRequested", "request": request })).await;
+        let needed =
+            json!({ "kind": "chatInput", "id": id, "chat": self.start.chat_uri, "request": request });
+        self.emit.session(json!({ "type": "session/inputNeededSet", "request": needed })).await;
+    }
+
+    /// A user answers.
+    pub(super) fn confirm(&mut self, call: &str, approved: bool, option: Option<&str>) {
+        if self.questions.answer(call, approved, option)
+            && !approved
+            && let Some(turn) = &mut self.turn
+        {
+            turn.denied(call);
+        }
+    }
+
+    /// The agent took a question back.
+    pub(super) async fn withdrawn(&mut self, call: &str) {
+        if self.forms.withdraw(call) {
+            let completed = json!({ "type": "chat/inputCompleted", "requestId": call, "response": "cancel" });
+            self.emit.chat(completed).await;
+            return self.withdraw_request(call);
+        }
+        if self.questions.withdraw(call) {
+            self.withdraw_request(call);
+            if let Some(turn) = &mut self.turn {
+                turn.unask(call).await;
+            }
+        }
+    }
+
+    /// Takes back what users were asked about a call.
+    pub(super) fn withdraw_request(&self, call: &str) {
+        let (emit, call) = (self.emit.clone(), call.to_owned());
+        tokio::spawn(async move {
+            emit.session(json!({ "type": "session/inputNeededRemoved", "id": call })).await;
+        });
+    }
+}
+
+/// How full the context is, and the cost of the session so far.
+fn usage_report(usage: &ContextUsage) -> Value {
+    let mut meta = json!({ "ostler.contextTokens": usage.used, "ostler.contextSize": usage.size });
+    if let Some(cost) = &usage.cost {
+        meta["ostler.sessionCost"] = json!({ "amount": cost.amount, "currency": cost.currency });
+    }
+    json!({ "_meta": meta })
+}

@@ -1,0 +1,327 @@
+//! One chat's conversation: a task that owns the agent's process, its ACP session and the running turn.
+
+mod client_tools;
+mod lifecycle;
+mod messages;
+mod turns;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use ostler_contract::points::{BoundTool, Start, ToolsServer};
+use ostler_contract::wire::state::{ChatInputAnswer, ModelSelection};
+use ostler_contract::{JsonObject, PluginHost, Value};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use self::client_tools::ClientCall;
+use crate::agent::Running;
+use crate::elicitation::Forms;
+use crate::errors::AgentError;
+use crate::files::Files;
+use crate::opening::Opened;
+use crate::options::{AgentOptions, Runtime};
+use crate::permissions::Questions;
+use crate::prompt::Message;
+use crate::settings::{Catalogue, Setting};
+use crate::terminals::Terminals;
+use crate::transcript::Transcript;
+use crate::updates::{Emitter, Turn};
+use crate::wire::{Failure, Incoming};
+
+/// A user's answers, by question.
+pub type Answers = BTreeMap<String, ChatInputAnswer>;
+
+/// What a conversation is told.
+pub enum Command {
+    /// Runs a turn. `begun` resolves once the agent's session is open, or the turn failed.
+    Begin { turn: String, message: Message, model: Option<ModelSelection>, begun: oneshot::Sender<()> },
+    /// Runs the latest turn, which failed, again.
+    Resume { turn: String, begun: oneshot::Sender<bool> },
+    /// Stops a turn.
+    Cancel { turn: String },
+    /// Answers an approval.
+    Confirm { call: String, approved: bool, option: Option<String> },
+    /// Answers a question.
+    Answer { id: String, accepted: bool, answers: Answers, done: oneshot::Sender<bool> },
+    /// Takes the tools of the session anew.
+    Tools(Vec<BoundTool>),
+    /// Has a client run a tool it contributed.
+    RunByClient { name: String, input: Value, done: oneshot::Sender<Result<Value, String>> },
+    /// A client ran a tool.
+    Completed { call: String, result: Value, done: oneshot::Sender<bool> },
+    /// Changes a setting.
+    Set { key: String, value: Value, done: oneshot::Sender<Result<(), String>> },
+    /// Ends the conversation.
+    Close { removing: bool, done: oneshot::Sender<()> },
+}
+
+/// What conversations of one agent share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The host.
+    pub host: PluginHost,
+    /// The agent.
+    pub agent: Arc<AgentOptions>,
+    /// What all agents share.
+    pub runtime: Arc<Runtime>,
+    /// What is known of the agent's settings.
+    pub catalogue: Arc<Catalogue>,
+}
+
+/// A conversation.
+pub struct Conversation {
+    shared: Shared,
+    start: Start,
+    emit: Emitter,
+    terminals: Terminals,
+    files: Files,
+    cwd: PathBuf,
+    /// The agent's id of its session, once it has one.
+    id: Arc<Mutex<Option<String>>>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    live: Option<Live>,
+    opening: Option<BoxFuture<'static, Result<Opened, AgentError>>>,
+    prompting: Option<BoxFuture<'static, Result<Value, Failure>>>,
+    turn: Option<Turn>,
+    /// The message that is sent once the agent can take it.
+    waiting: Option<Waiting>,
+    /// The latest message.
+    latest: Message,
+    questions: Questions,
+    forms: Forms,
+    withdrawals: FuturesUnordered<BoxFuture<'static, String>>,
+    tools: Vec<BoundTool>,
+    client_calls: Vec<ClientCall>,
+    client_calls_made: u64,
+    /// To itself, for what runs beside it.
+    own: mpsc::WeakUnboundedSender<Command>,
+    /// Settings users chose, over those the agent starts with.
+    chosen: JsonObject,
+    transcript: Transcript,
+    context: Option<String>,
+    endpoint: Option<ToolsServer>,
+    settling: Option<Settling>,
+    /// When a cancelled prompt that was not answered stops the agent.
+    cancel_by: Option<Instant>,
+    idle_since: Instant,
+}
+
+/// An agent with an open session.
+struct Live {
+    running: Running,
+    incoming: mpsc::Receiver<Incoming>,
+    early: VecDeque<Incoming>,
+    session: String,
+    settings: Vec<Setting>,
+    exited: Option<BoxFuture<'static, ExitStatus>>,
+    closed: bool,
+    /// Whether the conversation so far has to be told before the next message.
+    forgetful: bool,
+}
+
+struct Waiting {
+    message: Message,
+    model: Option<ModelSelection>,
+    begun: Option<oneshot::Sender<()>>,
+}
+
+/// A turn whose prompt is answered.
+struct Settling {
+    answer: Value,
+    until: Instant,
+    at_most: Instant,
+}
+
+enum Next {
+    Command(Option<Command>),
+    Agent(FromAgent),
+    Opened(Result<Opened, AgentError>),
+    Answered(Result<Value, Failure>),
+    Withdrawn(String),
+    Deadline,
+}
+
+/// What a running agent does.
+enum FromAgent {
+    /// It sent a message, or closed its output.
+    Message(Option<Incoming>),
+    /// Its process ended.
+    Exited,
+}
+
+/// Waits for a future that may not be there, once.
+async fn filled<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = slot else { return std::future::pending().await };
+    let outcome = future.await;
+    *slot = None;
+    outcome
+}
+
+async fn from_agent(live: &mut Option<Live>) -> FromAgent {
+    let Some(Live { incoming, early, exited, closed, .. }) = live else {
+        return std::future::pending().await;
+    };
+    if let Some(message) = early.pop_front() {
+        return FromAgent::Message(Some(message));
+    }
+    tokio::select! {
+        biased;
+        message = incoming.recv(), if !*closed => FromAgent::Message(message),
+        _ = filled(exited) => FromAgent::Exited,
+    }
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Conversation {
+    /// A conversation whose agent starts with its first turn.
+    pub fn new(
+        shared: Shared,
+        start: Start,
+        id: Arc<Mutex<Option<String>>>,
+        (own, commands): (mpsc::WeakUnboundedSender<Command>, mpsc::UnboundedReceiver<Command>),
+    ) -> Self {
+        let cwd = start.working_directory.clone().map(PathBuf::from);
+        let cwd = cwd
+            .or_else(|| shared.host.facts().paths.first().map(PathBuf::from))
+            .unwrap_or_else(|| "/".into());
+        let more = start.additional.iter().flatten().map(PathBuf::from);
+        Self {
+            emit: Emitter::of(&start),
+            terminals: Terminals::of(&start, &cwd, shared.runtime.scope),
+            files: Files::within(std::iter::once(cwd.clone()).chain(more).collect()),
+            transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
+            context: start.context.clone(),
+            tools: start.tools.clone().unwrap_or_default(),
+            chosen: start.settings.clone(),
+            shared,
+            start,
+            cwd,
+            id,
+            commands,
+            live: None,
+            opening: None,
+            prompting: None,
+            turn: None,
+            waiting: None,
+            latest: Message::default(),
+            questions: Questions::default(),
+            forms: Forms::default(),
+            client_calls: Vec::new(),
+            client_calls_made: 0,
+            own,
+            withdrawals: FuturesUnordered::new(),
+            endpoint: None,
+            settling: None,
+            cancel_by: None,
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// Runs until the conversation is closed.
+    pub async fn run(mut self) {
+        loop {
+            let deadline = self.deadline();
+            let next = {
+                let Self { commands, live, opening, prompting, withdrawals, .. } = &mut self;
+                tokio::select! {
+                    biased;
+                    command = commands.recv() => Next::Command(command),
+                    from = from_agent(live) => Next::Agent(from),
+                    opened = filled(opening) => Next::Opened(opened),
+                    answer = filled(prompting) => Next::Answered(answer),
+                    Some(call) = withdrawals.next() => Next::Withdrawn(call),
+                    () = at(deadline) => Next::Deadline,
+                }
+            };
+            match next {
+                Next::Command(None) => return self.close(false).await,
+                Next::Command(Some(command)) => {
+                    if self.command(command).await.is_break() {
+                        return;
+                    }
+                }
+                Next::Agent(FromAgent::Message(Some(message))) => self.message(message).await,
+                Next::Agent(FromAgent::Message(None)) => self.hung_up().await,
+                Next::Agent(FromAgent::Exited) => self.exited(),
+                Next::Opened(opened) => self.opened(opened).await,
+                Next::Answered(answer) => self.answered(answer).await,
+                Next::Withdrawn(call) => self.withdrawn(&call).await,
+                Next::Deadline => self.deadline_passed().await,
+            }
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> ControlFlow<()> {
+        match command {
+            Command::Begin { turn, message, model, begun } => self.begin(turn, message, model, begun).await,
+            Command::Resume { turn, begun } => self.resume(turn, begun).await,
+            Command::Cancel { turn } => self.cancel(&turn).await,
+            Command::Confirm { call, approved, option } => self.confirm(&call, approved, option.as_deref()),
+            Command::Answer { id, accepted, answers, done } => {
+                let _ = done.send(self.forms.answer(&id, accepted, &answers));
+            }
+            Command::Tools(tools) => self.tools = tools,
+            Command::RunByClient { name, input, done } => self.run_by_client(&name, &input, done).await,
+            Command::Completed { call, result, done } => {
+                let _ = done.send(self.completed_by_client(&call, result).await);
+            }
+            Command::Set { key, value, done } => {
+                let _ = done.send(self.set(key, value).await);
+            }
+            Command::Close { removing, done } => {
+                self.close(removing).await;
+                let _ = done.send(());
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// When something has to happen though nothing was heard.
+    fn deadline(&self) -> Option<Instant> {
+        let settled = self.settling.as_ref().map(|settling| settling.until);
+        let busy = self.turn.is_some() || self.prompting.is_some() || self.opening.is_some();
+        let idle = self
+            .shared
+            .runtime
+            .idle
+            .filter(|_| !busy && self.live.is_some())
+            .map(|idle| self.idle_since + idle);
+        [settled, self.cancel_by, idle].into_iter().flatten().min()
+    }
+
+    async fn deadline_passed(&mut self) {
+        let now = Instant::now();
+        let passed = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if passed(self.settling.as_ref().map(|settling| settling.until)) {
+            return self.settled().await;
+        }
+        if passed(self.cancel_by) {
+            return self.cancel_timed_out().await;
+        }
+        if self.turn.is_none() && self.prompting.is_none() && self.opening.is_none() {
+            self.sleep();
+        }
+    }
+
+    fn log(&self, line: impl std::fmt::Display) {
+        let _ = self.shared.host.log(format!("{}: {}: {line}", self.start.uri, self.shared.agent.provider));
+    }
+
+    fn sentence(&self, why: &AgentError) -> String {
+        why.sentence(&self.shared.agent)
+    }
+}

@@ -1,0 +1,258 @@
+//! Turns: a message becomes a prompt once the agent can take it, and ends with the prompt's answer.
+
+use std::time::Duration;
+
+use ostler_contract::wire::state::ModelSelection;
+use ostler_contract::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Conversation, Settling, Waiting};
+use crate::errors::{AgentError, words};
+use crate::prompt::{self, Message};
+use crate::settings::MODEL;
+use crate::updates::Turn;
+use crate::wire::Failure;
+
+/// How long nothing may come after the answer to a prompt until its turn ends. Some agents send parts after it.
+const QUIET: Duration = Duration::from_millis(40);
+/// How long a turn waits for such parts at most.
+const QUIET_AT_MOST: Duration = Duration::from_secs(1);
+
+impl Conversation {
+    pub(super) async fn begin(
+        &mut self,
+        turn: String,
+        message: Message,
+        model: Option<ModelSelection>,
+        begun: oneshot::Sender<()>,
+    ) {
+        self.latest = message.clone();
+        let context = self.context.take();
+        let message = Message { context, ..message };
+        self.turn = Some(Turn::new(turn, self.emit.clone()));
+        self.waiting = Some(Waiting { message, model, begun: Some(begun) });
+        self.advance().await;
+    }
+
+    /// Runs the latest turn again.
+    pub(super) async fn resume(&mut self, turn: String, begun: oneshot::Sender<bool>) {
+        let possible = self.turn.is_none() && !self.latest.text.is_empty();
+        let _ = begun.send(possible);
+        if possible {
+            self.turn = Some(Turn::new(turn, self.emit.clone()));
+            self.waiting = Some(Waiting { message: self.latest.clone(), model: None, begun: None });
+            self.advance().await;
+        }
+    }
+
+    /// Sends the message that waits, where the agent can take it, and otherwise does what it takes.
+    pub(super) async fn advance(&mut self) {
+        // A prompt that was cancelled has to be answered first.
+        if self.waiting.is_none() || self.prompting.is_some() || self.opening.is_some() {
+            return;
+        }
+        if self.live.is_none() {
+            return self.open().await;
+        }
+        if let Some(Waiting { message, model, begun }) = self.waiting.take() {
+            self.prompt(message, model).await;
+            if let Some(begun) = begun {
+                let _ = begun.send(());
+            }
+        }
+    }
+
+    async fn prompt(&mut self, mut message: Message, model: Option<ModelSelection>) {
+        if let Some(model) = model
+            && let Err(why) = self.choose_model(model).await
+        {
+            return self.fail("agent", why).await;
+        }
+        let Some(live) = &mut self.live else { return };
+        if std::mem::take(&mut live.forgetful)
+            && let Some(transcript) = self.transcript.text()
+        {
+            message.context = Some(match message.context {
+                Some(context) => format!("{transcript}\n\n{context}"),
+                None => transcript,
+            });
+        }
+        let (wire, facts, session) =
+            (live.running.wire.clone(), live.running.facts.clone(), live.session.clone());
+        let read = prompt::reader(&self.start);
+        self.prompting = Some(Box::pin(async move {
+            let blocks = prompt::blocks(message, &facts, &read).await;
+            wire.request("session/prompt", json!({ "sessionId": session, "prompt": blocks })).await
+        }));
+    }
+
+    async fn choose_model(&mut self, model: ModelSelection) -> Result<(), String> {
+        let known = self.live.iter().flat_map(|live| &live.settings).find(|setting| setting.is(MODEL));
+        // An agent without models runs with its own.
+        let Some(id) = known.map(|setting| setting.option.id.clone()) else { return Ok(()) };
+        self.set(id, Value::String(model.id)).await
+    }
+
+    /// The prompt is answered.
+    pub(super) async fn answered(&mut self, answer: Result<Value, Failure>) {
+        self.cancel_by = None;
+        match answer {
+            // The turn was cancelled: its end is reported already.
+            Ok(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
+            Ok(answer) => {
+                let now = Instant::now();
+                self.settling = Some(Settling { answer, until: now + QUIET, at_most: now + QUIET_AT_MOST });
+            }
+            Err(Failure::Closed) => {
+                let why = self.lost().await;
+                match self.waiting.is_some() || self.turn.is_none() {
+                    true => self.advance().await,
+                    false => self.fail(why.kind(), self.sentence(&why)).await,
+                }
+            }
+            Err(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
+            Err(failure) => {
+                let auth = self.live.as_ref().map(|live| live.running.facts.auth.clone()).unwrap_or_default();
+                let why = match failure.is_auth_required() {
+                    true => AgentError::SignIn(auth),
+                    false => AgentError::Refused { method: "session/prompt", failure },
+                };
+                self.fail(why.kind(), self.sentence(&why)).await;
+            }
+        }
+    }
+
+    /// Something came after the answer: more may.
+    pub(super) fn stirred(&mut self) {
+        if let Some(settling) = &mut self.settling {
+            settling.until = (Instant::now() + QUIET).min(settling.at_most);
+        }
+    }
+
+    /// Nothing more came after the answer: the turn ends.
+    pub(super) async fn settled(&mut self) {
+        let Some(Settling { answer, .. }) = self.settling.take() else { return };
+        let Some(mut turn) = self.turn.take() else { return };
+        self.idle_since = Instant::now();
+        self.cancel_questions();
+        self.transcript.add(&self.latest.text, turn.answer());
+        if let Some(usage) = end_usage(&answer) {
+            turn.usage(usage).await;
+        }
+        match answer.get("stopReason").and_then(Value::as_str).unwrap_or_default() {
+            "cancelled" => turn.cancelled().await,
+            "refusal" => {
+                let name = &self.shared.agent.name;
+                turn.failed(
+                    "refusal",
+                    format!("{name} refused to continue; change the message and send it again"),
+                )
+                .await;
+            }
+            reason => {
+                let stopped = match reason {
+                    "max_tokens" => Some("The answer stopped at the model's limit of tokens"),
+                    "max_turn_requests" => Some("The answer stopped at the agent's limit of model requests"),
+                    _ => None,
+                };
+                if let Some(stopped) = stopped {
+                    turn.notification(stopped.to_owned()).await;
+                }
+                turn.complete_turn().await;
+            }
+        }
+    }
+
+    /// Ends the running turn with an error.
+    pub(super) async fn fail(&mut self, kind: &str, sentence: String) {
+        self.settling = None;
+        self.cancel_questions();
+        if let Some(Waiting { begun: Some(begun), .. }) = self.waiting.take() {
+            let _ = begun.send(());
+        }
+        self.idle_since = Instant::now();
+        if let Some(turn) = self.turn.take() {
+            self.transcript.add(&self.latest.text, turn.answer());
+            turn.failed(kind, sentence).await;
+        }
+    }
+
+    /// Stops a turn. The agent answers its prompt in its own time; the next one waits for that.
+    pub(super) async fn cancel(&mut self, id: &str) {
+        if self.turn.as_ref().is_none_or(|turn| turn.id != id) {
+            return;
+        }
+        self.cancel_questions();
+        if let Some(Waiting { begun: Some(begun), .. }) = self.waiting.take() {
+            let _ = begun.send(());
+        }
+        let answered = self.settling.take().is_some();
+        if let (Some(live), true) = (&self.live, self.prompting.is_some() && !answered) {
+            live.running.wire.notify("session/cancel", json!({ "sessionId": live.session }));
+            self.cancel_by = Some(Instant::now() + self.shared.runtime.cancel_timeout);
+        }
+        self.idle_since = Instant::now();
+        if let Some(turn) = self.turn.take() {
+            self.transcript.add(&self.latest.text, turn.answer());
+            turn.cancelled().await;
+        }
+    }
+
+    /// A cancelled prompt was not answered: the agent is stopped, and the next turn starts it again.
+    pub(super) async fn cancel_timed_out(&mut self) {
+        self.cancel_by = None;
+        self.prompting = None;
+        let limit = self.shared.runtime.cancel_timeout.as_secs();
+        self.log(format_args!(
+            "the agent did not end a cancelled prompt within {limit} seconds and is stopped"
+        ));
+        if let Some(live) = self.live.take() {
+            live.running.kill().await;
+        }
+        self.advance().await;
+    }
+
+    /// The agent's connection closed: how it ended, with nothing of it left.
+    async fn lost(&mut self) -> AgentError {
+        let Some(live) = self.live.take() else {
+            return AgentError::Ended { status: None, stderr: String::new(), noise: None };
+        };
+        let why = live.running.error("session/prompt", Failure::Closed).await;
+        live.running.kill().await;
+        self.terminals.close().await;
+        why
+    }
+
+    pub(super) fn cancel_questions(&mut self) {
+        for call in self.questions.cancel_all() {
+            self.withdraw_request(&call);
+        }
+        for id in self.forms.cancel_all() {
+            self.withdraw_request(&id);
+        }
+        self.abandon_client_calls();
+    }
+}
+
+/// The tokens of a turn, where the agent names them with its end.
+fn end_usage(answer: &Value) -> Option<Value> {
+    let usage = answer.get("usage")?;
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+    let (input, output) = (count("inputTokens"), count("outputTokens"));
+    (input.is_some() || output.is_some()).then(|| {
+        let mut report = json!({ "inputTokens": input, "outputTokens": output });
+        if let Some(read) = count("cachedReadTokens") {
+            report["cacheReadTokens"] = read.into();
+        }
+        if let Some(written) = count("cachedWriteTokens") {
+            report["_meta"] = json!({ "ostler.cacheWriteTokens": written });
+        }
+        report
+    })
+}
+
+/// What a failed request says, for a user.
+pub(super) fn refusal(failure: &Failure) -> String {
+    words(failure)
+}

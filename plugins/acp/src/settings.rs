@@ -1,0 +1,254 @@
+//! The agent's modes, models and configuration options as settings of the host's sessions.
+
+use ostler_contract::points::{Offered, OfferedCommand, OfferedModel};
+use ostler_contract::{JsonObject, Value, json};
+use parking_lot::Mutex;
+
+use crate::options::Model;
+use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
+
+/// The setting that is the agent's model.
+pub const MODEL: &str = "model";
+/// The setting that is the agent's mode, where it is no configuration option.
+pub const MODE: &str = "mode";
+
+/// One setting of an agent's session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// What the agent reported.
+    pub option: ConfigOption,
+    /// How it is changed.
+    pub via: Via,
+}
+
+/// How a setting is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// `session/set_config_option`.
+    Option,
+    /// `session/set_mode`.
+    Mode,
+    /// `session/set_model`, of agents from before configuration options.
+    Model,
+}
+
+/// Reads the settings of an answer to `session/new`, `session/load` or `session/resume`: the configuration options,
+/// and from the older members what these lack.
+pub fn read(answer: &Value) -> Vec<Setting> {
+    let options = ConfigOption::read_all(answer).unwrap_or_default();
+    let mut settings: Vec<Setting> =
+        options.into_iter().map(|option| Setting { option, via: Via::Option }).collect();
+    let older = [
+        ("modes", "availableModes", "id", "currentModeId", MODE, "Mode", Via::Mode),
+        ("models", "availableModels", "modelId", "currentModelId", MODEL, "Model", Via::Model),
+    ];
+    for (name, list, key, current, id, title, via) in older {
+        let Some(state) = answer.get(name).filter(|state| state.is_object()) else { continue };
+        if settings.iter().any(|setting| setting.is(id)) {
+            continue;
+        }
+        let Some(current) = member::<String>(state, current) else { continue };
+        let option = ConfigOption {
+            id: id.to_owned(),
+            name: title.to_owned(),
+            description: None,
+            category: Some(id.to_owned()),
+            value: ConfigValue::Select { current, choices: Choice::read_all(state, list, key) },
+        };
+        settings.push(Setting { option, via });
+    }
+    settings
+}
+
+impl Setting {
+    /// Whether it is the agent's mode or model.
+    pub fn is(&self, category: &str) -> bool {
+        self.option.category.as_deref() == Some(category) || self.option.id == category
+    }
+
+    /// Its value.
+    pub fn value(&self) -> Value {
+        match &self.option.value {
+            ConfigValue::Select { current, .. } => current.as_str().into(),
+            ConfigValue::Boolean(on) => (*on).into(),
+        }
+    }
+
+    /// Takes a value; nothing where it is the current one.
+    ///
+    /// # Errors
+    /// The sentence that refuses the value.
+    pub fn accept(&self, value: &Value) -> Result<Option<Value>, String> {
+        let name = &self.option.id;
+        match (&self.option.value, value) {
+            (ConfigValue::Boolean(_), Value::Bool(_)) => {}
+            (ConfigValue::Boolean(_), _) => return Err(format!("{name} has to be true or false")),
+            (ConfigValue::Select { choices, .. }, Value::String(chosen)) => {
+                if !choices.is_empty() && !choices.iter().any(|choice| choice.id == *chosen) {
+                    let ids: Vec<&str> = choices.iter().map(|choice| choice.id.as_str()).take(20).collect();
+                    return Err(format!("{name} has no value {chosen:?}; it takes {}", ids.join(", ")));
+                }
+            }
+            (ConfigValue::Select { .. }, _) => return Err(format!("{name} has to be a string")),
+        }
+        Ok((self.value() != *value).then(|| value.clone()))
+    }
+
+    /// Takes a value as the current one.
+    pub fn set(&mut self, value: &Value) {
+        match (&mut self.option.value, value) {
+            (ConfigValue::Select { current, .. }, Value::String(value)) => current.clone_from(value),
+            (ConfigValue::Boolean(on), Value::Bool(value)) => *on = *value,
+            _ => {}
+        }
+    }
+
+    /// The method and parameters that change it.
+    pub fn change(&self, session: &str, value: &Value) -> (&'static str, Value) {
+        match self.via {
+            Via::Option => {
+                let mut params = json!({ "sessionId": session, "configId": self.option.id, "value": value });
+                if value.is_boolean() {
+                    params["type"] = "boolean".into();
+                }
+                ("session/set_config_option", params)
+            }
+            Via::Mode => ("session/set_mode", json!({ "sessionId": session, "modeId": value })),
+            Via::Model => ("session/set_model", json!({ "sessionId": session, "modelId": value })),
+        }
+    }
+
+    fn property(&self) -> Value {
+        let mut property = json!({ "title": self.option.name, "sessionMutable": true });
+        if let Some(description) = &self.option.description {
+            property["description"] = description.as_str().into();
+        }
+        match &self.option.value {
+            ConfigValue::Boolean(_) => property["type"] = "boolean".into(),
+            ConfigValue::Select { choices, .. } => {
+                property["type"] = "string".into();
+                if !choices.is_empty() {
+                    let list = |of: fn(&Choice) -> Value| choices.iter().map(of).collect::<Value>();
+                    property["enum"] = list(|choice| choice.id.as_str().into());
+                    property["enumLabels"] = list(|choice| choice.name.as_str().into());
+                    property["enumDescriptions"] =
+                        list(|choice| choice.description.as_deref().unwrap_or_default().into());
+                }
+            }
+        }
+        property
+    }
+}
+
+/// What is known of an agent's settings and commands before one of its sessions is opened: what the latest reported.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    settings: Vec<Setting>,
+    commands: Vec<Command>,
+}
+
+impl Catalogue {
+    /// Takes the settings of a session as they are when it opens.
+    pub fn learn(&self, settings: &[Setting]) {
+        self.known.lock().settings = settings.to_vec();
+    }
+
+    /// Takes the slash commands.
+    pub fn learn_commands(&self, commands: &[Command]) {
+        self.known.lock().commands = commands.to_vec();
+    }
+
+    /// The schema of a session's settings.
+    pub fn schema(&self) -> Value {
+        let known = self.known.lock();
+        let properties: JsonObject =
+            known.settings.iter().map(|setting| (setting.option.id.clone(), setting.property())).collect();
+        json!({ "type": "object", "properties": properties })
+    }
+
+    /// The values a session starts with.
+    pub fn defaults(&self) -> JsonObject {
+        let known = self.known.lock();
+        known.settings.iter().map(|setting| (setting.option.id.clone(), setting.value())).collect()
+    }
+
+    /// A setting by its id.
+    pub fn setting(&self, id: &str) -> Option<Setting> {
+        self.known.lock().settings.iter().find(|setting| setting.option.id == id).cloned()
+    }
+
+    /// What the agent offers: the models it reported, or those that are configured.
+    pub fn offered(&self, configured: &[Model]) -> Offered {
+        let known = self.known.lock();
+        let reported =
+            known.settings.iter().find(|setting| setting.is(MODEL)).map(|setting| &setting.option.value);
+        let models = match reported {
+            Some(ConfigValue::Select { choices, .. }) => choices
+                .iter()
+                .map(|choice| OfferedModel {
+                    id: choice.id.clone(),
+                    name: choice.name.clone(),
+                    ..OfferedModel::default()
+                })
+                .collect(),
+            _ => configured
+                .iter()
+                .map(|model| OfferedModel {
+                    id: model.id.clone(),
+                    name: model.name.clone().unwrap_or_else(|| model.id.clone()),
+                    ..OfferedModel::default()
+                })
+                .collect(),
+        };
+        let command = |command: &Command| OfferedCommand {
+            name: command.name.clone(),
+            description: Some(command.description.clone()).filter(|description| !description.is_empty()),
+        };
+        Offered { models, commands: known.commands.iter().map(command).collect(), customizations: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_options_come_before_older_members() {
+        let answer = json!({
+            "configOptions": [{ "id": "llm", "name": "LLM", "category": "model", "type": "select", "currentValue": "a",
+                "options": [{ "value": "a", "name": "A" }] }],
+            "models": { "currentModelId": "old", "availableModels": [{ "modelId": "old", "name": "Old" }] },
+            "modes": { "currentModeId": "https://x/plan", "availableModes": [{ "id": "https://x/plan", "name": "Plan" }] },
+        });
+        let settings = read(&answer);
+        let shown: Vec<_> = settings
+            .iter()
+            .map(|setting| (setting.option.id.as_str(), setting.via, setting.value()))
+            .collect();
+        assert_eq!(shown, [("llm", Via::Option, json!("a")), ("mode", Via::Mode, json!("https://x/plan"))]);
+    }
+
+    #[test]
+    fn a_value_the_agent_does_not_know_is_refused_with_those_it_does() {
+        let settings = read(&json!({ "models": { "currentModelId": "a", "availableModels": [
+            { "modelId": "a", "name": "A" }, { "modelId": "$runtime|openai|m(openai)", "name": "M" }
+        ] } }));
+        let model = &settings[0];
+        assert_eq!(
+            model.accept(&json!("b")),
+            Err("model has no value \"b\"; it takes a, $runtime|openai|m(openai)".into())
+        );
+        assert_eq!(model.accept(&json!("a")), Ok(None));
+        let chosen = json!("$runtime|openai|m(openai)");
+        assert_eq!(model.accept(&chosen), Ok(Some(chosen.clone())));
+        assert_eq!(
+            model.change("s", &chosen),
+            ("session/set_model", json!({ "sessionId": "s", "modelId": chosen }))
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! `terminal/*`: commands an agent has the host run. Where the host has terminals, users can watch them; otherwise they
+//! run here, without one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, Start};
+use ostler_contract::{Value, json};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::watch;
+
+use crate::options::ScopeChoice;
+use crate::process::{Process, Program, Unstarted};
+use crate::protocol::member;
+use crate::wire::Failure;
+
+/// How much output is retained where the agent does not say, in bytes.
+const RETAINED: usize = 1 << 20;
+/// The most output that is retained whatever the agent says, in bytes.
+const RETAINED_AT_MOST: usize = 8 << 20;
+/// How many terminals an agent may have at a time.
+const AT_MOST: usize = 64;
+
+/// The terminals of one conversation.
+#[derive(Debug, Clone, Default)]
+pub struct Terminals(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    host: Option<SessionTerminals>,
+    cwd: PathBuf,
+    env: BTreeMap<String, String>,
+    scope: ScopeChoice,
+    next: AtomicU64,
+    open: Mutex<HashMap<String, Terminal>>,
+    /// The output of those that were released: a call that names one is shown it.
+    released: Mutex<HashMap<String, Value>>,
+}
+
+#[derive(Debug, Clone)]
+enum Terminal {
+    /// One the host lists.
+    Listed { terminal: SessionTerminal, title: String, limit: usize, exit: watch::Receiver<Option<Exit>> },
+    /// One that runs here.
+    Own { process: Arc<Process>, output: Arc<Mutex<Output>>, drained: watch::Receiver<u8> },
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
+struct Exit {
+    code: Option<i64>,
+    signal: Option<i32>,
+}
+
+/// The end of what a command wrote.
+#[derive(Debug)]
+struct Output {
+    bytes: Vec<u8>,
+    limit: usize,
+    truncated: bool,
+}
+
+impl Terminals {
+    /// Without any.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Of a chat.
+    pub fn of(start: &Start, cwd: &Path, scope: ScopeChoice) -> Self {
+        Self(Arc::new(Shared {
+            host: start.terminals.clone(),
+            cwd: cwd.to_owned(),
+            env: start.env.clone(),
+            scope,
+            ..Shared::default()
+        }))
+    }
+
+    /// Answers a `terminal/*` request.
+    ///
+    /// # Errors
+    /// It names no terminal, or one cannot be opened.
+    pub async fn serve(&self, method: &str, params: &Value) -> Result<Value, Failure> {
+        if method == "terminal/create" {
+            return self.create(params).await;
+        }
+        let id: String =
+            member(params, "terminalId").ok_or_else(|| Failure::bad_params("terminalId is missing"))?;
+        let terminal = self.0.open.lock().get(&id).cloned();
+        let terminal = terminal.ok_or_else(|| Failure::bad_params(format!("there is no terminal {id}")))?;
+        match method {
+            "terminal/output" => {
+                let (output, truncated) = terminal.output().await;
+                let mut answer = json!({ "output": output, "truncated": truncated });
+                if let Some(exit) = terminal.exit() {
+                    answer["exitStatus"] = exit.json();
+                }
+                Ok(answer)
+            }
+            "terminal/wait_for_exit" => Ok(terminal.wait().await.json()),
+            "terminal/kill" => {
+                terminal.kill().await;
+                Ok(json!({}))
+            }
+            "terminal/release" => {
+                let content = terminal.content().await;
+                self.0.released.lock().insert(id.clone(), content);
+                self.0.open.lock().remove(&id);
+                terminal.kill().await;
+                Ok(json!({}))
+            }
+            other => Err(Failure::unknown_method(other)),
+        }
+    }
+
+    /// The terminal as a tool call's content.
+    pub fn content(&self, id: &str) -> Value {
+        if let Some(content) = self.0.released.lock().get(id) {
+            return content.clone();
+        }
+        match self.0.open.lock().get(id) {
+            Some(Terminal::Listed { terminal, title, .. }) => {
+                json!({ "type": "terminal", "resource": terminal.uri, "title": title })
+            }
+            Some(Terminal::Own { output, .. }) => json!({ "type": "text", "text": output.lock().text() }),
+            None => json!({ "type": "text", "text": format!("[terminal {id}]") }),
+        }
+    }
+
+    /// Ends the terminals that are open.
+    pub async fn close(&self) {
+        let open = std::mem::take(&mut *self.0.open.lock());
+        futures::future::join_all(open.into_values().map(|terminal| async move { terminal.kill().await }))
+            .await;
+        self.0.released.lock().clear();
+    }
+
+    async fn create(&self, params: &Value) -> Result<Value, Failure> {
+        let command: String =
+            member(params, "command").ok_or_else(|| Failure::bad_params("command is missing"))?;
+        let args: Vec<String> = member(params, "args").unwrap_or_default();
+        let cwd = member::<PathBuf>(params, "cwd").unwrap_or_else(|| self.0.cwd.clone());
+        let limit = member::<u64>(params, "outputByteLimit").and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(RETAINED).min(RETAINED_AT_MOST);
+        if self.0.open.lock().len() >= AT_MOST {
+            return Err(Failure::internal(format!("{AT_MOST} terminals are open; release one first")));
+        }
+        let mut env = self.0.env.clone();
+        for variable in params.get("env").and_then(Value::as_array).into_iter().flatten() {
+            if let (Some(name), Some(value)) = (member(variable, "name"), member(variable, "value")) {
+                env.insert(name, value);
+            }
+        }
+        let terminal = match &self.0.host {
+            Some(host) => listed(host, command, args, &cwd, env, limit).await?,
+            None => own(command, args, cwd, env, self.0.scope, limit)?,
+        };
+        let id = format!("terminal-{}", self.0.next.fetch_add(1, Ordering::Relaxed) + 1);
+        self.0.open.lock().insert(id.clone(), terminal);
+        Ok(json!({ "terminalId": id }))
+    }
+}
+
+async fn listed(
+    host: &SessionTerminals,
+    command: String,
+    args: Vec<String>,
+    cwd: &Path,
+    env: BTreeMap<String, String>,
+    limit: usize,
+) -> Result<Terminal, Failure> {
+    let title = std::iter::once(&command).chain(&args).cloned().collect::<Vec<_>>().join(" ");
+    let request = SessionTerminalRequest {
+        command: Some(command),
+        args: (!args.is_empty()).then_some(args),
+        cwd: Some(cwd.display().to_string()),
+        env: Some(env),
+        name: Some(title.clone()),
+        ..SessionTerminalRequest::default()
+    };
+    let opened = host.open.call((request,)).await.map_err(|why| Failure::internal(why.message))?;
+    let (tell, exit) = watch::channel(None);
+    let wait = opened.wait.clone();
+    tokio::spawn(async move {
+        let code = wait.call(()).await.unwrap_or_default();
+        tell.send_replace(Some(Exit { code, signal: None }));
+    });
+    Ok(Terminal::Listed { terminal: opened, title, limit, exit })
+}
+
+fn own(
+    command: String,
+    args: Vec<String>,
+    cwd: PathBuf,
+    env: BTreeMap<String, String>,
+    scope: ScopeChoice,
+    limit: usize,
+) -> Result<Terminal, Failure> {
+    // Agents send a program with its arguments, or a whole line for a shell.
+    let (command, args) = match args.is_empty() && command.contains(char::is_whitespace) {
+        true => ("/bin/sh".to_owned(), vec!["-c".to_owned(), command]),
+        false => (command, args),
+    };
+    let program = Program { command, args, env, cwd };
+    let (process, stdout, stderr) = Process::run(&program, scope).map_err(|why| {
+        Failure::internal(match why {
+            Unstarted::NotFound => format!("{} is not installed", program.command),
+            Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),
+            Unstarted::Failed(why) => format!("{}: {why}", program.command),
+        })
+    })?;
+    let output = Arc::new(Mutex::new(Output { bytes: Vec::new(), limit, truncated: false }));
+    let (tell, drained) = watch::channel(0);
+    let tell = Arc::new(tell);
+    tokio::spawn(collect(stdout, output.clone(), tell.clone()));
+    tokio::spawn(collect(stderr, output.clone(), tell));
+    Ok(Terminal::Own { process: Arc::new(process), output, drained })
+}
+
+async fn collect(mut from: impl AsyncRead + Unpin, output: Arc<Mutex<Output>>, done: Arc<watch::Sender<u8>>) {
+    let mut piece = vec![0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut piece).await {
+        output.lock().add(&piece[..count]);
+    }
+    done.send_modify(|done| *done += 1);
+}
+
+impl Terminal {
+    async fn output(&self) -> (String, bool) {
+        match self {
+            Self::Listed { terminal, limit, .. } => {
+                let whole = terminal.output.call(()).await.unwrap_or_default();
+                let from = whole.ceil_char_boundary(whole.len().saturating_sub(*limit));
+                (whole[from..].to_owned(), from > 0)
+            }
+            Self::Own { output, .. } => {
+                let output = output.lock();
+                (output.text(), output.truncated)
+            }
+        }
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        match self {
+            Self::Listed { exit, .. } => *exit.borrow(),
+            Self::Own { process, .. } => process.status().map(Exit::of),
+        }
+    }
+
+    async fn wait(&self) -> Exit {
+        match self {
+            Self::Listed { exit, .. } => {
+                let mut exit = exit.clone();
+                let ended = exit.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
+                ended.unwrap_or(Exit { code: None, signal: None })
+            }
+            Self::Own { process, drained, .. } => {
+                let status = process.ended().await;
+                // What it wrote last is read before its end is reported, unless a descendant keeps the pipes open.
+                let mut drained = drained.clone();
+                let _ = tokio::time::timeout(
+                    std::time::Duration::from_millis(500),
+                    drained.wait_for(|done| *done >= 2),
+                )
+                .await;
+                Exit::of(status)
+            }
+        }
+    }
+
+    async fn kill(&self) {
+        match self {
+            Self::Listed { terminal, .. } => drop(terminal.kill.call(()).await),
+            Self::Own { process, .. } => process.kill().await,
+        }
+    }
+
+    async fn content(&self) -> Value {
+        match self {
+            Self::Listed { terminal, title, .. } => {
+                json!({ "type": "terminal", "resource": terminal.uri, "title": title })
+            }
+            Self::Own { .. } => json!({ "type": "text", "text": self.output().await.0 }),
+        }
+    }
+}
+
+impl Exit {
+    fn of(status: std::process::ExitStatus) -> Self {
+        Self { code: status.code().map(i64::from), signal: status.signal() }
+    }
+
+    fn json(self) -> Value {
+        json!({ "exitCode": self.code, "signal": self.signal.map(|signal| signal.to_string()) })
+    }
+}
+
+impl Output {
+    fn add(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+        let surplus = self.bytes.len().saturating_sub(self.limit);
+        // Moved seldom: only once as much again was written.
+        if surplus > self.limit.max(4096) {
+            self.bytes.drain(..surplus);
+        }
+        self.truncated |= surplus > 0;
+    }
+
+    /// The text, cut at its beginning between two characters.
+    fn text(&self) -> String {
+        let mut from = self.bytes.len().saturating_sub(self.limit);
+        while from > 0 && from < self.bytes.len() && self.bytes[from] & 0xC0 == 0x80 {
+            from += 1;
+        }
+        String::from_utf8_lossy(&self.bytes[from..]).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_cut_at_its_beginning_between_characters() {
+        let mut output = Output { bytes: Vec::new(), limit: 4, truncated: false };
+        output.add("ab".as_bytes());
+        assert_eq!((output.text().as_str(), output.truncated), ("ab", false));
+        output.add("éü".as_bytes());
+        assert_eq!((output.text().as_str(), output.truncated), ("éü", true));
+        output.add("x".as_bytes());
+        assert_eq!(output.text(), "üx");
+    }
+}

@@ -1,0 +1,161 @@
+//! What a tool call takes and produces, as clients are shown it.
+
+use ostler_contract::{Value, json};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use crate::protocol::{Content, Diff, ToolCallChange, ToolContent, ToolStatus};
+use crate::terminals::Terminals;
+
+/// The longest text of a file that is carried in an edit, in bytes. Of a longer one the file is named.
+const LONGEST_TEXT: usize = 256 << 10;
+/// What is encoded in a `data:` URI of text.
+const DATA: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'#')
+    .add(b'%')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}');
+
+/// The content of a call.
+pub fn content(call: &ToolCallChange, terminals: &Terminals) -> Vec<Value> {
+    call.content.iter().flatten().map(|content| one(content, terminals)).collect()
+}
+
+fn one(content: &ToolContent, terminals: &Terminals) -> Value {
+    match content {
+        ToolContent::Block(Content::Text(text)) => json!({ "type": "text", "text": text }),
+        ToolContent::Block(Content::Media { data, mime }) => {
+            json!({ "type": "embeddedResource", "data": data, "contentType": mime })
+        }
+        ToolContent::Block(Content::Link { uri, mime, .. }) => {
+            let mut link = json!({ "type": "resource", "uri": uri });
+            if let Some(mime) = mime {
+                link["contentType"] = mime.as_str().into();
+            }
+            link
+        }
+        ToolContent::Block(Content::Embedded { uri, text }) => {
+            json!({ "type": "text", "text": format!("{uri}\n{text}") })
+        }
+        ToolContent::Block(Content::Unknown(kind)) => json!({ "type": "text", "text": format!("[{kind}]") }),
+        ToolContent::Diff(diff) => {
+            let mut edit = edit(diff);
+            edit["type"] = "fileEdit".into();
+            edit
+        }
+        ToolContent::Terminal(id) => terminals.content(id),
+    }
+}
+
+/// The edits a call would make, to be shown before it is approved.
+pub fn edits(call: &ToolCallChange) -> Option<Value> {
+    let diffs = call.content.iter().flatten().filter_map(|content| match content {
+        ToolContent::Diff(diff) => Some(edit(diff)),
+        _ => None,
+    });
+    let items: Vec<Value> = diffs.collect();
+    (!items.is_empty()).then(|| json!({ "items": items }))
+}
+
+/// The result of a call that ended.
+pub fn result(call: &ToolCallChange, title: &str, terminals: &Terminals) -> Value {
+    let success = call.status != Some(ToolStatus::Failed);
+    let mut content = content(call, terminals);
+    if let (true, Some(output)) = (content.is_empty(), &call.raw_output) {
+        content.push(json!({ "type": "text", "text": text_of(output) }));
+    }
+    let mut result = json!({ "success": success, "pastTenseMessage": title });
+    if !success {
+        let why = content.iter().find_map(|part| part["text"].as_str()).unwrap_or("the tool call failed");
+        result["error"] = json!({ "message": why });
+    }
+    if !content.is_empty() {
+        result["content"] = content.into();
+    }
+    if let Some(output @ Value::Object(_)) = &call.raw_output {
+        result["structuredContent"] = output.clone();
+    }
+    result
+}
+
+/// The places a call works at.
+pub fn locations(call: &ToolCallChange) -> Option<Value> {
+    let locations = call.locations.as_ref().filter(|locations| !locations.is_empty())?;
+    let place = |location: &crate::protocol::Location| {
+        let mut place = json!({ "uri": file_uri(&location.path) });
+        if let Some(line) = location.line {
+            place["line"] = line.into();
+        }
+        place
+    };
+    Some(locations.iter().map(place).collect())
+}
+
+/// A JSON value for readers: text as it is.
+pub fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The URI of a path.
+pub fn file_uri(path: &str) -> String {
+    url::Url::from_file_path(path).map_or_else(|()| path.to_owned(), |uri| uri.to_string())
+}
+
+fn edit(diff: &Diff) -> Value {
+    let uri = file_uri(&diff.path);
+    let side = |text: &str| {
+        let content = match text.len() <= LONGEST_TEXT {
+            true => format!("data:text/plain;charset=utf-8,{}", utf8_percent_encode(text, DATA)),
+            false => uri.clone(),
+        };
+        json!({ "uri": uri, "content": { "uri": content, "sizeHint": text.len(), "contentType": "text/plain" } })
+    };
+    let before = diff.old_text.as_deref();
+    let (added, removed) = changed_lines(before.unwrap_or_default(), &diff.new_text);
+    let mut edit = json!({ "after": side(&diff.new_text), "diff": { "added": added, "removed": removed } });
+    if let Some(before) = before {
+        edit["before"] = side(before);
+    }
+    edit
+}
+
+/// How many lines differ between the equal beginning and the equal end.
+fn changed_lines(before: &str, after: &str) -> (usize, usize) {
+    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let same = |count: usize, at: fn(&[&str], usize) -> usize| {
+        (0..count).take_while(|step| before[at(&before, *step)] == after[at(&after, *step)]).count()
+    };
+    let shorter = before.len().min(after.len());
+    let head = same(shorter, |_, step| step);
+    let tail = same(shorter - head, |lines, step| lines.len() - 1 - step);
+    (after.len() - head - tail, before.len() - head - tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_changed_are_counted() {
+        assert_eq!(changed_lines("a\nb\nc", "a\nx\ny\nc"), (2, 1));
+        assert_eq!(changed_lines("", "a\nb"), (2, 0));
+        assert_eq!(changed_lines("a\na", "a"), (0, 1));
+        assert_eq!(changed_lines("same", "same"), (0, 0));
+    }
+
+    #[test]
+    fn a_new_file_has_no_text_before() {
+        let edit = edit(&Diff { path: "/a b".into(), old_text: None, new_text: "50 %\n".into() });
+        assert_eq!(edit["after"]["uri"], "file:///a%20b");
+        assert_eq!(edit["after"]["content"]["uri"], "data:text/plain;charset=utf-8,50%20%25%0A");
+        assert!(edit.get("before").is_none());
+    }
+}

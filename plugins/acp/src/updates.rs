@@ -1,0 +1,477 @@
+//! One turn: what the agent reports in it, as the host's actions.
+
+use std::collections::HashMap;
+
+use ostler_contract::points::{Emit, Start};
+use ostler_contract::protocol::actions;
+use ostler_contract::wire::StateAction;
+use ostler_contract::wire::actions::{ChatDeltaAction, ChatReasoningAction};
+use ostler_contract::{Func, Value, json};
+use tokio::time::{Duration, Instant};
+
+use crate::protocol::{Chunk, Compaction, Content, Notice, PlanEntry, ToolCallChange, ToolStatus, Voice};
+use crate::terminals::Terminals;
+use crate::tool_content;
+
+/// How much of a turn's answer is retained for a transcript, in bytes.
+const ANSWER_RETAINED: usize = 8 << 10;
+
+/// Emits actions, and waits where the host is behind.
+#[derive(Debug, Clone)]
+pub struct Emitter(Func<fn(channel: Emit, action: StateAction)>);
+
+impl Emitter {
+    /// Of a chat.
+    pub fn of(start: &Start) -> Self {
+        Self(start.emit.clone())
+    }
+
+    /// Emits on the chat's channel.
+    pub async fn chat(&self, action: Value) {
+        self.json(Emit::Chat, action).await;
+    }
+
+    /// Emits on the session's channel.
+    pub async fn session(&self, action: Value) {
+        self.json(Emit::Session, action).await;
+    }
+
+    async fn json(&self, channel: Emit, action: Value) {
+        if let Ok(action) = actions::read(action) {
+            self.emit(channel, action).await;
+        }
+    }
+
+    async fn emit(&self, channel: Emit, action: StateAction) {
+        loop {
+            match self.0.call((channel, action.clone())) {
+                Err(thrown) if thrown.name == "QuotaExceededError" => {
+                    tokio::time::sleep(Duration::from_millis(2)).await
+                }
+                // A session that ended takes nothing more.
+                _ => return,
+            }
+        }
+    }
+}
+
+/// A turn that runs.
+#[derive(Debug)]
+pub struct Turn {
+    /// The host's id.
+    pub id: String,
+    emit: Emitter,
+    begun: Instant,
+    parts: u32,
+    open: Option<OpenPart>,
+    calls: HashMap<String, ToolCall>,
+    plan: Vec<String>,
+    answer: String,
+    /// Whether anything came of it.
+    pub stirred: bool,
+}
+
+/// The part that chunks are appended to.
+#[derive(Debug)]
+struct OpenPart {
+    id: String,
+    voice: Voice,
+    message: Option<String>,
+}
+
+/// A tool call of the turn.
+#[derive(Debug, Default)]
+struct ToolCall {
+    whole: ToolCallChange,
+    step: Step,
+}
+
+/// How far the host was told a tool call is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    New,
+    Started,
+    Asked,
+    Running,
+    Done,
+}
+
+impl Turn {
+    /// A turn that begins now.
+    pub fn new(id: String, emit: Emitter) -> Self {
+        Self {
+            id,
+            emit,
+            begun: Instant::now(),
+            parts: 0,
+            open: None,
+            calls: HashMap::new(),
+            plan: Vec::new(),
+            answer: String::new(),
+            stirred: false,
+        }
+    }
+
+    /// The text of the answer so far, as far as it is retained.
+    pub fn answer(&self) -> &str {
+        &self.answer
+    }
+
+    fn next_part(&mut self) -> String {
+        self.parts += 1;
+        format!("{}-{}", self.id, self.parts)
+    }
+
+    /// A piece of a message or thought.
+    pub async fn chunk(&mut self, chunk: Chunk) {
+        let Chunk { voice, message, content } = chunk;
+        // The user's own words are in the turn already.
+        if voice == Voice::User {
+            return;
+        }
+        self.stirred = true;
+        match content {
+            Content::Text(text) => self.text(voice, message, text).await,
+            Content::Media { data, mime } => {
+                self.open = None;
+                let uri = format!("data:{mime};base64,{data}");
+                self.part(json!({ "kind": "contentRef", "uri": uri, "contentType": mime })).await;
+            }
+            Content::Link { uri, name, .. } => self.text(voice, message, format!("[{name}]({uri})")).await,
+            Content::Embedded { uri, text } => {
+                self.text(voice, message, format!("\n{uri}\n```\n{text}\n```\n")).await;
+            }
+            Content::Unknown(kind) => self.text(voice, message, format!("\n*[{kind}]*\n")).await,
+        }
+    }
+
+    async fn text(&mut self, voice: Voice, message: Option<String>, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        if voice == Voice::Agent && self.answer.len() < ANSWER_RETAINED {
+            self.answer.push_str(&text);
+        }
+        let continues = self.open.as_ref().filter(|open| {
+            open.voice == voice && (open.message == message || open.message.is_none() || message.is_none())
+        });
+        match continues {
+            Some(open) => {
+                let (turn_id, part_id) = (self.id.clone(), open.id.clone());
+                let action = match voice {
+                    Voice::Thought => StateAction::ChatReasoning(ChatReasoningAction {
+                        turn_id,
+                        part_id,
+                        content: text,
+                        meta: None,
+                    }),
+                    _ => StateAction::ChatDelta(ChatDeltaAction {
+                        turn_id,
+                        part_id,
+                        content: text,
+                        meta: None,
+                    }),
+                };
+                self.emit.emit(Emit::Chat, action).await;
+            }
+            None => {
+                let id = self.next_part();
+                let kind = if voice == Voice::Thought { "reasoning" } else { "markdown" };
+                self.part(json!({ "kind": kind, "id": id, "content": text })).await;
+                self.open = Some(OpenPart { id, voice, message });
+            }
+        }
+    }
+
+    async fn part(&mut self, part: Value) {
+        self.emit.chat(json!({ "type": "chat/responsePart", "turnId": self.id, "part": part })).await;
+    }
+
+    /// A message beside the conversation, as Markdown.
+    pub async fn notification(&mut self, markdown: String) {
+        self.open = None;
+        self.stirred = true;
+        self.part(json!({ "kind": "systemNotification", "content": { "markdown": markdown } })).await;
+    }
+
+    /// A message of the agent for the user.
+    pub async fn notice(&mut self, notice: Notice) {
+        let Notice { severity, title, description } = notice;
+        let mark = match severity.as_str() {
+            "warning" => "Warning: ",
+            "error" => "Error: ",
+            _ => "",
+        };
+        let text = match description {
+            Some(description) => format!("{mark}{title}\n\n{description}"),
+            None => format!("{mark}{title}"),
+        };
+        self.notification(text).await;
+    }
+
+    /// The state of a compaction.
+    pub async fn compaction(&mut self, compaction: Compaction) {
+        let text = match (compaction.status.as_str(), compaction.error) {
+            ("in_progress", _) => "Compacting the conversation".to_owned(),
+            ("completed", _) => "Compacted the conversation".to_owned(),
+            ("failed", Some(why)) => format!("The conversation could not be compacted: {why}"),
+            ("failed", None) => "The conversation could not be compacted".to_owned(),
+            ("cancelled", _) => "The compaction was cancelled".to_owned(),
+            _ => return,
+        };
+        self.notification(text).await;
+    }
+
+    /// The whole plan. Its entries are shown when they change; which one is worked on is the chat's activity.
+    pub async fn plan(&mut self, entries: Vec<PlanEntry>) {
+        let contents: Vec<String> = entries.iter().map(|entry| entry.content.clone()).collect();
+        let all_done = !entries.is_empty() && entries.iter().all(|entry| entry.status == "completed");
+        if contents != self.plan || all_done {
+            let mark = |entry: &PlanEntry| if entry.status == "completed" { 'x' } else { ' ' };
+            let lines: Vec<String> =
+                entries.iter().map(|entry| format!("- [{}] {}", mark(entry), entry.content)).collect();
+            self.plan = contents;
+            if !lines.is_empty() {
+                self.notification(lines.join("\n")).await;
+            }
+        }
+        let current =
+            entries.iter().find(|entry| entry.status == "in_progress").map(|entry| entry.content.as_str());
+        self.activity(current).await;
+    }
+
+    async fn activity(&self, activity: Option<&str>) {
+        let mut action = json!({ "type": "chat/activityChanged" });
+        if let Some(activity) = activity {
+            action["activity"] = activity.into();
+        }
+        self.emit.chat(action).await;
+    }
+
+    /// A tool call, announced or changed; in either order.
+    pub async fn tool_call(&mut self, change: ToolCallChange, terminals: &Terminals) {
+        self.stirred = true;
+        self.open = None;
+        let id = change.id.clone();
+        let call = self.calls.entry(id.clone()).or_default();
+        if call.step == Step::Done {
+            return;
+        }
+        let (retitled, filled) = (
+            change.title.is_some() || change.raw_input.is_some(),
+            change.content.is_some() || change.raw_output.is_some(),
+        );
+        call.whole.merge(change);
+        let status = call.whole.status;
+        self.announce(&id).await;
+        match status {
+            Some(ToolStatus::Completed | ToolStatus::Failed) => self.complete(&id, terminals).await,
+            Some(ToolStatus::InProgress) => self.run(&id, retitled, filled, terminals).await,
+            Some(ToolStatus::Pending) | None => {
+                if self.calls.get(&id).is_some_and(|call| call.step == Step::Running) {
+                    self.run(&id, retitled, filled, terminals).await;
+                }
+            }
+        }
+    }
+
+    async fn announce(&mut self, id: &str) {
+        let Some(call) = self.calls.get_mut(id).filter(|call| call.step == Step::New) else { return };
+        call.step = Step::Started;
+        let mut action = self.calls[id].action("chat/toolCallStart", &self.id);
+        action["toolName"] = self.calls[id].tool_name().into();
+        action["displayName"] = self.calls[id].title().into();
+        self.emit.chat(action).await;
+    }
+
+    /// The call runs: it needed no approval, or has one.
+    async fn run(&mut self, id: &str, retitled: bool, filled: bool, terminals: &Terminals) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let was = std::mem::replace(&mut call.step, Step::Running);
+        // The host itself moves a call on when a user approves it.
+        let approved = was == Step::Asked;
+        if was != Step::Running && !approved || was == Step::Running && retitled {
+            let mut action = self.calls[id].ready(&self.id);
+            action["confirmed"] = "not-needed".into();
+            self.emit.chat(action).await;
+        }
+        let content = tool_content::content(&self.calls[id].whole, terminals);
+        if !content.is_empty() && (filled || was != Step::Running || retitled) {
+            let mut action = self.calls[id].action("chat/toolCallContentChanged", &self.id);
+            action["content"] = content.into();
+            self.emit.chat(action).await;
+        }
+    }
+
+    async fn complete(&mut self, id: &str, terminals: &Terminals) {
+        let step = self.calls[id].step;
+        if !matches!(step, Step::Running | Step::Asked) {
+            let mut action = self.calls[id].ready(&self.id);
+            action["confirmed"] = "not-needed".into();
+            self.emit.chat(action).await;
+        }
+        let call = &self.calls[id];
+        let mut action = call.action("chat/toolCallComplete", &self.id);
+        action["result"] = tool_content::result(&call.whole, &call.title(), terminals);
+        self.emit.chat(action).await;
+        if let Some(call) = self.calls.get_mut(id) {
+            call.step = Step::Done;
+        }
+    }
+
+    /// The agent asks for approval of a call, which it may never have announced. Answers the call as a client is shown
+    /// it, or nothing for a call that is over.
+    pub async fn ask(
+        &mut self,
+        change: ToolCallChange,
+        options: &Value,
+        terminals: &Terminals,
+    ) -> Option<Value> {
+        self.stirred = true;
+        self.open = None;
+        let id = change.id.clone();
+        let call = self.calls.entry(id.clone()).or_default();
+        if call.step == Step::Done {
+            return None;
+        }
+        // A request for approval names no progress: the call waits.
+        call.whole.merge(ToolCallChange { status: None, ..change });
+        self.announce(&id).await;
+        let edits = tool_content::edits(&self.calls[&id].whole);
+        let call = self.calls.get_mut(&id)?;
+        call.step = Step::Asked;
+        let title = call.title();
+        let mut action = call.ready(&self.id);
+        action["confirmationTitle"] = title.as_str().into();
+        action["options"] = options.clone();
+        if let Some(edits) = &edits {
+            action["edits"] = edits.clone();
+        }
+        let mut state = json!({ "status": "pending-confirmation", "toolCallId": id, "toolName": call.tool_name(),
+            "displayName": title, "invocationMessage": title, "confirmationTitle": title, "options": options });
+        for member in ["toolInput", "edits", "_meta"] {
+            if let Some(value) = action.get(member) {
+                state[member] = value.clone();
+            }
+        }
+        let content = tool_content::content(&call.whole, terminals);
+        self.emit.chat(action).await;
+        // What the call would do is shown where it is not an edit, which is shown as one.
+        if edits.is_none() && !content.is_empty() {
+            state["_meta"] = json!({ "ostler.content": content });
+        }
+        Some(state)
+    }
+
+    /// A call's approval was denied: nothing more is reported of it.
+    pub fn denied(&mut self, id: &str) {
+        if let Some(call) = self.calls.get_mut(id) {
+            call.step = Step::Done;
+        }
+    }
+
+    /// The agent took its question back: the call runs, as far as is known.
+    pub async fn unask(&mut self, id: &str) {
+        let Some(call) = self.calls.get_mut(id).filter(|call| call.step == Step::Asked) else { return };
+        call.step = Step::Running;
+        let mut action = self.calls[id].ready(&self.id);
+        action["confirmed"] = "not-needed".into();
+        self.emit.chat(action).await;
+    }
+
+    /// Reports how full the context is, the tokens and the cost.
+    pub async fn usage(&self, usage: Value) {
+        self.emit.chat(json!({ "type": "chat/usage", "turnId": self.id, "usage": usage })).await;
+    }
+
+    /// Ends the turn well.
+    pub async fn complete_turn(self) {
+        self.end("chat/turnComplete", None).await;
+    }
+
+    /// Ends the turn as cancelled.
+    pub async fn cancelled(self) {
+        self.end("chat/turnCancelled", None).await;
+    }
+
+    /// Ends the turn with an error.
+    pub async fn failed(self, kind: &str, message: String) {
+        let part =
+            json!({ "kind": "error", "error": { "errorType": kind, "message": message }, "resumable": true });
+        self.end("chat/error", Some(part)).await;
+    }
+
+    async fn end(mut self, kind: &str, part: Option<Value>) {
+        // A call that never ended would be shown as one that runs for good.
+        let unfinished: Vec<String> =
+            self.calls.iter().filter(|(_, call)| call.step != Step::Done).map(|(id, _)| id.clone()).collect();
+        for id in unfinished {
+            if kind != "chat/turnCancelled" {
+                if let Some(call) = self.calls.get_mut(&id) {
+                    // Many agents leave a call's last state out when the turn goes well.
+                    let well = part.is_none() && call.step == Step::Running;
+                    call.whole.status = Some(if well { ToolStatus::Completed } else { ToolStatus::Failed });
+                }
+                self.complete(&id, &Terminals::none()).await;
+            }
+        }
+        if !self.plan.is_empty() {
+            self.activity(None).await;
+        }
+        let duration = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or_default();
+        let mut action = json!({ "type": kind, "turnId": self.id, "duration": duration });
+        if let Some(part) = part {
+            action["part"] = part;
+        }
+        self.emit.chat(action).await;
+    }
+}
+
+impl ToolCall {
+    fn tool_name(&self) -> String {
+        let whole = &self.whole;
+        whole.name.clone().or_else(|| whole.kind.clone()).unwrap_or_else(|| "tool".to_owned())
+    }
+
+    fn title(&self) -> String {
+        self.whole.title.clone().filter(|title| !title.is_empty()).unwrap_or_else(|| self.tool_name())
+    }
+
+    fn action(&self, kind: &str, turn: &str) -> Value {
+        let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": self.whole.id });
+        if let Some(locations) = tool_content::locations(&self.whole) {
+            action["_meta"] = json!({ "ostler.locations": locations });
+        }
+        action
+    }
+
+    fn ready(&self, turn: &str) -> Value {
+        let mut action = self.action("chat/toolCallReady", turn);
+        action["invocationMessage"] = self.title().into();
+        if let Some(input) = &self.whole.raw_input {
+            action["toolInput"] = tool_content::text_of(input).into();
+        }
+        action
+    }
+}
+
+impl ToolCallChange {
+    /// Takes the members another message names.
+    fn merge(&mut self, change: Self) {
+        fn take<T>(into: &mut Option<T>, from: Option<T>) {
+            if from.is_some() {
+                *into = from;
+            }
+        }
+        self.id = change.id;
+        take(&mut self.title, change.title);
+        take(&mut self.name, change.name);
+        take(&mut self.kind, change.kind);
+        take(&mut self.status, change.status);
+        take(&mut self.content, change.content);
+        take(&mut self.locations, change.locations);
+        take(&mut self.raw_input, change.raw_input);
+        take(&mut self.raw_output, change.raw_output);
+    }
+}
