@@ -169,7 +169,7 @@ impl UsersOnDisk {
                     continue;
                 }
                 seen = text;
-                let Some(people) = host.gate.people() else { return };
+                let Some(people) = host.access.gate.people() else { return };
                 if matches!(seen, Ok(None)) {
                     let shown = self.path().display();
                     host.log

@@ -194,14 +194,15 @@ async fn ada(host: &MemoryHost, grants: &[String]) -> RawClient {
         "users": [{ "id": "ada", "roles": ["r"], "token": hash_of("let ada in") }],
     });
     set(host, &file);
-    let person = host.host.gate.people().unwrap().now().person("ada").unwrap();
+    let person = host.host.access.gate.people().unwrap().now().person("ada").unwrap();
     let mut client = host.raw_as(Principal::Person(person));
     client.initialize("c").await;
     client
 }
 
 fn set(host: &MemoryHost, file: &Value) {
-    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let lines =
+        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
     host.host.people_changed();
 }
@@ -445,7 +446,7 @@ async fn every_channel_is_watched_by_its_grant_and_by_no_other() {
         // Nor by coming in, nor by coming back.
         let initial =
             json!({ "clientId": "again", "protocolVersions": ["1.0.0"], "initialSubscriptions": [channel] });
-        let person = host.host.gate.people().unwrap().now().person("ada").unwrap();
+        let person = host.host.access.gate.people().unwrap().now().person("ada").unwrap();
         let mut second = host.raw_as(Principal::Person(person.clone()));
         assert_eq!(second.request("initialize", initial).await.unwrap()["snapshots"], json!([]), "{channel}");
         let back = json!({ "clientId": "again", "lastSeenServerSeq": 0, "subscriptions": [channel] });

@@ -50,14 +50,15 @@ async fn host() -> MemoryHost {
         .people(people)
         .start()
         .await;
-    let people = host.host.gate.people().unwrap();
+    let people = host.host.access.gate.people().unwrap();
     whole.set(Arc::downgrade(people)).unwrap();
     set(&host, &file());
     host
 }
 
 fn set(host: &MemoryHost, file: &Value) {
-    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let lines =
+        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
     host.host.people_changed();
 }
@@ -249,21 +250,23 @@ async fn until(is: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_person_is_known_to_have_been_here() {
     let host = host().await;
-    assert!(!host.host.has_been_here("user:ben"));
-    assert!(host.host.has_been_here("root:localhost") && host.host.has_been_here("plugin:caller"));
+    assert!(!host.host.access.has_been_here("user:ben"));
+    assert!(
+        host.host.access.has_been_here("root:localhost") && host.host.access.has_been_here("plugin:caller")
+    );
     drop(signed_in(&host, "ben's").await);
-    until(|| host.host.has_been_here("user:ben")).await;
-    assert!(!host.host.has_been_here("user:cleo"));
+    until(|| host.host.access.has_been_here("user:ben")).await;
+    assert!(!host.host.access.has_been_here("user:cleo"));
     // A token that is trusted on the handshake is a sign-in too.
-    let cleo = host.host.gate.by_token("cleo's").unwrap();
+    let cleo = host.host.access.gate.by_token("cleo's").unwrap();
     let mut client = host.raw_as(cleo);
     client.initialize("c").await;
-    until(|| host.host.has_been_here("user:cleo")).await;
-    let dan = host.host.gate.by_token("dan's").unwrap();
+    until(|| host.host.access.has_been_here("user:cleo")).await;
+    let dan = host.host.access.gate.by_token("dan's").unwrap();
     drop(host.raw_as(dan));
     let mut ben = signed_in(&host, "ben's").await;
     list(&mut ben).await.unwrap();
-    assert!(!host.host.has_been_here("user:dan"), "a token that only admits is none");
+    assert!(!host.host.access.has_been_here("user:dan"), "a token that only admits is none");
 }
 
 #[tokio::test]
@@ -432,7 +435,7 @@ fn a_token_of_a_member_is_for_who_holds_what_the_team_does() {
 #[tokio::test]
 async fn the_door_takes_a_token_for_a_word_only_where_it_was_told() {
     let host = host().await;
-    let gate = &host.host.gate;
+    let gate = &host.host.access.gate;
     assert_eq!(gate.by_token("nobody's"), None);
     assert_eq!(gate.by_token(""), None);
     assert_eq!(gate.by_token("ben's"), Some(Principal::Anyone), "the token admits and says nothing more");
@@ -686,7 +689,8 @@ async fn an_issuer_nobody_reaches_signs_nobody_in() {
         { "id": "ada", "roles": ["admin"], "issuer": "https://gone.example.org" },
         { "id": "ben", "roles": ["admin"], "issuer": "http://id.example.org" },
     ] });
-    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let lines =
+        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert_eq!(
         lines,
         [

@@ -46,7 +46,7 @@ impl From<RpcError> for Refused {
 
 /// The mount of the API.
 pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
-    let gate = control.host.gate.clone();
+    let gate = control.host.access.gate.clone();
     Mount::new(
         "/api",
         Guard::Token { names, token, gate },
@@ -104,7 +104,7 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<V
     // The guard put it there; without it nobody is let in.
     let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
     if let Principal::Person(person) = &caller {
-        control.host.record_sign_in(person);
+        control.host.access.record_sign_in(person);
     }
     row.admits(control, &caller)?;
     let body = if row.reads() { JsonObject::new() } else { body(request).await? };

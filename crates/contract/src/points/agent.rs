@@ -1,6 +1,7 @@
 //! Backends: what runs agent sessions. Spec: *Registration methods*, *Backend extensions*.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -323,7 +324,7 @@ pub struct Start {
 #[derive(Debug, Clone, Cross)]
 pub struct BoundTool {
     /// Name, description, schema.
-    pub definition: ToolDefinition,
+    pub definition: Arc<ToolDefinition>,
     /// Runs it; absent where a client runs it. Resolves to what the tool's own `run` returned, any JSON value and mostly
     /// a text, not to the protocol's `ToolCallResult`: the backend makes that of it, and of the error a failed tool
     /// rejects with, for `chat/toolCallComplete`.

@@ -187,7 +187,7 @@ impl Actor {
         let model = message.model.as_ref().map(|model| model.id.as_str());
         // A session stays in its machine, which was asked for when it was made.
         let wanted = Use { agent: &self.entry.provider, model, computer: None };
-        self.host.may_use(sender, wanted).await.map_err(|refused| refused.message)
+        self.host.access.may_use(sender, wanted).await.map_err(|refused| refused.message)
     }
 
     /// Whether a client may say something in a chat.

@@ -170,9 +170,11 @@ impl Actor {
 
     /// Whether settings may be changed while the session runs.
     fn check_config(&self, changed: &SessionConfigChangedAction) -> Refused {
-        let Some(config) = &self.state.config else { return refuse("this session has no settings") };
+        let Some(properties) = self.shared.properties() else {
+            return refuse("this session has no settings");
+        };
         for (key, value) in &changed.config {
-            match config.schema.properties.get(key) {
+            match properties.get(key) {
                 None => return refuse(format!("{key} is not a setting of this session")),
                 Some(property) if property.session_mutable == Some(false) => {
                     return refuse(format!("{key} cannot be changed in a running session"));
@@ -190,7 +192,7 @@ impl Actor {
 
     /// What of a change is the backend's own to take: not what plugins contributed.
     fn of_backend(&self, config: &JsonObject) -> JsonObject {
-        let properties = self.state.config.as_ref().map(|config| &config.schema.properties);
+        let properties = self.shared.properties();
         let contributed = |key: &str| {
             let property = properties.and_then(|properties| properties.get(key));
             property.is_some_and(|property| self.host.contributed_setting(key, property).is_some())

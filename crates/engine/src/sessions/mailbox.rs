@@ -16,8 +16,30 @@ use super::{Entry, Place};
 use crate::core::fanout::{Origin, Subscriber};
 use crate::core::responder::{ConnectionRef, Responder};
 
-/// The sending end.
-pub type Mailbox = mpsc::UnboundedSender<ToSession>;
+/// The sending end of a session's mailbox.
+///
+/// A channel allocates its slots in blocks, also while it is empty, so each message is boxed.
+#[derive(Debug, Clone)]
+pub struct Mailbox(mpsc::UnboundedSender<Box<ToSession>>);
+
+/// The receiving end of a session's mailbox.
+pub type Inbox = mpsc::UnboundedReceiver<Box<ToSession>>;
+
+impl Mailbox {
+    /// Opens a mailbox.
+    pub fn open() -> (Self, Inbox) {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        (Self(sender), inbox)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The session has ended or sleeps.
+    pub fn send(&self, message: ToSession) -> Result<(), mpsc::error::SendError<Box<ToSession>>> {
+        self.0.send(Box::new(message))
+    }
+}
 
 /// A subscription asked for.
 #[derive(Debug)]
@@ -110,7 +132,7 @@ pub enum ToSession {
         /// Where to.
         channel: Emit,
         /// What.
-        action: Box<StateAction>,
+        action: StateAction,
     },
     /// The backend keeps its own name for a turn.
     TurnRecorded {
@@ -209,6 +231,8 @@ pub enum ToSession {
         /// The call.
         call: String,
     },
+    /// One of its channels lost its last subscriber: it decides anew when to sleep.
+    Unwatched,
     /// Too many sessions are in memory: it sleeps if it is idle.
     Rest,
     /// The session ends and is forgotten.
@@ -230,7 +254,7 @@ pub enum ToSession {
         /// The chat's number.
         chat: u64,
         /// What.
-        action: Box<StateAction>,
+        action: StateAction,
     },
     /// One more chat is asked for.
     OpenChat {

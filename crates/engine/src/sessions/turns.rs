@@ -237,7 +237,7 @@ impl Actor {
     /// Writes down who sent a message, on a host that knows people.
     pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
         if let Some(sender) = sender
-            && self.host.gate.guarded
+            && self.host.access.gate.guarded
         {
             message.meta.get_or_insert_default().insert(names::meta_key("sender"), sender.into());
         }

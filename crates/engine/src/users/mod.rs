@@ -1,5 +1,7 @@
 //! The people a host knows: what the users file says of them now, and how it is changed.
 
+pub mod access;
+pub(crate) mod clients;
 mod directory;
 mod edit;
 mod file;

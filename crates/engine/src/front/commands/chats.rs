@@ -80,7 +80,9 @@ impl Connection {
             },
             c::ChatMoveDestination::NewSession(_) => {
                 // It makes one.
-                if let Err(refused) = host.gate.require(&self.principal(), &Grant::of("session", "create")) {
+                if let Err(refused) =
+                    host.access.gate.require(&self.principal(), &Grant::of("session", "create"))
+                {
                     return responder.fail(refused);
                 }
                 Destination::New

@@ -90,7 +90,7 @@ impl Connection {
                 });
             }
             (None, Channel::Terminal(uri)) => {
-                if let Err(why) = self.terminal_action(uri, row, &dispatch.action, origin.clone()) {
+                if let Err(why) = host.terminal_action(uri, row, &dispatch.action, origin.clone()) {
                     refuse(&why);
                 }
             }
@@ -149,6 +149,6 @@ impl Connection {
             }
             _ => asked.clone(),
         };
-        self.host().gate.require(&self.principal(), &asked)
+        self.host().access.gate.require(&self.principal(), &asked)
     }
 }
