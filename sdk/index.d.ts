@@ -7,50 +7,47 @@ export type JsonObject = { [key: string]: unknown };
 /** A value, or a promise of it. */
 export type Awaitable<T> = T | PromiseLike<T>;
 
-/** A value nobody may write to, at any depth: writing throws. */
+/** A read-only value, at any depth: writing to it throws. */
 export type Frozen<T> = T extends (...given: never[]) => unknown
     ? T
     : T extends object
       ? { readonly [Key in keyof T]: Frozen<T[Key]> }
       : T;
 
-/** What a plugin's module exports. There is no default export. */
+/** The exports of a plugin module. There is no default export. */
 export interface PluginModule<Options = JsonObject> {
-    /** The plugin's id: a slug. Without it the id is the package's or the file's name. */
+    /** The plugin's id, a slug. Default: the package's or file's name. */
     name?: string;
-    /** What a listing prints. */
+    /** Display name in listings. */
     title?: string;
     /** Option values merged under the configured ones. */
     defaults?: JsonObject;
-    /** JSON Schema of the options, one property per option key; checked before `apply`. */
+    /** JSON Schema of the options, one property per option key; validated before `apply`. */
     optionsSchema?: JsonObject;
-    /** Runs once, before the host exists. Nothing may be registered after it returned. */
+    /** Runs once, before the host exists. Nothing can be registered after it returns. */
     apply(host: PluginHost, options: Options): Awaitable<void>;
 }
 
 /** The host as one plugin sees it: facts, calls, and one method per registration point. Writing to it throws. */
 export interface PluginHost extends PluginContext {
-    /** Opens a connection of the plugin's own, served as `plugin:<id>`. Throws until the host listens. */
+    /** Opens the plugin's own connection, which acts as `plugin:<id>`. Throws before the host listens. */
     connect(): Peer;
-    /** Starts a session for somebody; answers its URI, or throws and leaves nothing behind. */
+    /** Starts a session for an owner and returns its URI, or throws and leaves nothing behind. */
     startSession(request: SessionRequest): Promise<string>;
-    /** Answers whether this host keeps the session. */
+    /** Returns whether this host has the session. */
     sessionKept(uri: string): Promise<boolean>;
-    /** Answers the session's owner, or nothing. */
+    /** Returns the session's owner, or nothing. */
     sessionOwner(uri: string): Promise<string | undefined>;
-    /**
-     * Keeps one entry of use. With no usage store nothing is kept and nothing fails; a store that refuses the entry
-     * throws here.
-     */
+    /** Records one usage entry. Without a usage store, it has no effect; an error of the store is thrown. */
     recordUsage(entry: UsageEntry): Promise<void>;
-    /** Answers the value behind a vault name: `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`. */
+    /** Returns the value of a vault name: `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`. */
     secret(name: string, scope?: SecretScope): Promise<string>;
     /** Opens a collection of the record store. Its calls wait until every plugin has applied. */
     records(name: string, options?: CollectionOptions): Collection;
     /**
-     * Says that an event of a trigger type this plugin registered has happened. Every enabled automation
-     * whose trigger matches `data` starts a run; the call does not wait for them. `data` is stored with the
-     * run and must carry nothing secret. One fired before the host is built starts its runs once it is.
+     * Reports an event of a trigger type of this plugin. Every enabled automation with a matching trigger starts a
+     * run; the call does not wait for runs. `data` is stored with the run and must not contain secrets. An event
+     * before the host is built starts its runs afterwards.
      */
     fireTrigger(type: string, event: string, data: JsonObject): Fired;
     /** A backend a client names in `createSession`. */
@@ -62,25 +59,25 @@ export interface PluginHost extends PluginContext {
      * becomes a picker.
      */
     registerSessionConfig(key: string, schema: JsonObject, completions?: ((query: SettingQuery) => Awaitable<SettingChoice[]>)): void;
-    /** The store behind `file:`: what clients read, list and, where it has a write half, write. */
+    /** The store behind `file:`: files that clients read, list and, with a write half, write. */
     registerResources(store: ResourceStore, when?: When): void;
     /** One host-owned URI scheme, routed beside the `file:` store. */
     registerResourceProvider(scheme: string, provider: ResourceProvider): void;
-    /** One channel a client subscribes to, under an `x-` scheme. Answers a handle to publish on. */
+    /** One channel a client subscribes to, under an `x-` scheme. Returns a handle to publish on. */
     registerChannel(scheme: string, channel: Channel): ChannelHandle;
     /** One command a client sends by name, under an `x-` name. */
     registerMethod(name: string, method: Method): void;
-    /** What opens terminals. */
+    /** Opens terminals. */
     registerTerminals(store: TerminalStore, when?: When): void;
-    /** How a backend runs its process in a named machine, and what makes machines. */
+    /** How a backend runs its process in a named machine, and how machines are created. */
     registerComputers(computers: Computers, when?: When): void;
     /** Whether a dev container can be made, made, written to, stopped and removed. */
     registerContainers(containers: Containers, when?: When): void;
-    /** What sessions changed: their changesets, and what may be done with them. */
+    /** The changes of sessions: their changesets and operations. */
     registerChanges(source: Changes, when?: When): void;
-    /** What is known of the directories sessions work in. */
+    /** Facts about the directories of sessions. */
     registerDirectories(facts: Directories, when?: When): void;
-    /** Working trees: with them a session may be given a tree of its own. */
+    /** Working trees for sessions. */
     registerWorktrees(worktrees: Worktrees, when?: When): void;
     /** Pull requests of a code host. */
     registerGithub(pullRequests: PullRequests, when?: When): void;
@@ -91,15 +88,15 @@ export interface PluginHost extends PluginContext {
      * sessions it holds.
      */
     registerSessions(store: SessionStore, when?: When): void;
-    /** Where secrets are kept. */
+    /** The store of secrets. */
     registerVault(vault: Vault, when?: When): void;
-    /** Where policies are kept: which agents, models and machines may be used. */
+    /** The store of policies, which restrict agents, models and machines. */
     registerPolicies(policies: Policies, when?: When): void;
-    /** What the host tells those who look after it. */
+    /** Diagnostics of the host for its operators. */
     registerDiagnostics(diagnostics: Diagnostics, when?: When): void;
-    /** Where use is kept: what models and machines cost. */
+    /** The store of usage: the costs of models and machines. */
     registerUsage(usage: Usage, when?: When): void;
-    /** Where records are kept. */
+    /** The store of records. */
     registerRecords(store: RecordStore, when?: When): void;
     /** One HTTP route on the host's own listener, under `/plugins/<id>/`. */
     registerRoute(handler: (request: Request) => Awaitable<Response>): void;
@@ -118,7 +115,7 @@ export interface PluginHost extends PluginContext {
     problem(line: string): void;
 }
 
-/** What a listener is handed: the facts and calls `apply` received, to read. */
+/** The context of a listener: the facts and calls that `apply` received, read-only. */
 export interface PluginContext {
     /** The first directory the host serves. */
     path: string;
@@ -132,68 +129,68 @@ export interface PluginContext {
     configDir: string;
     /** Writes one line to the daemon's log. */
     log(line: string): void;
-    /** Adds one line to what the daemon announces about itself, while `listening` is handled. */
+    /** Adds one line to the daemon's announcement, while `listening` is handled. */
     say(line: string): void;
-    /** Reads YAML text as data. */
+    /** Parses YAML text. */
     parseYaml(text: string): unknown;
-    /** Writes data as YAML text. */
+    /** Formats data as YAML text. */
     stringifyYaml(value: unknown): string;
 }
 
-/** A plugin's own connection: a client like any other, in memory. */
+/** A plugin's own connection, a client in memory. */
 export interface Peer {
-    /** Sends a request; answers its result, or throws the `RpcError`. */
+    /** Sends a request and returns its result, or throws the `RpcError`. */
     request(method: string, params?: JsonObject): Promise<unknown>;
     /** Sends a notification. */
     notify(method: string, params?: JsonObject): void;
-    /** Hears every notification of the host: `{ method, params }`. One listener at a time. */
+    /** Receives every notification of the host: `{ method, params }`. One listener at a time. */
     onMessage(listener: (value: unknown) => void): void;
-    /** Ends the connection. More than once does nothing more. */
+    /** Closes the connection. Further calls have no effect. */
     close(): void;
 }
 
-/** A session asked for with `startSession`. */
+/** A session for `startSession`. */
 export interface SessionRequest {
-    /** Whose it is: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` or `plugin:<id>`. */
+    /** Owner: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` or `plugin:<id>`. */
     owner: string;
-    /** A backend the host has; the first one when left out. */
+    /** A backend of the host. Default: the first one. */
     provider?: string;
-    /** Where the backend works; the host's first directory when left out. */
+    /** Working directory of the backend. Default: the host's first directory. */
     workingDirectory?: string;
-    /** The session's own settings. */
+    /** Settings of the session. */
     config?: JsonObject;
-    /** Rides on the first turn. */
+    /** Model of the first turn. */
     model?: SessionModel;
-    /** Without it the session is named after its first turn. */
+    /** Title. Default: derived from the first turn. */
     title?: string;
-    /** The first turn. Left out, the session opens with nobody speaking; blank, it is refused. */
+    /** Text of the first turn. Without it, the session starts without a turn; blank text is rejected. */
     prompt?: string;
 }
 
 /** A model by its id. */
 export interface SessionModel {
-    /** As the backend's models are called. */
+    /** Model id of the backend. */
     id: string;
 }
 
-/** One entry of use. Keys beyond these are kept as they are. */
+/** A usage entry. Other keys are stored unchanged. */
 export interface UsageEntry {
     /** What was used. */
     kind: UsageKind;
     /**
-     * The keys charged: the owner as written, `team:<team>`, `project:<team>:<project>`. Made of `owner`, `team` and
-     * `project` where left out.
+     * The pools charged: the owner, `team:<team>`, `project:<team>:<project>`. Default: derived from `owner`, `team`
+     * and `project`.
      */
     pools?: string[];
-    /** When, as ISO 8601; now where left out. */
+    /** Time, ISO 8601. Default: now. */
     at?: string;
-    /** What told of it. */
+    /** Source of the entry. */
     source?: UsageSource;
-    /** Whose work it was: `user:<id>`, `root:<host>`, … */
+    /** Owner of the work: `user:<id>`, `root:<host>`, … */
     owner?: string;
-    /** The team it was for. */
+    /** Team of the work. */
     team?: string;
-    /** The team's project it was for. */
+    /** Project of that team. */
     project?: string;
     /** The session's URI. */
     session?: string;
@@ -205,496 +202,493 @@ export interface UsageEntry {
     agent?: string;
     /** The machine. */
     computer?: string;
-    /** For how long the machine was used. */
+    /** Seconds for which the machine was used. */
     seconds?: number;
     /** The model and its tokens. */
     model?: UsageModel;
-    /** What is charged. */
+    /** Cost that is charged. */
     cost?: UsageCost;
-    /** What the provider said it costs. */
+    /** Cost that the provider reported. */
     providerCost?: UsageCost;
-    /** Everything else. */
+    /** All other keys. */
     [key: string]: unknown;
 }
 
 /** What was used. */
 export type UsageKind = 'model' | 'computer';
 
-/** What told of the use. */
+/** The source of a usage entry. */
 export type UsageSource = 'proxy' | 'agent' | 'computer';
 
-/** A model and what it took. */
+/** A model and its tokens. */
 export interface UsageModel {
-    /** `<maker>/<name>`, or as the backend calls it. */
+    /** `<maker>/<name>`, or the backend's name for it. */
     name: string;
-    /** Who serves it. */
+    /** Provider of the model. */
     provider?: string;
-    /** Tokens it was given. */
+    /** Input tokens. */
     input?: number;
-    /** Tokens it said. */
+    /** Output tokens. */
     output?: number;
-    /** Tokens of a cache. */
+    /** Cached tokens. */
     cache?: UsageCache;
 }
 
-/** Tokens of a cache. */
+/** Cached tokens. */
 export interface UsageCache {
-    /** Read from it. */
+    /** Tokens read from the cache. */
     read?: number;
-    /** Written to it. */
+    /** Tokens written to the cache. */
     write?: number;
 }
 
 /** An amount of money. */
 export interface UsageCost {
-    /** How much. */
+    /** Amount. */
     amount: number;
-    /** Of what, as `USD`. */
+    /** Currency, such as `USD`. */
     currency: string;
-    /** Where the amount is from. */
+    /** Origin of the amount. */
     from?: CostFrom;
-    /** The part of it that is for what the model was given. */
+    /** The part for input. */
     input?: number;
-    /** The part of it that is for what the model said. */
+    /** The part for output. */
     output?: number;
 }
 
-/** Where an amount is from. */
+/** The origin of an amount. */
 export type CostFrom = 'harness' | 'price';
 
-/** Whose work a secret is asked for. */
+/** The work for which a secret is requested. */
 export interface SecretScope {
-    /** The work is this team's. */
+    /** The team of the work. */
     team?: string;
-    /** The work is this person's: `user:<id>`. */
+    /** The user of the work: `user:<id>`. */
     owner?: string;
 }
 
-/** How a collection is kept. */
+/** The options of a collection. */
 export interface CollectionOptions {
-    /** The field that holds a record's long text. */
+    /** The field with a record's long text. */
     body?: string;
 }
 
-/** A collection as a plugin is handed it: every call but `watch` answers a promise. */
+/** A collection for a plugin: every call except `watch` returns a promise. */
 export interface Collection {
-    /** The record of an id, or nothing. */
+    /** One record, or nothing. */
     get(id: string): Promise<JsonObject | undefined>;
-    /** Every record. */
+    /** All records. */
     list(): Promise<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */
     find(match: JsonObject): Promise<JsonObject[]>;
-    /** Keeps a record, replacing what its id held. Refuses an id that is no slug. */
+    /** Stores a record, replacing the one with its id. Rejects an id that is not a slug. */
     put(record: JsonObject): Promise<void>;
-    /** Forgets a record; `true` when there was one. */
+    /** Deletes a record; `true` if it existed. */
     remove(id: string): Promise<boolean>;
-    /** Calls back after each change; answers the function that stops it. */
+    /** Calls back after each change; returns the function that stops it. */
     watch(onChange: (change: RecordChange) => void): () => void;
 }
 
-/** One change in a collection. */
+/** A change in a collection. */
 export interface RecordChange {
-    /** The record. */
+    /** Id of the record. */
     id: string;
-    /** How it changed. */
+    /** Kind of change. */
     type: ChangeType;
 }
 
-/** How something changed. */
+/** The kind of a change. */
 export type ChangeType = 'added' | 'updated' | 'deleted';
 
-/** What came of a fired event. */
+/** The outcome of a fired event. */
 export interface Fired {
-    /**
-     * Answers the URIs of the runs the event started, once each is kept so that a crash cannot lose it.
-     * Throws where one could not be kept.
-     */
+    /** Returns the URIs of the started runs when each is durable. Throws if one could not be stored. */
     kept(): Promise<string[]>;
 }
 
 /**
  * A backend a client names in `createSession`.
  *
- * The host keeps the session's state: a backend says what happens with `start.emit`, in the protocol's own
- * actions, and is told what people do through the members of the session it answers.
+ * The host stores the session's state. A backend reports with `start.emit`, in the protocol's actions, and receives
+ * users' requests through the members of the session that `create` returns.
  */
 export interface Agent {
-    /** The id a client names, unique on the host; the scheme of its session URIs. */
+    /** The id that clients name, unique on the host; the scheme of its session URIs. */
     provider: string;
-    /** Shown to people. */
+    /** Display name. */
     displayName: string;
-    /** One line. */
+    /** A one-line description. */
     description?: string;
-    /** The settings of a session, `{ properties }`: used before one exists and by every session. */
+    /** The schema of the session settings, `{ properties }`. Used before a session exists and by every session. */
     schema(): Awaitable<unknown>;
-    /** The value per setting when nothing is chosen. */
+    /** The default value of each setting. */
     defaults(): Awaitable<JsonObject>;
     /** Starts or resumes one chat's conversation. */
     create(start: Frozen<Start>): Awaitable<AgentSession>;
-    /** What a second chat may be made from; without it a session has one chat. */
+    /** The kinds of additional chats; absent for one chat per session. */
     chats?: ChatAbilities;
-    /** Whether it works in more than one directory. */
+    /** Whether a session can have several directories. */
     multipleDirectories?: boolean;
-    /** RFC 9728 records; without them no token can be given to it. */
+    /** RFC 9728 metadata of the resources that need a token; without it the backend gets no tokens. */
     protectedResources?: ProtectedResourceMetadata[];
-    /** What a machine needs to run it, by name. Called when a machine is made, never at load. */
+    /** The needs of the backend in a machine, by name. Called when a machine is created, never at load. */
     machine?(): Awaitable<Record<string, MachineNeed>>;
-    /** Whether a session in a machine runs in a host started inside it. */
+    /** Whether a session in a machine runs in a host that is started inside it. */
     runsNested?: boolean;
-    /** Whether it is built from a preset: a nested host has none of these. */
+    /** Whether the backend is built from a preset; a nested host has no such backends. */
     variant?: boolean;
     /**
-     * Whether only its own plugin starts sessions with it: it is not listed, never the default, and no
-     * client may name it.
+     * Whether only this plugin starts sessions with it. Such a backend is not listed, never the default, and not
+     * available to clients.
      */
     unlisted?: boolean;
-    /** Asked once at the start, before any session. */
+    /** Called once at the start, before any session. */
     probe?(): Awaitable<Offered>;
-    /** Directories it will work in. */
+    /** The directories in which it can work. */
     directories?(): Awaitable<string[]>;
-    /** Its own stored sessions. */
+    /** The sessions that the backend stores. */
     list?(): Awaitable<Listed[]>;
-    /** One of them. */
+    /** One stored session by id. */
     find?(id: string): Awaitable<Listed | null | undefined>;
-    /** Removes its own copy; resolves when it is already gone. */
+    /** Deletes the backend's copy of a session; resolves if there is none. */
     delete?(id: string, directory?: string): void;
-    /** Past turns of one of its sessions, with nothing started. */
+    /** The past turns of a stored session, without starting it. */
     transcript?(id: string): Awaitable<Turn[] | null | undefined>;
 }
 
-/** What `create` is handed: names, settings, and handles to act with. Frozen. */
+/** The argument of `create`: names, settings and handles. Frozen. */
 export interface Start {
     /** The session's URI. */
     uri: string;
     /** The chat's URI. */
     chatUri: string;
-    /** The name this chat's conversation is kept under; absent for a session's first chat. */
+    /** The name of this chat's conversation; absent for the first chat of a session. */
     chatId?: string;
-    /** Defaults with the client's values on top. */
+    /** The session's settings: the client's values over the defaults. */
     settings: JsonObject;
-    /** A path. */
+    /** The session's directory, a path. */
     workingDirectory?: string;
-    /** More paths. */
+    /** Further directories. */
     additional?: string[];
-    /** Tools bound to this session. */
+    /** The tools of the session. */
     tools?: BoundTool[];
-    /** The host's `mcpServers` by name; absent, not empty, when it holds none. */
+    /** The `mcpServers` of the host by name; absent if there are none. */
     mcpServers?: JsonObject;
-    /** One text per offered host tool that has one. */
+    /** The instructions of the offered host tools. */
     instructions?: string[];
-    /** How long a client's tool may take, in milliseconds; 0 = forever. */
+    /** Timeout of client tools in milliseconds; 0 disables it. */
     clientToolTimeoutMs: number;
     /**
-     * Reports what happened in the running turn, in this order: a part opens (`chat/responsePart`) before its text
-     * (`chat/delta`, `chat/reasoning`); a tool call goes `chat/toolCallStart`, `chat/toolCallReady`,
-     * `chat/toolCallComplete`; `chat/usage` comes before the end; and one of `chat/turnComplete`, `chat/turnCancelled`
-     * and `chat/error` ends the turn. An action out of that order, or about another turn, changes nothing and is sent
-     * to no client. The host itself emits `chat/turnStarted` and `chat/toolCallConfirmed`. Throws on an action the
-     * protocol does not have, and a `QuotaExceededError` where 50,000 emitted ones wait already: a backend that is so
-     * far ahead pauses and emits again.
+     * Reports on the running turn, in this order: a part opens (`chat/responsePart`) before its text (`chat/delta`,
+     * `chat/reasoning`); a tool call is `chat/toolCallStart`, `chat/toolCallReady`, `chat/toolCallComplete`;
+     * `chat/usage` precedes the end; and one of `chat/turnComplete`, `chat/turnCancelled` and `chat/error` ends the
+     * turn. An action that is out of order, or about another turn, has no effect and is not sent. The host emits
+     * `chat/turnStarted` and `chat/toolCallConfirmed`. Throws for an unknown action, and a `QuotaExceededError` when
+     * 50,000 actions are waiting; the backend then pauses and emits again.
      */
     emit(channel: Emit, action: StateAction): void;
-    /** Opens a read-only chat for a worker, once per call id. */
+    /** Opens a read-only chat for a worker, once per tool call id. */
     subagent?(toolCallId: string, request: WorkerRequest): Promise<Worker>;
     /**
-     * Reads a resource as the session's owner: a message's attachment, what a client publishes, what a provider serves.
-     * A client is asked, and has 30 seconds and 16 MiB for its answer.
+     * Reads a resource with the grants of the session's owner: an attachment, a resource of a client, or one of a
+     * provider. A client has 30 seconds and 16 MiB for its response.
      */
     read?(uri: string): Promise<ResourceContent>;
     /**
-     * The settings of the editors that are active in the session, as they are now: `telemetryLevel` (`off`, `crash`,
-     * `error`, `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command:
-     * `true`, `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. One that no editor sent is absent; where
-     * editors differ the most careful value counts.
+     * The current settings of the editors that are active in the session: `telemetryLevel` (`off`, `crash`, `error`,
+     * `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command: `true`,
+     * `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. A setting that no editor sent is absent; if
+     * editors differ, the most restrictive value applies.
      */
     clientSettings?(): Promise<JsonObject>;
-    /** Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers. */
+    /**
+     * Opens the session's tools endpoint, which stays the same for the session's life; absent on a host without tool
+     * servers.
+     */
     toolsServer?(options?: ToolsServerOptions): Promise<ToolsServer | undefined>;
-    /** Opens terminals the host lists; absent on a host without a terminal store. */
+    /** Opens terminals that the host lists; absent on a host without a terminal store. */
     terminals?: SessionTerminals;
-    /** The machine the session runs in; absent where it runs on this host. */
+    /** The machine of the session; absent if it runs on the host. */
     computer?: SessionComputer;
     /**
-     * Environment variables for the processes a backend starts: `OSTLER_SESSION`, the session's URI, and, in a
-     * session that a run of an automation started, `OSTLER_RUN`, the run's URI. Terminals the host opens and
-     * processes in machines have them already.
+     * Environment variables for the processes of a backend: `OSTLER_SESSION`, the session's URI, and `OSTLER_RUN`, the
+     * URI of the automation run that started the session. Terminals of the host and processes in machines already have
+     * them.
      */
     env: Record<string, string>;
-    /** The backend's own id to continue. */
+    /** The backend's id of the conversation to continue. */
     resume?: string;
-    /** The backend's name for the turn to fork at, under a new id. */
+    /** The backend's name of the turn to fork at, under a new id. */
     forkAt?: string;
-    /** The backend's name for the turn to rewind to, under the same id; ignored beside `forkAt`. */
+    /** The backend's name of the turn to rewind to, under the same id; ignored with `forkAt`. */
     rewindAt?: string;
-    /** Hidden context for the first turn, before its text; never on the wire. */
+    /** Hidden context before the text of the first turn; never sent to clients. */
     context?: string;
-    /** Turns already known. */
+    /** The known turns. */
     seed?: Turn[];
-    /** Keeps the backend's own name for a turn. */
+    /** Records the backend's name of a turn. */
     onTurnRecorded(turnId: string, transcriptId: string): void;
-    /** A token per protected resource, from the asking connection only. */
+    /** Tokens by protected resource, of the requesting connection only. */
     credentials?: Record<string, string>;
 }
 
-/** A tool as a backend sees it. */
+/** A tool as a backend uses it. */
 export interface BoundTool {
-    /** Name, description, schema. */
+    /** Name, description and schema. */
     definition: ToolDefinition;
     /**
-     * Runs it; absent where a client runs it. Resolves to what the tool's own `run` returned, any JSON value and mostly
-     * a text, not to the protocol's `ToolCallResult`: the backend makes that of it, and of the error a failed tool
-     * rejects with, for `chat/toolCallComplete`.
+     * Runs the tool; absent if a client runs it. Resolves to what the tool's `run` returned: any JSON value, usually a
+     * string. It is not the protocol's `ToolCallResult`, which the backend builds from it, or from the error of a
+     * failed tool, for `chat/toolCallComplete`.
      */
     run?(input: unknown, call?: ToolCallPlace): Promise<unknown>;
-    /** The tool's own claim of what it does. */
+    /** The effects that the tool declares. */
     effects?: ToolEffects;
     /**
-     * The client that runs it: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result comes to
-     * `completeToolCall`. The definition's name is then `<owner>__<name>`; the client knows the tool as `<name>`.
+     * The client that runs the tool: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result
+     * is passed to `completeToolCall`. The definition's name is `<owner>__<name>`; the client knows the tool as
+     * `<name>`.
      */
     owner?: string;
-    /** Whether the model need not be told of it at once. */
+    /** Whether the tool may be described to the model later. */
     deferLoading?: boolean;
 }
 
-/** In which turn and call a backend runs a tool. */
+/** The turn and tool call in which a backend runs a tool. */
 export interface ToolCallPlace {
-    /** The turn. */
+    /** Turn id. */
     turnId?: string;
-    /** The call. */
+    /** Tool call id. */
     toolCallId?: string;
 }
 
-/** What a tool says it does; nothing is assumed of what it does not say. */
+/** The effects a tool declares; undeclared ones are unknown. */
 export interface ToolEffects {
-    /** It reads. */
+    /** Reads data. */
     reads?: boolean;
-    /** It writes. */
+    /** Writes data. */
     writes?: boolean;
-    /** It goes out. */
+    /** Uses the network. */
     network?: boolean;
-    /** It cannot be undone. */
+    /** Cannot be undone. */
     destructive?: boolean;
 }
 
-/** Where an emitted action goes. */
+/** The target of an emitted action. */
 export type Emit = 'session' | 'chat' | 'terminal';
 
-/** A worker chat asked for. */
+/** The request for a worker chat. */
 export interface WorkerRequest {
-    /** Shown to people. */
+    /** Title of the chat. */
     title: string;
-    /** What the worker is called. */
+    /** Name of the worker. */
     agentName?: string;
-    /** What it does. */
+    /** Description of the work. */
     description?: string;
-    /** What it was asked; opens its turn. */
+    /** The text that opens its turn. */
     prompt?: string;
-    /** The call of the worker this one was spawned by. */
+    /** The tool call of the worker that requested this one. */
     parentToolCallId?: string;
 }
 
-/** A worker chat opened. */
+/** An open worker chat. */
 export interface Worker {
     /** The chat's URI. */
     uri: string;
-    /** Its one turn; every part emitted names it. */
+    /** The id of its only turn; every emitted part contains it. */
     turnId: string;
-    /** Says what happened in it. */
+    /** Emits an action in the worker chat. */
     emit(action: StateAction): void;
-    /** Ends its turn, once. */
+    /** Ends the turn, once. */
     end(status: TurnStatus, why?: string): void;
 }
 
-/** How a turn ended. */
+/** The status of an ended turn. */
 export type TurnStatus = 'complete' | 'cancelled' | 'error';
 
-/** What a URI held. */
+/** The content of a resource. */
 export interface ResourceContent {
-    /** The text, or base64 of the bytes. */
+    /** The text, or the bytes as base64. */
     data: string;
-    /** `utf-8` (where left out) or `base64`. */
+    /** `utf-8` or `base64`. Default: `utf-8`. */
     encoding?: Encoding;
-    /** Its media type. */
+    /** Media type. */
     contentType?: string;
 }
 
-/** How bytes are written in JSON. */
+/** The encoding of bytes in JSON. */
 export type Encoding = 'utf-8' | 'base64';
 
-/** How a backend wants its tools endpoint. */
+/** Options of a tools endpoint. */
 export interface ToolsServerOptions {
-    /**
-     * Has a client run a tool it contributed. Where the answer is the result the client reported, that says whether
-     * the call failed.
-     */
+    /** Has a client run its tool. If it returns the client's result, that result determines whether the call failed. */
     runClient?(name: string, input: unknown): Awaitable<unknown>;
-    /** `notify` to hear of changes on the stream, `list` (where left out) to ask again. */
+    /** `notify` reports changes on the stream; `list` requires a new listing. Default: `list`. */
     toolsChanged?: ToolsChanged;
 }
 
-/** How a backend learns that its tools changed. */
+/** How an agent learns of changed tools. */
 export type ToolsChanged = 'notify' | 'list';
 
 /** A session's tools endpoint. */
 export interface ToolsServer {
-    /** Where. */
+    /** URL. */
     url: string;
-    /** The bearer token of this path. */
+    /** Bearer token of this URL. */
     token: string;
-    /** Closes it for this backend; once no other backend of the session holds it, its path is gone. */
+    /** Releases the endpoint for this backend; the URL stops working when no backend of the session uses it. */
     close(): void;
 }
 
-/** How a backend opens terminals that the host lists and people can watch. */
+/** How a backend opens terminals that the host lists and users can see. */
 export interface SessionTerminals {
-    /** Opens one, claimed by this chat. */
+    /** Opens a terminal, claimed by this chat. */
     open(request: SessionTerminalRequest): Promise<SessionTerminal>;
 }
 
-/** A terminal a backend asks for. */
+/** A backend's request for a terminal. */
 export interface SessionTerminalRequest {
-    /** What to run instead of a shell: with `args` a program, without them a line for the shell. */
+    /** A command instead of a shell: a program with `args`, a shell line without. */
     command?: string;
-    /** The program's arguments, each of them one word. */
+    /** Arguments of the program, one word each. */
     args?: string[];
-    /** A path; the session's first directory when left out. */
+    /** Working directory, a path. Default: the session's first directory. */
     cwd?: string;
-    /** Variables beside the host's environment. */
+    /** Environment variables in addition to the host's. */
     env?: Record<string, string>;
-    /** Shown to people. */
+    /** Display name. */
     name?: string;
-    /** The turn it is for. */
+    /** The turn that uses it. */
     turnId?: string;
-    /** The tool call it is for. */
+    /** The tool call that uses it. */
     toolCallId?: string;
 }
 
-/** A terminal a backend opened. */
+/** A terminal of a backend. */
 export interface SessionTerminal {
-    /** Its URI, to be linked in a tool call's content. */
+    /** Its URI, for links in the content of tool calls. */
     uri: string;
-    /** What it has said, as far as the host keeps it. */
+    /** The output that the host has stored. */
     output(): Promise<string>;
-    /** Resolves once its process has ended: the exit code, where there was one. */
+    /** Resolves when its process has ended, with the exit code if there is one. */
     wait(): Promise<number | undefined>;
-    /** Types into it. */
+    /** Writes input. */
     write(data: string): Promise<void>;
-    /** Gives it another size. */
+    /** Changes the size. */
     resize(cols: number, rows: number): Promise<void>;
-    /** Ends its process. The terminal stays listed, with what it said. */
+    /** Ends its process. The terminal stays listed with its output. */
     kill(): Promise<void>;
-    /** Ends its process and takes it off the list. */
+    /** Ends its process and removes it from the list. */
     release(): Promise<void>;
 }
 
-/** The machine a session runs in, as its backend sees it. */
+/** The machine of a session, for its backend. */
 export interface SessionComputer {
     /** Its address. */
     uri: string;
-    /** Where a path of this host is in the machine; nothing where the machine does not see it. */
+    /** Returns the path in the machine for a host path; nothing if the machine cannot access it. */
     place(path: string): Promise<string | undefined>;
     /**
-     * What to start on this host so that a process runs in the machine, where the session works unless it says where. A backend that is handed this starts nothing
-     * of its session outside it.
+     * Returns the host process that runs a process in the machine, by default in the session's directory. A backend
+     * with this starts none of the session's processes outside the machine.
      */
     how(process: MachineProcess): Promise<MachineProcess>;
 }
 
-/** A process to run: in a machine where it is asked for, on this host where it is answered. */
+/** A process: the requested one in a machine, or the returned one on the host. */
 export interface MachineProcess {
-    /** A program's name or path. */
+    /** Name or path of the program. */
     program: string;
-    /** Its arguments, each of them one word. */
+    /** Arguments, one word each. */
     args?: string[];
-    /** Where it works: a path. */
+    /** Working directory, a path. */
     cwd?: string;
-    /** The variables it is given. Nothing else of the host's environment reaches a machine. */
+    /** Environment variables. No other variables of the host reach a machine. */
     env?: Record<string, string>;
 }
 
-/** What `create` answers: the running half of one chat. `begin`, `cancel` and `close` are required. */
+/** The result of `create`: a running chat. `begin`, `cancel` and `close` are required. */
 export interface AgentSession {
     /**
-     * Runs a turn. It may resolve before the turn has ended: only an emitted action ends it. Where it throws or rejects
-     * while the turn runs, the host ends the turn with a `chat/error` of the type `backend` and the error's message;
-     * after the end it is a line in the log. The conversation goes on with the next turn either way.
+     * Runs a turn. It can resolve before the turn ends: only an emitted action ends the turn. If it throws or rejects
+     * during the turn, the host ends the turn with a `chat/error` of type `backend` and the error's message; after the
+     * turn, the error is only logged. The next turn starts in either case.
      */
     begin(turnId: string, text: string, model?: ModelSelection, from?: TurnFrom, attachments?: MessageAttachment[]): void;
     /**
-     * Runs a turn that is a command line, `!ls` say: it reports a tool call, has the host run the command in a
-     * terminal that people can watch, and ends the turn. Without it such a turn fails.
+     * Runs a turn that is a command line, such as `!ls`: it reports a tool call, lets the host run the command in a
+     * visible terminal, and ends the turn. Without it, such a turn fails.
      */
     ran?(turnId: string, command: string, run: (value?: string) => Promise<SessionTerminal>): void;
-    /** Stops a running turn. Every parked question is settled. */
+    /** Cancels a running turn and all its pending questions. */
     cancel(turnId: string): void;
-    /** Ends the conversation; `removing` when its record goes too. */
+    /** Ends the conversation; with `removing`, its record is deleted too. */
     close(removing?: boolean): void;
-    /** The backend's own id; nothing until the agent named itself. */
+    /** The backend's id; nothing until the agent has one. */
     agentId?(): Awaitable<string | null | undefined>;
-    /** Continues the latest turn, which failed; `false` refuses. */
+    /** Continues the latest turn, which failed; `false` rejects. */
     resume?(turnId: string): Awaitable<boolean>;
-    /** Takes a message into the running turn; `false` refuses. */
+    /** Adds a message to the running turn; `false` rejects. */
     steer?(id: string, text: string, attachments?: MessageAttachment[]): Awaitable<boolean>;
     /** Stops one worker. */
     stopWorker?(toolCallId: string): void;
     /** Answers a tool call that waits for approval. */
     confirm?(toolCallId: string, approved: boolean, optionId?: string): void;
-    /** Answers a question; `false` refuses. */
+    /** Answers a question; `false` rejects. */
     answer?(requestId: string, accepted: boolean, answers: Record<string, ChatInputAnswer>): Awaitable<boolean>;
-    /** Takes one answer of several while a person still writes. */
+    /** Receives one of several answers while the user is still editing. */
     setAnswer?(requestId: string, questionId: string, answer?: ChatInputAnswer): Awaitable<boolean>;
-    /** Takes the tools bound to this session anew. */
+    /** Replaces the tools of the session. */
     setTools?(tools: BoundTool[]): Awaitable<boolean>;
     /**
-     * Takes the result of a tool a client ran, a `ToolCallResult`: the client's own, or a failed one where the client
-     * left or took longer than `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` refuses.
+     * Receives the `ToolCallResult` of a client tool: the client's, or a failed one if the client disconnected or
+     * exceeded `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` rejects.
      */
     completeToolCall?(toolCallId: string, clientId: string, result: unknown): Awaitable<boolean>;
-    /** A client left; its running tool calls are failed. */
+    /** Reports that a client has left; its running tool calls have failed. */
     clientGone?(clientId: string): void;
-    /** Takes a setting; `true`, or the sentence that refuses. */
+    /** Changes a setting; returns `true`, or the message of a rejection. */
     setConfig?(key: string, value: unknown): Awaitable<unknown>;
-    /** Takes a title. */
+    /** Changes the title. */
     setTitle?(title: string): void;
-    /** Turns a customization on or off. */
+    /** Enables or disables a customization. */
     setCustomizationEnabled?(id: string, on: boolean): void;
     /** Starts an MCP server. */
     startMcpServer?(id: string): void;
-    /** Stops one. */
+    /** Stops an MCP server. */
     stopMcpServer?(id: string): void;
-    /** A resource got its token. */
+    /** Receives the token of a protected resource. */
     authenticated?(resource: string, token: string): void;
     /**
-     * The backend's name for where a fork after a turn begins; nothing where none can. Without it `forkAt` is the
-     * turn's own id.
+     * The backend's name of the point after a turn where a fork begins, or nothing if there is none. Without it,
+     * `forkAt` is the turn's id.
      */
     forkPoint?(turnId: string): Awaitable<string | null | undefined>;
-    /** A sentence, once it can go on no more: every later action is refused with it. */
+    /** The reason why the session can no longer continue; later actions are rejected with it. */
     ended?(): Awaitable<string | null | undefined>;
 }
 
-/** Who a turn came from. */
+/** The origin of a turn. */
 export interface TurnFrom {
     /** `{ kind }`: `user`, `agent`, `tool`, `automation` or `systemNotification`. */
     origin?: unknown;
     /** The message's own `_meta`. */
     _meta?: JsonObject;
-    /** `{ uri }` of the custom agent chosen. */
+    /** `{ uri }` of the selected custom agent. */
     agent?: unknown;
 }
 
-/** What a second chat may be made from. */
+/** The kinds of additional chats. */
 export interface ChatAbilities {
-    /** A chat up to one of its turns. */
+    /** A chat can be forked from a turn. */
     fork?: boolean;
-    /** A turn, for a conversation beside it. */
+    /** A side chat can be opened next to a turn. */
     sideChat?: boolean;
 }
 
 /**
- * One thing a machine needs to run a backend. The field that names the shape carries its value: `directory`
- * and `file` with `target`, `name`, `source` with `target`, `part`, or `state`.
+ * A need of a backend in a machine. The field that determines its shape contains its value: `directory` and `file`
+ * with `target`, `name`, `source` with `target`, `part`, or `state`.
  */
 export interface MachineNeed {
     /** A host directory, mounted at `target`. */
@@ -703,32 +697,32 @@ export interface MachineNeed {
     file?: string;
     /** An environment variable. */
     name?: string;
-    /** A host path copied to `target` after the machine is made. */
+    /** A host path, copied to `target` after the machine is created. */
     source?: string;
     /**
-     * One agent command line, or `ostler` itself, built at the version the host's versions file pins. It is at
-     * `/opt/ostler/<part>`, read-only, with the parts it requires beside it.
+     * An agent's command-line program, or `ostler` itself, at the version in the versions file, read-only at
+     * `/opt/ostler/<part>` with the parts it requires.
      */
     part?: string;
-    /** A named volume for the agent's own configuration: where in the machine. */
+    /** A named volume for the agent's configuration, by its path in the machine. */
     state?: string;
-    /** Where in the machine. */
+    /** Path in the machine. */
     target?: string;
-    /** Whether a mount may not be written to. */
+    /** Whether the mount is read-only. */
     readOnly?: boolean;
-    /** What stands in for a part the versions file does not pin: a host folder. */
+    /** A host directory that replaces a part without a version in the versions file. */
     fallback?: string;
-    /** Host files a new volume is seeded from, each under its own name; never a login file. */
+    /** Host files that initialize a new volume, each under its own name; never a login file. */
     seed?: string[];
-    /** The value when neither the profile nor an option gives one. */
+    /** The value if neither the profile nor an option has one. */
     default?: string;
-    /** Whether a machine without it is refused. */
+    /** Whether a machine without a value is rejected. */
     required?: boolean;
-    /** For a person. */
+    /** A description for users. */
     description?: string;
 }
 
-/** What a backend offers, asked once at the start. */
+/** What a backend offers, requested once at the start. */
 export interface Offered {
     /** Its models. */
     models?: OfferedModel[];
@@ -738,73 +732,73 @@ export interface Offered {
     customizations?: Customization[];
 }
 
-/** One model. */
+/** A model. */
 export interface OfferedModel {
-    /** What `model.id` names. */
+    /** The id used as `model.id`. */
     id: string;
-    /** Shown to people. */
+    /** Display name. */
     name: string;
-    /** In tokens. */
+    /** Size of the context window in tokens. */
     maxContextWindow?: number;
-    /** In tokens. */
+    /** Maximum output in tokens. */
     maxOutputTokens?: number;
-    /** Whether it sees images. */
+    /** Whether the model accepts images. */
     supportsVision?: boolean;
 }
 
-/** One `/` command. */
+/** A `/` command. */
 export interface OfferedCommand {
-    /** Without the slash. */
+    /** Name without the slash. */
     name: string;
-    /** What it does. */
+    /** Description. */
     description?: string;
 }
 
-/** One stored session of a backend. */
+/** A session that a backend stores. */
 export interface Listed {
-    /** The backend's own id. */
+    /** The backend's id of the session. */
     id: string;
-    /** Its title. */
+    /** Title. */
     title: string;
-    /** ISO 8601. */
+    /** Time of creation, ISO 8601. */
     createdAt: string;
-    /** ISO 8601. */
+    /** Time of the last change, ISO 8601. */
     modifiedAt: string;
-    /** `file://` URIs. */
+    /** Directories as `file://` URIs. */
     workingDirectories?: string[];
 }
 
-/** A server tool offered to every session's model. */
+/** A tool offered to every session's model. */
 export interface Tool {
     /** `{ name, description, inputSchema }` */
     definition: ToolSpec;
-    /** What the tool says it does: a claim, by which a backend decides whether to ask a person. */
+    /** The effects the tool declares; a backend uses them to decide whether to ask for approval. */
     effects?: ToolEffects;
-    /** Withheld from every session until the operator's `advancedTools` setting allows it. */
+    /** Whether sessions get the tool only with the operator's `advancedTools` setting. */
     advancedPermission?: boolean;
-    /** A text for the model beside the description. */
+    /** Instructions for the model in addition to the description. */
     instruction?: string;
-    /** Whether the model need not be told of it at once. */
+    /** Whether the tool may be described to the model later. */
     deferLoading?: boolean;
-    /** The body. What it throws is what the model is told. */
+    /** Runs the tool. The model receives the message of an error. */
     run(input: unknown, at: ToolContext): Awaitable<unknown>;
 }
 
-/** What a model is told of a tool. */
+/** The description of a tool for a model. */
 export interface ToolSpec {
-    /** The name a model calls. */
+    /** The name that the model calls. */
     name: string;
-    /** Shown to people. */
+    /** Display name. */
     title?: string;
-    /** What it does, for the model. */
+    /** Description for the model. */
     description?: string;
-    /** JSON Schema of its input. */
+    /** JSON Schema of the input. */
     inputSchema?: JsonObject;
-    /** JSON Schema of what it answers. */
+    /** JSON Schema of the result. */
     outputSchema?: JsonObject;
 }
 
-/** Where a tool runs, and what it may do there. */
+/** The context of a tool call and the operations available to it. */
 export interface ToolContext {
     /** The session's URI. */
     session: string;
@@ -812,223 +806,220 @@ export interface ToolContext {
     chat: string;
     /** The session's backend. */
     provider?: string;
-    /** The running turn's id, if one runs. */
+    /** The id of the running turn, if any. */
     turn(): Promise<string | undefined>;
-    /** Every session the host lists. */
+    /** All sessions that the host lists. */
     sessions(): Promise<SessionSummary[]>;
     /** The chats of a session. */
     chats(session: string): Promise<ChatSummary[]>;
-    /** The turns of a chat, frozen; the session's default chat when none is named. */
+    /** The turns of a chat, frozen. Default: the session's default chat. */
     context(session: string, chat?: string): Promise<Frozen<Turn[]>>;
-    /** Says something in a chat: at once when it is free, else queued. Answers `sent` or `queued`. */
+    /** Sends a message to a chat, immediately or through the queue. Returns `sent` or `queued`. */
     send(session: string, chat: string | undefined, text: string): Promise<string>;
-    /** Starts a session of this one's owner; answers its URI. */
+    /** Starts a session with the same owner and returns its URI. */
     create(request: ToolSession): Promise<string>;
-    /** Opens one more chat in a session and says the first thing in it; answers its URI. */
+    /** Opens a chat in a session, sends its first message and returns its URI. */
     createChat(session: string, request: ToolChat): Promise<string>;
     /** Renames a session. */
     rename(session: string, title: string): Promise<void>;
-    /** Removes a session other than this one. */
+    /** Disposes of another session. */
     remove(session: string): Promise<void>;
-    /** Reads what a URI names, as this session's owner. */
+    /** Reads a resource with the grants of the session's owner. */
     read(uri: string): Promise<string>;
 }
 
-/** A session a tool starts. */
+/** A request for a session by a tool. */
 export interface ToolSession {
-    /** The first turn. */
+    /** Text of the first turn. */
     prompt: string;
-    /** The session's title. */
+    /** Title of the session. */
     title?: string;
-    /** A path; this session's own when left out. */
+    /** A path. Default: the directory of the tool's session. */
     workingDirectory?: string;
-    /** A backend; this session's own when left out. */
+    /** A backend. Default: the backend of the tool's session. */
     provider?: string;
-    /** A model's id. */
+    /** Model id. */
     model?: string;
 }
 
-/** A chat a tool opens. */
+/** A request for a chat by a tool. */
 export interface ToolChat {
-    /** The first turn. */
+    /** Text of the first turn. */
     prompt: string;
-    /** The chat's title. */
+    /** Title of the chat. */
     title?: string;
-    /** A model's id. */
+    /** Model id. */
     model?: string;
 }
 
-/** What a picker is asked for. */
+/** The query of a picker. */
 export interface SettingQuery {
-    /** What the person typed; empty for what is shown first. */
+    /** The typed text; empty for the first rows. */
     query: string;
     /** The backend. */
     provider?: string;
-    /** A path. */
+    /** The directory, a path. */
     workingDirectory?: string;
-    /** The other settings as they are answered so far. */
+    /** The current values of the other settings. */
     [key: string]: unknown;
 }
 
-/** One row of a picker. */
+/** A row of a picker. */
 export interface SettingChoice {
-    /** What the setting becomes. */
+    /** The value of the setting. */
     value: string;
-    /** Shown to people. */
+    /** Display name. */
     label: string;
-    /** More words. */
+    /** Description. */
     description?: string;
 }
 
 /**
- * Serves `file:` URIs, and paths that have no scheme. It decides which files those are: what a client names is taken
- * nowhere else. Without any of the write half, what it serves is only read.
+ * The store of `file:` URIs, and of paths without a scheme. It decides which files are available. Without members of
+ * the write half, its files are read-only.
  */
 export interface ResourceStore {
-    /** What is in a directory. */
+    /** Lists a directory. */
     list(uri: string, reader?: Reader): Awaitable<DirectoryEntry[]>;
-    /** What a URI names. */
+    /** Reads a file. */
     read(uri: string, reader?: Reader): Awaitable<ResourceContent>;
-    /** Facts about what a URI names, and its own name where that is another. */
+    /** Returns facts about a file, and its canonical URI if it differs. */
     resolve(uri: string, reader: Reader | undefined, options: ResourceResolving): Awaitable<ResourceFacts>;
-    /**
-     * What a person may mean who typed the beginning of a path after `@`, in a session of that directory; the best
-     * first.
-     */
+    /** Completes a path that a user types after `@`, in a session of that directory; best match first. */
     complete(directory: string, typed: string): Awaitable<ResourceCompletion[]>;
-    /** Writes what a URI names. */
+    /** Writes a file. */
     write?(uri: string, content: ResourceWrite, writer: ResourceWriter): void;
-    /** Removes what a URI names. */
+    /** Deletes a file or directory. */
     delete?(uri: string, recursive: boolean, writer: ResourceWriter): void;
-    /** Makes a directory and its parents. */
+    /** Creates a directory and its parents. */
     mkdir?(uri: string, writer: ResourceWriter): void;
     /** Moves a file or a directory. */
     move?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
     /** Copies a file or a directory. */
     copy?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
-    /** Answers a request for access; a throw denies it. It gives nothing that a grant does not. */
+    /** Answers a request for access; an error denies it. It adds no grants. */
     request?(uri: string, writer: ResourceWriter, access: ResourceAccess): void;
-    /** Watches under a URI; answers the function that stops it. */
+    /** Watches the files under a URI; returns the function that stops it. */
     watch?(uri: string, recursive: boolean, onChange: (changes: ResourceChanged[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
 }
 
-/** A person or plugin that reads, subscribes or calls. */
+/** A user or plugin that reads, subscribes or calls. */
 export interface Reader {
     /** `user:<id>` or `plugin:<id>`. */
     id: string;
-    /** The roles of the person's record. */
+    /** The user's roles. */
     roles: string[];
     /** `<team>`, `<team>:<project>` or `<team>:*`. */
     memberships: string[];
-    /** What the principal holds, as `<subject>:<operation>`. */
+    /** The principal's grants, as `<subject>:<operation>`. */
     grants: string[];
 }
 
-/** How a URI is resolved. */
+/** Options of `resolve`. */
 export interface ResourceResolving {
-    /** Whether a symbolic link stands for what it leads to; otherwise it is told of itself. */
+    /** Whether symbolic links are followed; otherwise facts are about the link itself. */
     followSymlinks: boolean;
 }
 
-/** Facts about what a URI names. */
+/** Facts about a resource. */
 export interface ResourceFacts {
-    /** Its own name, where it was reached by another. */
+    /** Its canonical URI, if it differs. */
     uri?: string;
     /** `file`, `directory` or `symlink`. */
     type: string;
-    /** In bytes. */
+    /** Size in bytes. */
     size?: number;
-    /** When it was changed, ISO 8601. */
+    /** Time of the last change, ISO 8601. */
     mtime?: string;
-    /** When it was made, ISO 8601. */
+    /** Time of creation, ISO 8601. */
     ctime?: string;
-    /** Its media type. */
+    /** Media type. */
     contentType?: string;
-    /** Changes with the content. */
+    /** A value that changes with the content. */
     etag?: string;
 }
 
-/** One file or directory a person may mean. */
+/** A completion of a path. */
 export interface ResourceCompletion {
     /** Its URI. */
     uri: string;
-    /** As it is written after `@`: from the session's directory on. A directory's ends with a slash. */
+    /** The text after `@`, relative to the session's directory. Directories end with a slash. */
     path: string;
 }
 
-/** What is to be written. */
+/** The content of a write. */
 export interface ResourceWrite {
-    /** The text, or base64 of the bytes. */
+    /** The text, or the bytes as base64. */
     data: string;
-    /** Which of the two; `utf-8` where left out. */
+    /** The encoding of `data`. Default: `utf-8`. */
     encoding?: Encoding;
-    /** Its media type. */
+    /** Media type. */
     contentType?: string;
-    /** Refuse when something is there. */
+    /** Fails if the resource exists. */
     createOnly: boolean;
-    /** Refuse when what is there has another etag. */
+    /** Fails if the resource has another etag. */
     ifMatch?: string;
-    /** `truncate` (where left out), `append` or `insert`. */
+    /** `truncate`, `append` or `insert`. Default: `truncate`. */
     mode?: WriteMode;
-    /** Bytes from the start; from the end for `append`. */
+    /** Position in bytes from the start; from the end for `append`. */
     position: number;
 }
 
-/** Where a write goes. */
+/** How a write changes a resource. */
 export type WriteMode = 'truncate' | 'append' | 'insert';
 
-/** Who writes. */
+/** The principal of a write. */
 export interface ResourceWriter {
-    /** `user:<id>`, `plugin:<id>` or `root:<host>`; absent on a host with no users directory. */
+    /** `user:<id>`, `plugin:<id>` or `root:<host>`; absent on a host without a users file. */
     owner?: string;
     /** The client's id. */
     client?: string;
-    /** The principal; absent on a host with no users directory and on the root connection. */
+    /** The user or plugin; absent on a host without a users file and for the root connection. */
     reader?: Reader;
 }
 
-/** How a move or copy treats what is in the way. */
+/** Options of a move or copy. */
 export interface ResourceTransfer {
-    /** Refuse rather than overwrite. */
+    /** Fails if the destination exists. */
     failIfExists: boolean;
 }
 
-/** What access is asked for. */
+/** The requested access. */
 export interface ResourceAccess {
-    /** To read. */
+    /** Read access. */
     read: boolean;
-    /** To write. */
+    /** Write access. */
     write: boolean;
 }
 
-/** One change under a watched URI. */
+/** A change under a watched URI. */
 export interface ResourceChanged {
-    /** What changed. */
+    /** URI of the resource. */
     uri: string;
-    /** How. */
+    /** Kind of change. */
     type: ChangeType;
 }
 
-/** Whether to take over a port that is held. */
+/** Whether to take over a port that is already provided. */
 export type When = 'replace';
 
 /**
- * Serves one URI scheme. Every member beyond `read` is optional; the ones there are advertise what the
- * scheme can do and become grants on it (`read` asks for `<scheme>:get`, `write` for `<scheme>:put`, every
- * other one for its own name).
+ * The provider of a URI scheme. Every member except `read` is optional. The existing members are advertised as
+ * operations of the scheme and become grants (`read` requires `<scheme>:get`, `write` requires `<scheme>:put`, every
+ * other member its own name).
  */
 export interface ResourceProvider {
-    /** What a URI names. */
+    /** Reads a resource. */
     read(uri: string, reader?: Reader): Awaitable<ResourceContent>;
-    /** What is under a URI; asked for the scheme's root too. */
+    /** Lists the entries under a URI, also under the root of the scheme. */
     list?(uri: string, reader?: Reader): Awaitable<DirectoryEntry[]>;
-    /** Writes what a URI names. */
+    /** Writes a resource. */
     write?(uri: string, content: ResourceWrite, writer: ResourceWriter): void;
-    /** Facts about what a URI names. */
+    /** Returns facts about a resource. */
     resolve?(uri: string, reader: Reader | undefined, options: ResourceResolving): Awaitable<ResourceFacts>;
-    /** Removes what a URI names. */
+    /** Deletes a resource. */
     delete?(uri: string, recursive: boolean, writer: ResourceWriter): void;
-    /** Makes a directory. */
+    /** Creates a directory. */
     mkdir?(uri: string, writer: ResourceWriter): void;
     /** Moves within the scheme. */
     move?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
@@ -1036,123 +1027,123 @@ export interface ResourceProvider {
     copy?(source: string, destination: string, options: ResourceTransfer, writer: ResourceWriter): void;
     /** Answers a request for access. */
     request?(uri: string, writer: ResourceWriter, access: ResourceAccess): void;
-    /** Watches under a URI; answers the function that stops it. */
+    /** Watches the resources under a URI; returns the function that stops it. */
     watch?(uri: string, recursive: boolean, onChange: (changes: ResourceChanged[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
-    /** What a client may be told about the scheme. */
+    /** Describes the scheme to clients. */
     describe?(): Awaitable<SchemeDescription>;
-    /** Asked before the grant is required; may let a reader read. */
+    /** Called before the grant is required; can allow a reader to read. */
     authorize?(uri: string, reader: Reader): Awaitable<boolean>;
-    /** Operations beyond the ten, advertised and granted under these names. */
+    /** Operations in addition to the ten of the contract, advertised and granted under these names. */
     operations?: string[];
 }
 
-/** What a client may be told about a scheme. */
+/** The description of a scheme for clients. */
 export interface SchemeDescription {
-    /** What it is called. */
+    /** Display name. */
     title?: string;
-    /** More words. */
+    /** Description. */
     description?: string;
-    /** JSON Schema of what is written. */
+    /** JSON Schema of the content of writes. */
     manifest?: JsonObject;
 }
 
 /**
- * A channel of a plugin's own: clients subscribe to URIs of its scheme and are sent what the plugin publishes.
- * No client dispatches there.
+ * A plugin channel: clients subscribe to URIs of its scheme and receive the actions that the plugin publishes. Clients
+ * cannot dispatch to it.
  */
 export interface Channel {
-    /** The grant a subscribe needs: `<subject>:<operation>`. */
+    /** The grant required to subscribe: `<subject>:<operation>`. */
     grant: string;
     /**
-     * The state a subscribe answers. It is asked once the client counts as a subscriber: what is published from
-     * then on follows the state, so an action may be in both.
+     * Returns the state for a new subscriber. The client is already a subscriber when it is called, so later actions
+     * follow the state and can be contained in both.
      */
     snapshot(uri: string, reader: Reader | undefined, client: string): Awaitable<unknown>;
-    /** Asked only of a reader the grant refused; may let it in. */
+    /** Called only for a reader without the grant; can accept the reader. */
     authorize?(uri: string, reader: Reader): Awaitable<boolean>;
-    /** Called once a client watches no URI of the scheme on any connection. */
+    /** Called when a client no longer subscribes to any URI of the scheme. */
     left?(client: string): void;
-    /** Names the channel to clients; the title is the scheme where it has none. */
+    /** Describes the channel to clients. Default title: the scheme. */
     describe?(): Awaitable<Description>;
 }
 
-/** What a client may be told about a channel or a command. */
+/** The description of a channel or command for clients. */
 export interface Description {
-    /** What it is called. */
+    /** Display name. */
     title?: string;
-    /** More words. */
+    /** Longer description. */
     description?: string;
 }
 
-/** What `registerChannel` answers. */
+/** The result of `registerChannel`. */
 export interface ChannelHandle {
     /**
-     * Sends an action to whoever watches a URI, under the host's next number; its `type` starts with `<scheme>/`.
-     * Actions of one URI are sent in the order they were published. Throws before the host is built.
+     * Sends an action to the subscribers of a URI, with the next sequence number; its `type` starts with `<scheme>/`.
+     * Actions of one URI are sent in the order of the calls. Throws before the host is built.
      */
     publish(uri: string, action: JsonObject, options?: PublishOptions): void;
-    /** Who watches a URI, once per client id and person. */
+    /** The subscribers of a URI, one entry per client id and user. */
     subscribers(uri: string): Subscriber[];
 }
 
-/** Who is sent an action. */
+/** Who receives an action. */
 export interface PublishOptions {
     /**
-     * Asked for each subscriber at the send, and again when the action is replayed; one it refuses or throws
-     * for is not sent the action.
+     * Called for each subscriber, and again when the action is replayed. A subscriber that it rejects, or for which it
+     * throws, does not receive the action.
      */
     visible?(reader: Reader | undefined, client: string): Awaitable<boolean>;
-    /** The one client that gets it. */
+    /** The only client that receives the action. */
     to?: string;
 }
 
-/** Somebody who watches a URI of a channel. */
+/** A subscriber of a plugin channel's URI. */
 export interface Subscriber {
     /** The client's id. */
     client: string;
-    /** Who it is; absent on a host with no users directory and on the root connection. */
+    /** The user; absent on a host without a users file and for the root connection. */
     reader?: Reader;
 }
 
-/** A command a client sends by name. A plugin names its own after itself: `x-<plugin>/<verb>`. */
+/** A command that clients send by name. Plugins use names of the form `x-<plugin>/<verb>`. */
 export interface Method {
-    /** The grant a call needs: `<subject>:<operation>`. */
+    /** The grant required to call: `<subject>:<operation>`. */
     grant: string;
-    /** Asked only of a caller the grant refused; may let it in. */
+    /** Called only for a caller without the grant; can accept the caller. */
     authorize?(params: JsonObject, reader: Reader): Awaitable<boolean>;
     /**
-     * Answers one request with the result; a thrown `RpcError` is what the caller is told. `owner` is whose work
-     * the call is: `user:<id>`, `plugin:<id>` or `root:<host>`, absent on a host with no users directory.
+     * Handles a request and returns its result; the caller receives a thrown `RpcError`. `owner` is the owner of the
+     * work: `user:<id>`, `plugin:<id>` or `root:<host>`, absent on a host without a users file.
      */
     handle(params: JsonObject, reader: Reader | undefined, client: string, owner?: string): Awaitable<unknown>;
-    /** Names the command to clients; the title is the name where it has none. */
+    /** Describes the command to clients. Default title: the name. */
     describe?(): Awaitable<Description>;
 }
 
-/** What opens terminals. The host lists each one, keeps what it said last, and serves it to whoever watches. */
+/** The terminal store. The host lists terminals, stores their recent output and serves it to subscribers. */
 export interface TerminalStore {
     /**
-     * Opens a terminal. What its process says, from the first moment on, goes to `events`. A directory that is
-     * not there is a shell that failed: its reason is output, and it exits with 127.
+     * Opens a terminal. Output of its process goes to `events` from the start. For a missing directory, the shell
+     * fails: the reason is output, and the exit code is 127.
      */
     create(request: TerminalRequest, events: TerminalEvents): Awaitable<Terminal>;
     /** Called once when the host closes, after its terminals have ended. */
     close?(): void;
 }
 
-/** A terminal asked for. */
+/** A request for a terminal. */
 export interface TerminalRequest {
     /** Its URI, as the host lists it. */
     terminal: string;
-    /** A path; the host's first directory where nobody named one. */
+    /** Working directory, a path. Default: the host's first directory. */
     cwd?: string;
-    /** What to run instead of a shell: with `args` a program, without them a line for the shell. */
+    /** A command instead of a shell: a program with `args`, a shell line without. */
     command?: string;
-    /** The program's arguments, each of them one word. */
+    /** Arguments of the program, one word each. */
     args?: string[];
-    /** The shell the asking person prefers; the store's own choice where there is none. */
+    /** The user's preferred shell, if any. */
     shell?: string;
-    /** Variables beside the host's environment. */
+    /** Environment variables in addition to the host's. */
     env: Record<string, string>;
     /** Width in columns. */
     cols: number;
@@ -1160,127 +1151,127 @@ export interface TerminalRequest {
     rows: number;
 }
 
-/** What a terminal says, to be called by the store that opened it. */
+/** Callbacks for the store that opened the terminal. */
 export interface TerminalEvents {
     /**
-     * Output. Of a pseudoterminal, marks of shell integration (OSC 133, 633 and 7) are read and taken out by the
-     * host, which reports commands and directories by them.
+     * Output. For a pseudoterminal, the host parses and removes shell integration marks (OSC 133, 633 and 7) and
+     * reports commands and directories from them.
      */
     data(data: string): void;
-    /** The process has ended and everything it said was said. Once; what comes later is dropped. */
+    /** The process has ended and all its output was reported. Called once; later calls are ignored. */
     exited(exitCode?: number): void;
     /** The process changed its title. */
     title(title: string): void;
-    /** The process works somewhere else now: a path. */
+    /** The process changed its working directory, a path. */
     cwd(cwd: string): void;
 }
 
-/** A terminal opened. */
+/** An open terminal. */
 export interface Terminal {
-    /** What it is called where nobody named it: its shell, say. */
+    /** Title if no user set one, such as the shell's name. */
     title?: string;
-    /** Where it works, where that is not what was asked: a path. */
+    /** Working directory if it differs from the requested one, a path. */
     cwd?: string;
-    /** Whether a pseudoterminal stands behind it; plain pipes do where it does not say. */
+    /** Whether it is a pseudoterminal. Default: `false`, plain pipes. */
     isPty?: boolean;
-    /** Takes what was typed. */
+    /** Receives typed input. */
     input(data: string): void;
-    /** Takes another size. The host only writes it down where it is left out. */
+    /** Changes the size. Without it, the host only records the size. */
     resize?(cols: number, rows: number): void;
-    /** Ends its processes: `SIGTERM` where no signal is named. The terminal stays listed, with what it said. */
+    /** Ends its processes, by default with `SIGTERM`. The terminal stays listed with its output. */
     kill?(signal?: string): void;
-    /** Ends its processes and lets go of everything. */
+    /** Ends its processes and releases all resources. */
     dispose(): void;
 }
 
 /**
- * How a backend runs its process in a named machine. A session names one in its setting `computer`: an address,
- * `computer://<id>`, or what one is made from, `disposable:<profile>` and `devcontainer://<folder>`.
+ * How a backend runs its process in a named machine. A session names one in its setting `computer`: an address
+ * `computer://<id>`, or the source of a new one, `disposable:<profile>` or `devcontainer://<folder>`.
  *
- * What a machine needs is the host's to find out; `make` is handed the plan.
+ * The host computes what a machine needs and passes the plan to `make`.
  */
 export interface Computers {
-    /** What to start on this host so that `process` runs in the machine, with its streams as its own. */
+    /** Returns the host process that runs `process` in the machine and connects its streams. */
     how(computer: string, process: MachineProcess): Awaitable<MachineProcess>;
-    /** The machines there are. Without it any address is taken at its word, until `how` refuses it. */
+    /** The existing machines. Without it, every address is accepted until `how` rejects it. */
     list?(): Awaitable<Computer[]>;
-    /** What machines are made from, by name. */
+    /** The profiles of new machines by name. */
     profiles?(): Awaitable<Record<string, MachineProfile>>;
-    /** Makes a machine to a plan; answers its address. Without it only machines that are there can be named. */
+    /** Creates a machine from a plan and returns its address. Without it, only existing machines can be used. */
     make?(request: MachineRequest): Awaitable<string>;
     /** Stops a machine and removes it. */
     remove?(computer: string): void;
-    /** A session that ran in a machine is gone: what was made for it alone may go too. */
+    /** Reports that a session of the machine has ended; a machine created only for it can be removed. */
     left?(computer: string, session: string): void;
     /** Called once when the host closes. */
     close?(): void;
 }
 
-/** One machine. */
+/** A machine. */
 export interface Computer {
-    /** The last part of its address. */
+    /** The last segment of its address. */
     id: string;
-    /** Shown to people. */
+    /** Display name. */
     title?: string;
-    /** One line. */
+    /** A one-line description. */
     description?: string;
-    /** Whether it runs. */
+    /** Whether it is running. */
     running?: boolean;
-    /** The backends that may use it; every one where it does not say. */
+    /** The backends that can use it. Default: all. */
     agents?: string[];
-    /** Where work begins whose folder is not mounted: a path. */
+    /** Working directory if the session's directory is not mounted, a path. */
     workdir?: string;
-    /** Which folders of this host it sees. */
+    /** The host directories it can access. */
     mounts?: MachineMount[];
 }
 
-/** A folder or file of this host seen in a machine. */
+/** A host directory or file mounted in a machine. */
 export interface MachineMount {
-    /** On this host: a path. */
+    /** Path on the host. */
     source: string;
-    /** In the machine: a path. */
+    /** Path in the machine. */
     target: string;
-    /** Whether it may not be written to. */
+    /** Whether it is read-only. */
     readOnly?: boolean;
 }
 
-/** What machines are made from. A plugin may keep more in it; the host reads this. */
+/** The profile of a new machine. A plugin can store more fields; the host reads these. */
 export interface MachineProfile {
-    /** Shown to people. */
+    /** Display name. */
     title?: string;
-    /** One line. */
+    /** A one-line description. */
     description?: string;
-    /** The backends its machines are for; the asking session's where it names none. */
+    /** The backends of its machines. Default: the session's backend. */
     agents?: string[];
-    /** Values of their needs, by the needs' names. */
+    /** Values of needs, by the needs' names. */
     needs?: Record<string, string>;
 }
 
-/** A machine asked for. */
+/** A request for a machine. */
 export interface MachineRequest {
-    /** What it is made from: `disposable:<profile>` or `devcontainer://<folder>`. */
+    /** Source: `disposable:<profile>` or `devcontainer://<folder>`. */
     source: string;
-    /** The profile's name, where there is one. */
+    /** Name of the profile, if there is one. */
     profile?: string;
-    /** The session it is made for. */
+    /** The session that needs the machine. */
     session: string;
-    /** Whose the session is, on a host that knows people. */
+    /** Owner of the session, on a host with a users file. */
     owner?: string;
-    /** The session's first directory on this host: a path. */
+    /** The session's first directory on the host, a path. */
     workingDirectory?: string;
     /** The backends it is prepared for, to be listed with it. */
     agents: string[];
-    /** What it is given. */
+    /** The content of the machine. */
     plan: MachinePlan;
 }
 
-/** What a machine is given, every path of this host checked. */
+/** The content of a machine, with validated host paths. */
 export interface MachinePlan {
-    /** Folders and files of this host, mounted. */
+    /** Mounted host directories and files. */
     mounts: MachineMount[];
     /** Environment variables, as `-e <name>=<value>`. */
     env: Record<string, string>;
-    /** Folders and files of this host, copied in after the machine is made and before it first starts. */
+    /** Host directories and files, copied after the machine is created and before its first start. */
     copies: MachineCopy[];
     /** Images of parts, mounted read-only. */
     parts: MachinePart[];
@@ -1288,307 +1279,301 @@ export interface MachinePlan {
     volumes: MachineVolume[];
 }
 
-/** A folder or file of this host copied into a machine. */
+/** A host directory or file copied into a machine. */
 export interface MachineCopy {
-    /** On this host: a path. */
+    /** Path on the host. */
     source: string;
-    /** In the machine: a path. */
+    /** Path in the machine. */
     target: string;
 }
 
 /**
- * One agent command line, or the daemon itself, at the version the host's versions file pins: the machine maker
- * builds its image and mounts it, read-only.
+ * An agent's command-line program, or the daemon itself, at the version in the versions file. The plugin builds its
+ * image and mounts it read-only.
  */
 export interface MachinePart {
     /** Its name. */
     part: string;
-    /** The version pinned. */
+    /** Version. */
     version: string;
-    /** Where in the machine: `/opt/ostler/<part>`. */
+    /** Path in the machine: `/opt/ostler/<part>`. */
     target: string;
-    /** The package it is built from, where the versions file names one. */
+    /** The package to build it from, if the versions file names one. */
     package?: string;
 }
 
 /** A named volume for an agent's own configuration. */
 export interface MachineVolume {
-    /** Its name: the same for every machine of one backend and one owner. */
+    /** Name, the same for every machine of one backend and owner. */
     name: string;
-    /** Where in the machine: a path. */
+    /** Path in the machine. */
     target: string;
-    /** Files copied into it when it is made. */
+    /** Files copied into a new volume. */
     seed: MachineCopy[];
 }
 
-/**
- * What makes dev containers. With it the host serves its dev-container commands and says so at `initialize`; without
- * it, neither.
- */
+/** The provider of dev containers. With this port the host serves and advertises its dev-container commands. */
 export interface Containers {
-    /** Whether a container can be made now. */
+    /** Whether a container can be created now. */
     available(): Awaitable<boolean>;
     /**
-     * Makes the container of a folder, or takes the one there is, and connects to the host inside it. What that
-     * host says goes to `events`.
+     * Creates the container of a folder, or uses the existing one, and connects to the host inside it. Frames of that
+     * host go to `events`.
      */
     make(request: ContainerRequest, events: ContainerEvents): Awaitable<DevContainer>;
-    /** Writes one frame to the host inside, for a connection that `make` opened. */
+    /** Writes one frame to the host inside, on a connection that `make` opened. */
     write(container: string, connection: string, data: string): void;
-    /** Stops a container. It is there again at the next `make` of its folder. */
+    /** Stops a container. The next `make` of its folder starts it again. */
     stop(container: string): void;
-    /** Stops a container and removes it. */
+    /** Stops and removes a container. */
     remove(container: string): void;
-    /** Ends one connection; the container goes on. */
+    /** Ends one connection; the container continues to run. */
     disconnect?(container: string, connection: string): void;
     /** Called once when the host closes. */
     close?(): void;
 }
 
-/** A container asked for. */
+/** A request for a container. */
 export interface ContainerRequest {
-    /** The connection that is opened with it: the host's own name for it, given to `write`. */
+    /** Id of the connection, used in `write`. */
     connection: string;
-    /** The folder on this host: a path. */
+    /** Path of the folder on the host. */
     workspaceFolder: string;
-    /** Shown to people. */
+    /** Display name. */
     name?: string;
 }
 
-/** What the host in a container says, to be called by what made it. */
+/** Callbacks for the host in a container. */
 export interface ContainerEvents {
-    /** One frame of the host inside. */
+    /** A frame of the host inside. */
     message(data: string): void;
-    /** A line that is no frame, of the making or of the host inside. */
+    /** A line that is not a frame, from the creation or from the host inside. */
     output(data: string): void;
     /** The connection has ended. */
     closed(): void;
 }
 
-/** A container made. */
+/** A container. */
 export interface DevContainer {
     /** Its id. */
     id: string;
-    /** What it is called, where that is not what was asked. */
+    /** Its name, if it differs from the requested one. */
     name?: string;
-    /** The folder inside: a path. */
+    /** Path of the folder in the container. */
     remoteWorkspaceFolder: string;
-    /** The folder on this host, where it is mounted: a path. */
+    /** Path of the mounted folder on the host, if there is one. */
     hostWorkspaceFolder?: string;
 }
 
 /**
- * Tells what sessions changed. With one registered, each session lists its changesets, and a client subscribes to
+ * The source of changesets. With this port, each session lists its changesets, and clients subscribe to
  * `<session>/changeset/<scope>`.
  */
 export interface Changes {
-    /** Which changesets a session has. */
+    /** The changesets of a session. */
     scopes(of: ChangesOf): Awaitable<ChangeScope[]>;
-    /** What a changeset holds now. */
+    /** The current content of a changeset. */
     state(of: ChangesOf, scope: string): Awaitable<ChangesState>;
-    /** What a listing shows of a session's changes, or nothing. */
+    /** The summary of a session's changes for listings, or nothing. */
     summary(of: ChangesOf): Awaitable<ChangesSummary | null | undefined>;
-    /** Runs one of the operations a changeset offers. */
+    /** Runs one of the operations of a changeset. */
     operate?(of: ChangesOf, scope: string, operation: string, target?: ChangesetOperationTarget): Awaitable<InvokeChangesetOperationResult>;
 }
 
-/** Whose changes are asked for. */
+/** The session whose changes are requested. */
 export interface ChangesOf {
     /** The session's URI. */
     session: string;
-    /** The path it works in, where it has one. */
+    /** Path of its directory, if it has one. */
     directory?: string;
 }
 
 /** One changeset of a session. */
 export interface ChangeScope {
-    /** What follows `<session>/changeset/`: `session`, `uncommitted`, `turn/{turnId}`, … */
+    /** The part after `<session>/changeset/`: `session`, `uncommitted`, `turn/{turnId}`, … */
     scope: string;
-    /** Shown to people. */
+    /** Display name. */
     label: string;
-    /** More words. */
+    /** Description. */
     description?: string;
-    /** `session`, `branch`, `uncommitted`, `turn`, `compare-turns` or `other`, as where left out. */
+    /** `session`, `branch`, `uncommitted`, `turn`, `compare-turns` or `other`. Default: `other`. */
     changeKind?: string;
-    /** Whether people mark its files as seen; the host keeps the marks. */
+    /** Whether users can mark files as reviewed; the host stores the marks. */
     review?: boolean;
 }
 
-/** What a changeset holds. */
+/** The content of a changeset. */
 export interface ChangesState {
     /** Its files. */
     files?: ChangesetFile[];
-    /** What may be done with them. */
+    /** The available operations. */
     operations?: ChangesetOperation[];
 }
 
 /**
- * Tells facts about a directory, as its branch and how far it is ahead. They stand in the `_meta` of every session that
- * works there, where clients read them.
+ * The source of facts about a directory, such as its branch. They are in the `_meta` of every session in that
+ * directory, where clients read them.
  */
 export interface Directories {
-    /** The facts of a directory, by key. Keys of the host's own are passed over. */
+    /** The facts of a directory by key. Keys of the host are ignored. */
     meta(directory: string): Awaitable<JsonObject>;
-    /** Says that a turn has ended there, so that what was known may be old. */
+    /** Reports that a turn has ended in a directory, whose facts can have changed. */
     refresh?(directory: string): void;
 }
 
 /**
- * Makes working trees. With one registered, a session whose directory is in a repository may be given a tree of its
- * own: the host asks before it starts the backend, whoever starts the session. Directories are paths.
+ * The provider of working trees. With this port, a session whose directory is in a repository can get a separate tree;
+ * the host creates it before the backend, however the session starts. Directories are paths.
  */
 export interface Worktrees {
-    /** The repository a directory is in, or nothing. */
+    /** The repository of a directory, or nothing. */
     repository(directory: string): Awaitable<Repository | null | undefined>;
-    /** Its branches that hold what a person typed, newest commit first. */
+    /** Its branches that contain the typed text, newest commit first. */
     branches(repository: string, typed: string): Awaitable<string[]>;
-    /** Makes a tree. */
+    /** Creates a tree. */
     create(request: WorktreeRequest): Awaitable<Worktree>;
-    /** Whether a tree holds work that is not committed. */
+    /** Whether a tree has uncommitted changes. */
     dirty(tree: string): Awaitable<boolean>;
-    /** Removes a tree; its branch stays. */
+    /** Removes a tree; its branch remains. */
     remove(tree: string): void;
-    /** Where git keeps what it knows of a tree: what moves there moves with every commit and every staged file. */
+    /** The directory of git's data about a tree, which changes with every commit and staged file. */
     gitDir?(tree: string): Awaitable<string | null | undefined>;
 }
 
 /** A repository. */
 export interface Repository {
-    /** The path of its own tree. */
+    /** Path of its main tree. */
     root: string;
 }
 
-/** A tree asked for. */
+/** A request for a tree. */
 export interface WorktreeRequest {
-    /** The path of the repository. */
+    /** Path of the repository. */
     repository: string;
-    /** What the tree is to be called: a word no other tree of this host has. */
+    /** Name of the tree, unique on this host. */
     name: string;
-    /** The branch to begin from; the one committed to last where left out. */
+    /** Base branch. Default: the one with the latest commit. */
     branch?: string;
-    /** Whether the tree gets a branch of its own; otherwise it is on the branch itself. */
+    /** Whether to create a branch; otherwise the tree uses the base branch. */
     createNewBranch: boolean;
-    /** What the name of that branch begins with. */
+    /** Prefix of the new branch's name. */
     branchPrefix?: string;
-    /** Whether that branch tracks the one it began from. */
+    /** Whether the new branch tracks the base branch. */
     track: boolean;
-    /** Ignored files to copy, as gitignore patterns; after the links. */
+    /** Ignored files to copy after the links, as gitignore patterns. */
     includeFiles: string[];
-    /** Ignored folders to link, as gitignore patterns. */
+    /** Ignored directories to link, as gitignore patterns. */
     symlinkFolders: string[];
 }
 
-/** A tree that was made. */
+/** A working tree. */
 export interface Worktree {
     /** Its path. */
     path: string;
-    /** The branch it is on. */
+    /** Its branch. */
     branch?: string;
 }
 
-/** Finds and makes pull requests. What it finds for a session's branch stands in the session's `_meta`. */
+/** The provider of pull requests. The pull request of a session's branch is in the session's `_meta`. */
 export interface PullRequests {
-    /** What a client gives a token for, as it is advertised beside each backend's own. */
+    /** The protected resource whose token the port uses, advertised with those of the backends. */
     resource: ProtectedResourceMetadata;
     /** The pull request of a branch, or nothing. */
     forBranch(asked: BranchAsked): Awaitable<PullRequest | null | undefined>;
-    /** Makes one. */
+    /** Creates a pull request. */
     create(request: PullRequestRequest): Awaitable<PullRequest>;
 }
 
-/** A branch somebody works on. */
+/** The branch whose pull request is requested. */
 export interface BranchAsked {
     /** The path of the directory. */
     directory: string;
-    /** The branch, where it is known. */
+    /** The branch, if known. */
     branch?: string;
-    /** The token a client gave for the resource. */
+    /** The client's token for the resource. */
     token?: string;
 }
 
 /** A pull request. */
 export interface PullRequest {
-    /** Whose the repository is. */
+    /** Owner of the repository. */
     owner: string;
-    /** The repository. */
+    /** Name of the repository. */
     repo: string;
-    /** Where it is read. */
+    /** URL of its page. */
     url: string;
     /** Its branch. */
     branch: string;
-    /** Whether it may still be merged. */
+    /** Its state. */
     state: PullRequestState;
 }
 
-/** Whether a pull request may still be merged. */
+/** The state of a pull request. */
 export type PullRequestState = 'open' | 'closed' | 'merged';
 
-/** A pull request asked for. */
+/** A request to create a pull request. */
 export interface PullRequestRequest {
     /** The path of the directory. */
     directory: string;
-    /** The branch, where it is known. */
+    /** The branch, if known. */
     branch?: string;
-    /** The token a client gave for the resource. */
+    /** The client's token for the resource. */
     token?: string;
-    /** What it is called. */
+    /** Title. */
     title: string;
-    /** What it says. */
+    /** Description. */
     body?: string;
-    /** The branch it is to be merged into; the repository's own where left out. */
+    /** The target branch. Default: the repository's default branch. */
     base?: string;
     /** Whether it is a draft. */
     draft: boolean;
 }
 
-/** Where automations and their runs are kept. */
+/** The store of automations and their runs. */
 export interface AutomationStore {
-    /** Every automation. */
+    /** All automations. */
     list(): Awaitable<KeptAutomation[]>;
-    /** One of them, or nothing. */
+    /** One automation, or nothing. */
     get(id: string): Awaitable<KeptAutomation | null | undefined>;
-    /** Event types beyond the host's and the plugins' that this store's automations may wait for. */
+    /** Event types of this store's automations in addition to those of the host and of plugins. */
     triggers(): Awaitable<AutomationTriggerDefinition[]>;
-    /** Keeps a new one. */
+    /** Stores a new automation. */
     create(id: string, definition: AutomationDefinition, owner?: string): Awaitable<KeptAutomation>;
-    /** Changes one: keys left out stay as they are. */
+    /** Changes an automation; absent keys are unchanged. */
     update(id: string, changes: AutomationDefinitionPatch): Awaitable<KeptAutomation>;
-    /** Forgets one; `true` when there was one. */
+    /** Deletes an automation; `true` if it existed. */
     remove(id: string): Awaitable<boolean>;
-    /** Keeps a run, replacing what its URI held. Once this resolves a crash does not lose it. */
+    /** Stores a run, replacing the one with its URI. When it resolves, the run is durable. */
     run(run: AutomationRunState): void;
     /** One run by its URI, or nothing. */
     runOf(uri: string): Awaitable<AutomationRunState | null | undefined>;
-    /** The runs of an automation, newest first, a page at a time. */
+    /** The runs of an automation, newest first, in pages. */
     runs(id: string, cursor?: string): Awaitable<RunPage>;
-    /** Calls back after a definition was changed from outside; answers the function that stops it. */
+    /** Calls back after a definition changed outside the host; returns the function that stops it. */
     watch?(onChange: (change: AutomationChange) => Promise<void>): Awaitable<(() => void) | null | undefined>;
-    /** The runs that had not ended when the host last stopped. */
+    /** The runs that had not ended when the host stopped. */
     unfinished?(): Awaitable<AutomationRunState[]>;
-    /**
-     * How far the schedules of an automation have come, or nothing. A store without this and `keep_progress` has
-     * automations whose schedules do not fire.
-     */
+    /** The progress of an automation's schedules, or nothing. Without this and `keep_progress`, schedules do not fire. */
     progress?(id: string): Awaitable<AutomationProgress | null | undefined>;
-    /** Keeps how far the schedules of an automation have come. */
+    /** Stores the progress of an automation's schedules. */
     keepProgress?(id: string, progress: AutomationProgress): void;
-    /** Where definitions are kept, for the announcement. */
+    /** Location of the definitions, for the announcement. */
     place?: string;
-    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    /** Called once when the host closes, after its sessions and the plugins' close functions: writes pending data. */
     close?(): void;
 }
 
-/** An automation as it is kept. */
+/** A stored automation. */
 export interface KeptAutomation {
-    /** Its id: the last part of its URI. */
+    /** Its id, the last segment of its URI. */
     id: string;
-    /** What it does and when. */
+    /** The definition. */
     definition: AutomationDefinition;
-    /** Whose it is; fixed when it is made. */
+    /** The owner, which does not change. */
     owner?: string;
-    /** ISO 8601. */
+    /** Time of creation, ISO 8601. */
     createdAt: string;
-    /** ISO 8601. */
+    /** Time of the last change, ISO 8601. */
     modifiedAt: string;
 }
 
@@ -1596,199 +1581,199 @@ export interface KeptAutomation {
 export interface RunPage {
     /** Newest first. */
     runs: AutomationRunState[];
-    /** Where the next page begins; absent on the last. */
+    /** Cursor of the next page; absent on the last one. */
     nextCursor?: string;
 }
 
-/** One definition changed from outside. */
+/** A definition that changed outside the host. */
 export interface AutomationChange {
-    /** The automation. */
+    /** Id of the automation. */
     id: string;
-    /** How. */
+    /** Kind of change. */
     type: ChangeType;
 }
 
-/** How far the schedules of an automation have come. */
+/** The progress of an automation's schedules. */
 export interface AutomationProgress {
     /** Its schedule triggers. */
     schedules: ScheduleProgress[];
-    /** Scheduled runs counted against `afterRuns`; absent where there is no such condition. */
+    /** Scheduled runs counted for `afterRuns`; absent without that condition. */
     runCount?: number;
 }
 
-/** How far one schedule trigger has come. */
+/** The progress of one schedule trigger. */
 export interface ScheduleProgress {
-    /** The trigger. */
+    /** Id of the trigger. */
     trigger: string;
-    /** The expression that `next` was worked out from. */
+    /** The expression from which `next` was computed. */
     expression: string;
     /** Its time zone. */
     timeZone: string;
-    /** The earliest occurrence that has not been dealt with, ISO 8601. */
+    /** The earliest occurrence that was not handled, ISO 8601. */
     next: string;
 }
 
-/** Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it. */
+/** The store of sessions, by id. When a `set…` function resolves, its data is durable. */
 export interface SessionStore {
     /** Read and archived marks. */
     flags(id: string): Awaitable<SessionFlags | null | undefined>;
-    /** Keeps the marks. */
+    /** Stores the marks. */
     setFlags(id: string, flags: SessionFlags): void;
-    /** Who the session is and how it is set up, or nothing. */
+    /** The record of a session, or nothing. */
     config(id: string): Awaitable<KeptSession | null | undefined>;
-    /** Keeps that. */
+    /** Stores the record. */
     setConfig(id: string, session: KeptSession): void;
     /** Artifacts and references of the session. */
     artifacts(id: string): Awaitable<unknown[]>;
-    /** Keeps them. */
+    /** Stores them. */
     setArtifacts(id: string, artifacts: unknown[]): void;
     /** Pull requests of the session, by working directory. */
     pullRequests(id: string): Awaitable<JsonObject>;
-    /** Keeps them. */
+    /** Stores them. */
     setPullRequests(id: string, pullRequests: JsonObject): void;
-    /** A chat's title, if a person or agent gave it one. */
+    /** Title of a chat that a user or agent set. */
     chatTitle(id: string, chat: string): Awaitable<string | null | undefined>;
-    /** Keeps it; nothing takes it back. */
+    /** Stores the title, which cannot be removed. */
     setChatTitle(id: string, chat: string, title?: string): void;
     /** The session's chats. */
     chats(id: string): Awaitable<KeptChat[]>;
-    /** Keeps them. */
+    /** Stores them. */
     setChats(id: string, chats: KeptChat[]): void;
-    /** The ids of the sessions held. */
+    /** The ids of all sessions. */
     sessions(): Awaitable<string[]>;
-    /** Forgets everything about a session. */
+    /** Deletes all data of a session. */
     forget(id: string): void;
-    /** Every session with its marks, at once; the host asks one by one where it is left out. */
+    /** All sessions with their marks. Without it, the host requests them one by one. */
     all?(): Awaitable<StoredSession[]>;
-    /** One session with its marks and chats, or nothing; the host asks for them one by one where it is left out. */
+    /** One session with its marks and chats, or nothing. Without it, the host requests them separately. */
     session?(id: string): Awaitable<StoredSession | null | undefined>;
     /**
-     * A page of the listing: up to `limit` sessions, the latest `modifiedAt` first and by `uri` among equal ones,
-     * compared as text, beginning after a place. Fewer than `limit` only where nothing follows. A store that has
-     * `page`, `sessionOfChat` and `drafts` is read on demand; of any other, every session is loaded at the start.
+     * A page of the listing: up to `limit` sessions after a position, the latest `modifiedAt` first, then by `uri`,
+     * both compared as text. Fewer than `limit` only on the last page. A store with `page`, `sessionOfChat` and
+     * `drafts` is read on demand; from any other, every session is loaded at the start.
      */
     page?(limit: number, after?: ListedPlace): Awaitable<StoredSession[]>;
     /**
-     * The id of the session that has an open chat of that URI, or nothing; the one stored first where several do. A
-     * default chat with the URI the host gave it may be left out.
+     * The id of the session with an open chat of that URI, or nothing; the first stored one if there are several.
+     * Default chats with the host's URI can be omitted.
      */
     sessionOfChat?(chat: string): Awaitable<string | null | undefined>;
-    /** The ids of the sessions that have `draft`. */
+    /** The ids of the sessions with `draft`. */
     drafts?(): Awaitable<string[]>;
-    /** How many sessions are held; the host counts `sessions()` where it is left out. */
+    /** The number of sessions. Without it, the host counts `sessions()`. */
     count?(): Awaitable<number>;
-    /** The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself. */
+    /** The turns of a chat, oldest first. Without all three turn functions, the host stores turns itself. */
     turns?(id: string, chat: string): Awaitable<Turn[]>;
-    /** Keeps a turn at its place, replacing what the place held. */
+    /** Stores a turn at a position, replacing the one there. */
     setTurn?(id: string, chat: string, place: number, turn: KeptTurn): void;
-    /** Forgets the turns of a chat from a place on. */
+    /** Deletes the turns of a chat from a position on. */
     dropTurns?(id: string, chat: string, from: number): void;
-    /** The annotations of a session. Where this or `setAnnotations` is left out the host keeps annotations itself. */
+    /** The annotations of a session. Without this and `setAnnotations`, the host stores annotations itself. */
     annotations?(id: string): Awaitable<unknown[]>;
-    /** Keeps them. */
+    /** Stores them. */
     setAnnotations?(id: string, annotations: unknown[]): void;
     /**
-     * Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
-     * host keeps attachments itself.
+     * Stores an attachment of a session; equal ids have equal content. Without both attachment functions, the host
+     * stores attachments itself.
      */
     setAttachment?(id: string, attachment: string, content: KeptAttachment): void;
-    /** An attachment by its id, whichever session it is kept beside, or nothing. */
+    /** An attachment by its id, of any session, or nothing. */
     attachment?(attachment: string): Awaitable<KeptAttachment | null | undefined>;
-    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    /** Called once when the host closes, after its sessions and the plugins' close functions: writes pending data. */
     close?(): void;
 }
 
 /** Marks of a session, shared by all clients. */
 export interface SessionFlags {
-    /** Somebody has seen what it said last. */
+    /** A user has seen the latest output. */
     isRead?: boolean;
-    /** It was put away. */
+    /** The session is archived. */
     isArchived?: boolean;
 }
 
-/** Who a session is and how it is set up. */
+/** The record of a session. */
 export interface KeptSession {
-    /** Its URI, as the host lists it. */
+    /** Its URI in listings. */
     uri: string;
     /** Its backend. */
     provider: string;
-    /** `user:<id>`, `plugin:<id>`, …; absent without a users directory. */
+    /** Owner: `user:<id>`, `plugin:<id>`, …; absent without a users file. */
     owner?: string;
     /** Its title. */
     title: string;
-    /** ISO 8601; never moves. */
+    /** Time of creation, ISO 8601; never changes. */
     createdAt: string;
-    /** ISO 8601. */
+    /** Time of the last change, ISO 8601. */
     modifiedAt: string;
-    /** Settings chosen. */
+    /** Values of its settings. */
     values?: JsonObject;
-    /** `file://` URIs. */
+    /** Directories as `file://` URIs. */
     workingDirectories?: string[];
-    /** What made it, where that was no person: `{ kind: "automation", automation, run }`. */
+    /** What created it, if not a user: `{ kind: "automation", automation, run }`. */
     origin?: unknown;
-    /** The backend's own id to continue. */
+    /** The backend's id of the conversation to continue. */
     backendId?: string;
-    /** The working tree made for it, which goes with it. */
+    /** Its working tree, which is removed with it. */
     worktree?: Worktree;
-    /** `{ team, project }` the work is charged to. */
+    /** `{ team, project }` that is charged. */
     scope?: unknown;
-    /** Present while the session is a draft: a client created it and no turn has started. */
+    /** Present while the session is a draft: a client created it, and no turn has started. */
     draft?: KeptDraft;
-    /** How many annotations it has. */
+    /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
 }
 
-/** A session that is not announced and not listed before its first turn. */
+/** The state of a session that is not announced or listed before its first turn. */
 export interface KeptDraft {
     /** The client that created it. */
     client?: string;
 }
 
-/** How many annotations a session has. */
+/** Numbers of annotations of a session. */
 export interface AnnotationCounts {
     /** Annotations. */
     annotations: number;
-    /** Entries of all of them. */
+    /** Entries of all annotations. */
     entries: number;
 }
 
-/** One chat of a session. */
+/** A chat of a session. */
 export interface KeptChat {
     /** Its URI. */
     uri: string;
-    /** The name its conversation is kept under at the backend. */
+    /** The name of its conversation at the backend. */
     backendId?: string;
     /** Its title. */
     title?: string;
-    /** What it was made from. */
+    /** Its origin. */
     origin?: unknown;
     /** Whether it is the session's default chat. */
     default?: boolean;
-    /** Whether it was closed: its conversation stays claimed and is not listed. */
+    /** Whether it was closed: its conversation is not reused and not listed. */
     closed?: boolean;
-    /** What waits to be said. */
+    /** Queued messages. */
     queued?: unknown[];
-    /** What somebody is writing. */
+    /** The draft of a user's message. */
     draft?: unknown;
-    /** Whether its title came of what was said first; another one was given to it. */
+    /** Whether its title was derived from its first message; otherwise it was set. */
     derived?: boolean;
-    /** The part of the session's folders it works in, as `file://` URIs; all of them where left out. */
+    /** The session's directories that it uses, as `file://` URIs. Default: all. */
     workingDirectories?: string[];
-    /** Its own marks. */
+    /** Its marks. */
     flags?: SessionFlags;
-    /** Hidden context its first turn still has to be given. */
+    /** Hidden context that its first turn has not received yet. */
     context?: string;
-    /** Whether turns were removed from it that its backend still has to be told of. */
+    /** Whether its backend has not been informed yet of removed turns. */
     rewind?: boolean;
-    /** The queued message that a turn is being started with. It waits again where the turn is not in the store. */
+    /** The queued message whose turn is being started. It is queued again if the turn is not in the store. */
     starting?: StartingTurn;
 }
 
-/** A turn that takes a queued message. */
+/** A turn that uses a queued message. */
 export interface StartingTurn {
     /** The turn's id. */
     turn: string;
-    /** The message as it waited. */
+    /** The queued message. */
     queued: unknown;
 }
 
@@ -1796,15 +1781,15 @@ export interface StartingTurn {
 export interface StoredSession {
     /** Its id. */
     id: string;
-    /** Who it is. */
+    /** Its record. */
     session: KeptSession;
     /** Its marks. */
     flags?: SessionFlags;
-    /** Its chats; the host asks for them one by one where they are left out. */
+    /** Its chats. Without them, the host requests them per session. */
     chats?: KeptChat[];
 }
 
-/** A place in the listing of sessions: that of the session a page ended with. */
+/** A position in the listing of sessions: the last session of a page. */
 export interface ListedPlace {
     /** Its `modifiedAt`. */
     modifiedAt: string;
@@ -1812,158 +1797,158 @@ export interface ListedPlace {
     uri: string;
 }
 
-/** A turn as it is kept: a finished one, or a running one as far as it has come. */
+/** A stored turn, finished or running. */
 export interface KeptTurn {
-    /** The turn. One still running is kept as if it had failed, which is what a crash makes of it. */
+    /** The turn. A running turn is stored as failed, which is its state after a crash. */
     turn: Turn;
-    /** Who sent it. */
+    /** The sender. */
     sender?: string;
-    /** The backend's own name for it. */
+    /** The backend's name of the turn. */
     transcriptId?: string;
 }
 
-/** What a message brought along and now refers to. */
+/** An attachment of a message. */
 export interface KeptAttachment {
-    /** Its media type. */
+    /** Media type. */
     contentType: string;
-    /** Its bytes, as base64. */
+    /** Bytes as base64. */
     data: string;
 }
 
 /**
- * Where secrets are kept. A plugin that provides one must be listed first in the configuration, and its own
- * options cannot name a secret.
+ * The store of secrets. A plugin that provides one must be listed first in the configuration, and its own options
+ * cannot name a secret.
  */
 export interface Vault {
     /** The value under `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`, or nothing. */
     get(name: string): Awaitable<string | null | undefined>;
-    /** Keeps a value under a name. */
+    /** Stores a value. */
     set(name: string, value: string): void;
-    /** Forgets a name; `true` when there was one. */
+    /** Deletes a name; `true` if it existed. */
     delete(name: string): Awaitable<boolean>;
-    /** The names, never the values. */
+    /** All names, never values. */
     list(): Awaitable<string[]>;
-    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    /** Called once when the host closes, after its sessions and the plugins' close functions: writes pending data. */
     close?(): void;
 }
 
 /**
- * Where policies are kept. An id is unique in the whole store: it is one address, `policy://<id>`. The host checks
- * every row it is given with [`check_policy`](crate::policy::check_policy).
+ * The store of policies. An id is unique in the whole store: it is one address, `policy://<id>`. The host validates
+ * every policy with [`check_policy`](crate::policy::check_policy).
  */
 export interface Policies {
-    /** Every row, in the order they were put. */
+    /** All policies, in the order of their insertion. */
     list(): Awaitable<JsonObject[]>;
-    /** The row of an id, or nothing. */
+    /** One policy, or nothing. */
     get(id: string): Awaitable<JsonObject | null | undefined>;
-    /** Keeps a row, in place of the one of its id. */
+    /** Stores a policy, replacing the one with its id. */
     put(policy: JsonObject): void;
-    /** Forgets a row; `true` when there was one. */
+    /** Deletes a policy; `true` if it existed. */
     remove(id: string): Awaitable<boolean>;
-    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    /** Called once when the host closes, after its sessions and the plugins' close functions: writes pending data. */
     close?(): void;
 }
 
-/** Tells how the host is. Every member is optional, and what is there is advertised. */
+/** Sources of diagnostics. Every member is optional; existing ones are advertised. */
 export interface Diagnostics {
     /**
-     * Tells log records of a level (`trace`, `debug`, `info`, `warn`, `error` or `fatal`) and above, each as an OTLP
-     * `ExportLogsServiceRequest` in JSON, until the answer is called.
+     * Reports log records at or above a level (`trace`, `debug`, `info`, `warn`, `error` or `fatal`), each as an OTLP
+     * `ExportLogsServiceRequest` in JSON, until the returned function is called.
      */
     logs?(level: string, told: (object: JsonObject) => Promise<void>): Awaitable<(() => void) | null | undefined>;
-    /** Tells spans, each as an OTLP `ExportTraceServiceRequest` in JSON, until the answer is called. */
+    /** Reports spans, each as an OTLP `ExportTraceServiceRequest` in JSON, until the returned function is called. */
     traces?(told: (object: JsonObject) => Promise<void>): Awaitable<(() => void) | null | undefined>;
-    /** Tells measurements, each as an OTLP `ExportMetricsServiceRequest` in JSON, until the answer is called. */
+    /** Reports metrics, each as an OTLP `ExportMetricsServiceRequest` in JSON, until the returned function is called. */
     metrics?(told: (object: JsonObject) => Promise<void>): Awaitable<(() => void) | null | undefined>;
-    /** Facts about the network as the host sees it. */
+    /** Facts about the host's network. */
     network?(): Awaitable<JsonObject>;
-    /** Tries to reach a URL; answers what came of it. */
+    /** Requests a URL and returns the outcome. */
     fetch?(url: string): Awaitable<JsonObject>;
 }
 
-/** Where use is kept. What was written is never changed. */
+/** The store of usage. Entries never change. */
 export interface Usage {
-    /** Keeps one entry. Once it resolves a crash does not lose it; a throw reaches whoever recorded it. */
+    /** Stores one entry. When it resolves, the entry is durable; an error is thrown at the recorder. */
     record(entry: UsageEntry): void;
-    /** What the entries asked for come to. */
+    /** The sum of the matching entries. */
     total(query: UsageQuery): Awaitable<UsageTotal>;
-    /** Every pool that was ever charged, in order. */
+    /** All pools that were ever charged, in order. */
     pools(): Awaitable<string[]>;
-    /** The entries asked for, newest first. */
+    /** The matching entries, newest first. */
     records(query: UsageQuery): Awaitable<UsageEntry[]>;
-    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    /** Called once when the host closes, after its sessions and the plugins' close functions: writes pending data. */
     close?(): void;
 }
 
-/** Which entries are asked for. */
+/** A filter of entries. */
 export interface UsageQuery {
-    /** Those that charged this pool; every one where left out. */
+    /** The pool they charged. Default: all. */
     pool?: string;
-    /** From this instant on, ISO 8601 in UTC. */
+    /** Start of the period, ISO 8601 in UTC. */
     from?: string;
-    /** Before this instant, ISO 8601 in UTC. */
+    /** End of the period (exclusive), ISO 8601 in UTC. */
     until?: string;
-    /** At most as many. */
+    /** Maximum number of entries. */
     limit?: number;
 }
 
-/** What entries come to: the measures that were charged, and no others. */
+/** The sum of entries; only charged measures are present. */
 export interface UsageTotal {
     /** US dollars. */
     usd?: number;
-    /** The dollars for what models were given. */
+    /** US dollars for input. */
     inputUsd?: number;
-    /** The dollars for what models said. */
+    /** US dollars for output. */
     outputUsd?: number;
-    /** Every token: given, said, and of a cache. */
+    /** All tokens: input, output and cached. */
     tokens?: number;
-    /** Tokens models were given. */
+    /** Input tokens. */
     input?: number;
-    /** Tokens models said. */
+    /** Output tokens. */
     output?: number;
-    /** Tokens read from a cache. */
+    /** Tokens read from caches. */
     cacheRead?: number;
-    /** Tokens written to a cache. */
+    /** Tokens written to caches. */
     cacheWrite?: number;
-    /** Entries of models. */
+    /** Number of model entries. */
     calls?: number;
-    /** For how long machines were used. */
+    /** Seconds for which machines were used. */
     seconds?: number;
 }
 
-/** Where records are kept. */
+/** The store of records. */
 export interface RecordStore {
     /** Opens a collection. */
     collection(name: string, options: CollectionOptions): Awaitable<StoredCollection>;
-    /** Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet. */
+    /** Called once when the host closes, after its sessions and the plugins' close functions: writes pending data. */
     close?(): void;
 }
 
-/** A collection as a store serves it. */
+/** A collection of a store. */
 export interface StoredCollection {
-    /** The record of an id, or nothing. */
+    /** One record, or nothing. */
     get(id: string): Awaitable<JsonObject | null | undefined>;
-    /** Every record. */
+    /** All records. */
     list(): Awaitable<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */
     find(match: JsonObject): Awaitable<JsonObject[]>;
-    /** Keeps a record, replacing what its id held. Refuses an id that is no slug. */
+    /** Stores a record, replacing the one with its id. Rejects an id that is not a slug. */
     put(record: JsonObject): void;
-    /** Forgets a record; `true` when there was one. */
+    /** Deletes a record; `true` if it existed. */
     remove(id: string): Awaitable<boolean>;
-    /** Calls back after each change; answers the function that stops it. */
+    /** Calls back after each change; returns the function that stops it. */
     watch(onChange: (change: RecordChange) => Promise<void>): Awaitable<(() => void) | null | undefined>;
 }
 
-/** An event trigger type an automation may be saved with. The plugin fires it with `fireTrigger`. */
+/** An event trigger type for automations. The plugin fires it with `fireTrigger`. */
 export interface TriggerType {
-    /** Its name. `session` and `watch` are the host's own. */
+    /** Its name. `session` and `watch` are reserved for the host. */
     type: string;
-    /** What it is called. */
+    /** Display name. */
     title: string;
-    /** More words. */
+    /** Description. */
     description?: string;
-    /** At least one, with ids unique within the type. */
+    /** Its events: at least one, with ids unique within the type. */
     events: TriggerEvent[];
     /** JSON Schema a client draws the trigger's settings from. */
     configSchema?: JsonObject;
@@ -1971,23 +1956,23 @@ export interface TriggerType {
 
 /** One event of a type. */
 export interface TriggerEvent {
-    /** What `fireTrigger` and an automation's trigger name. */
+    /** The id used in `fireTrigger` and in triggers of automations. */
     id: string;
-    /** What it is called. */
+    /** Display name. */
     title: string;
-    /** More words. */
+    /** Description. */
     description?: string;
 }
 
-/** The chat a preamble is asked for. */
+/** The chat for which a preamble is requested. */
 export interface PreambleChat {
     /** The session's URI. */
     session: string;
     /** The new chat's URI. */
     chat: string;
-    /** What the chat is made from. */
+    /** The origin of the chat. */
     origin: ChatOrigin;
-    /** The chats the session has already. */
+    /** The existing chats of the session. */
     chats: ChatSummary[];
 }
 
@@ -2012,27 +1997,27 @@ export type EventName =
     | 'stopping'
     | 'log';
 
-/** Something that happened. Listeners are told after it did and cannot refuse or rewrite it. */
+/** An event. Listeners receive it after the fact and cannot reject or change it. */
 export type Event =
-    /** A session is announced: at once, or with its first turn where a client created it over `createSession`. */
+    /** A session is announced: immediately, or with its first turn if a client created it with `createSession`. */
     | {
           type: 'session_start';
           /** Its URI. */
           session: string;
           /** Its backend. */
           provider: string;
-          /** The client of this host that made it, if one did. */
+          /** The client of this host that created it, if any. */
           client?: string;
       }
-    /** An announced session is gone. */
+    /** An announced session has ended. */
     | {
           type: 'session_end';
           /** Its URI. */
           session: string;
-          /** Why, in a word: `disposed`, `failed`, `closing`. */
+          /** The reason: `disposed`, `failed` or `closing`. */
           reason: string;
       }
-    /** A client looks at a session, which may not be announced yet. */
+    /** A client subscribed to a session, which may not be announced yet. */
     | {
           type: 'session_opened';
           /** Its URI. */
@@ -2040,7 +2025,7 @@ export type Event =
           /** The client. */
           client: string;
       }
-    /** A turn began. */
+    /** A turn started. */
     | {
           type: 'turn_start';
           /** The session's URI. */
@@ -2049,7 +2034,7 @@ export type Event =
           chat: string;
           /** The turn's id. */
           turn: string;
-          /** `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows who sent it. */
+          /** `user:<id>`, `root:<host>` or `plugin:<id>`, if the sender is known. */
           sender?: string;
       }
     /** A turn ended. */
@@ -2061,12 +2046,12 @@ export type Event =
           chat: string;
           /** The turn's id. */
           turn: string;
-          /** How. */
+          /** Its status. */
           status: TurnStatus;
-          /** Who had sent it. */
+          /** Its sender. */
           sender?: string;
       }
-    /** Somebody said something. */
+    /** A message was sent. */
     | {
           type: 'message';
           /** The session's URI. */
@@ -2075,7 +2060,7 @@ export type Event =
           chat: string;
           /** The turn's id. */
           turn: string;
-          /** What was said. */
+          /** The text. */
           text: string;
       }
     /** A host tool was called. */
@@ -2087,12 +2072,12 @@ export type Event =
           chat: string;
           /** The tool's name. */
           tool: string;
-          /** Whether it went well. */
+          /** Whether it succeeded. */
           ok: boolean;
-          /** What it failed with. */
+          /** The error message. */
           error?: string;
       }
-    /** A session waits for somebody. */
+    /** A session needs input. */
     | {
           type: 'input_needed_set';
           /** The session's URI. */
@@ -2101,10 +2086,10 @@ export type Event =
           chat: string;
           /** The request's id. */
           id: string;
-          /** `chatInput`, `toolConfirmation`, `toolClientExecution`, `toolAuthentication` */
+          /** `chatInput`, `toolConfirmation`, `toolClientExecution` or `toolAuthentication`. */
           kind: string;
       }
-    /** It waits no more. */
+    /** A session no longer needs that input. */
     | {
           type: 'input_needed_removed';
           /** The session's URI. */
@@ -2112,7 +2097,7 @@ export type Event =
           /** The request's id. */
           id: string;
       }
-    /** A client introduced itself. */
+    /** A client sent `initialize`. */
     | {
           type: 'client_connect';
           /** Its id. */
@@ -2121,10 +2106,10 @@ export type Event =
     /** A connection ended. */
     | {
           type: 'client_disconnect';
-          /** The client's id; `anonymous` when it never introduced itself. */
+          /** The client's id; `anonymous` without `initialize`. */
           client: string;
       }
-    /** A connection said who it is. */
+    /** A connection signed in. */
     | {
           type: 'authenticated';
           /** The client's id. */
@@ -2157,74 +2142,74 @@ export type Event =
     /** The host accepts connections. */
     | {
           type: 'listening';
-          /** What runs the host. */
+          /** Name and version of the host program. */
           runtime: string;
-          /** The address it listens on; `stdio` where that is its only connection. */
+          /** The listening address; `stdio` if that is the only connection. */
           host: string;
-          /** The port it got; 0 over stdio. */
+          /** The port; 0 over stdio. */
           port: number;
-          /** Whether a connection needs a token or a sign-in. */
+          /** Whether connections need a token or a sign-in. */
           guarded: boolean;
       }
     /** The host is about to close. */
     | {
           type: 'stopping';
       }
-    /** A line went to the log. */
+    /** A line was logged. */
     | {
           type: 'log';
           /** The line. */
           line: string;
       };
 
-// What the module exports at run time. The engine serves it: nothing is installed.
+// The exports of the module at run time. The engine provides them; no installation is needed.
 
-/** What a command's handler or a provider throws to tell its caller what is wrong. */
+/** An error of a command or provider for its caller. */
 export class RpcError extends Error {
-    /** `code` is JSON-RPC's or the protocol's; `data` holds facts a program acts on. */
+    /** `code` is a code of JSON-RPC or of the protocol; `data` is for programs. */
     constructor(code: number, message: string, data?: unknown);
     readonly code: number;
     readonly data?: unknown;
 }
 
-/** A record store that keeps everything in memory, for tests. */
+/** A record store in memory, for tests. */
 export function memoryRecords(): {
     collection(name: string, options?: CollectionOptions): Promise<MemoryCollection>;
 };
 
 /** A collection of `memoryRecords`. */
 export interface MemoryCollection {
-    /** The record of an id, or nothing. */
+    /** One record, or nothing. */
     get(id: string): Promise<JsonObject | undefined>;
-    /** Every record. */
+    /** All records. */
     list(): Promise<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */
     find(match: JsonObject): Promise<JsonObject[]>;
-    /** Keeps a record, replacing what its id held. Refuses an id that is no slug. */
+    /** Stores a record, replacing the one with its id. Rejects an id that is not a slug. */
     put(record: JsonObject): Promise<void>;
-    /** Forgets a record; `true` when there was one. */
+    /** Deletes a record; `true` if it existed. */
     remove(id: string): Promise<boolean>;
-    /** Calls back after each change; answers the function that stops it. */
+    /** Calls back after each change; returns the function that stops it. */
     watch(onChange: (change: RecordChange) => void): () => void;
 }
 
-/** A policy: who may use what, and how much of it. */
+/** A policy: a rule that restricts what grants allow. */
 export interface Policy {
-    /** Unique in the whole store: the policy's address is `policy://<id>`. */
+    /** Unique in the whole store; the policy's address is `policy://<id>`. */
     id: string;
-    /** Whom it holds for: `all`, `user:<id>`, `team:<id>` or `project:<team>:<project>`. */
+    /** Scope: `all`, `user:<id>`, `team:<id>` or `project:<team>:<project>`. */
     scope: string;
-    /** What it is about. */
+    /** Kind of work. */
     kind: 'model' | 'agent' | 'computer';
-    /** What it does. One matching `deny` is the whole answer. */
+    /** Effect. A matching `deny` always wins. */
     effect: 'allow' | 'deny';
-    /** What it is held against. Values of one type are alternatives; `*` stands for any run of characters. */
+    /** Conditions. Values of one type are alternatives; `*` matches any characters. */
     match?: { model?: string[]; proxy?: string[]; agent?: string[]; computer?: string[] };
-    /** Every one must have room; none is no limit. */
+    /** Limits that must all have room; absent for no limit. Stored, not enforced. */
     limits?: PolicyLimit[];
-    /** Kept, not enforced. */
+    /** Stored, not enforced. */
     pool?: unknown;
-    /** Kept, not enforced. */
+    /** Stored, not enforced. */
     cap?: unknown;
     /** A timestamp, or a date that covers its whole day. */
     from?: string;
@@ -2234,16 +2219,16 @@ export interface Policy {
     description?: string;
 }
 
-/** How much of something a policy allows. */
+/** A limit of a policy. */
 export interface PolicyLimit {
     amount: number;
-    /** Of a model `usd`, `tokens` or `calls`; of an agent `usd`, `tokens`, `turns` or `hours`; of a computer `hours` or `sessions`. */
+    /** For a model `usd`, `tokens` or `calls`; for an agent `usd`, `tokens`, `turns` or `hours`; for a computer `hours` or `sessions`. */
     measure: 'usd' | 'tokens' | 'calls' | 'turns' | 'hours' | 'sessions';
     period: 'day' | 'week' | 'month' | 'total';
     pool: 'shared' | 'each';
 }
 
-/** The row a body is, its dates as instants; throws an `RpcError` (-32602) that names the wrong field. */
+/** Returns a valid policy with its dates as timestamps, or throws an `RpcError` (-32602) that names the invalid field. */
 export function checkPolicy(body: unknown): Policy;
 
 /** A policy store in one JSON file. */
@@ -2254,30 +2239,30 @@ export function filePolicies(options: { file: string }): {
     remove(id: string): Promise<boolean>;
 };
 
-/** A tool as an endpoint serves it; one without `run` is run by a client. */
+/** A tool of an endpoint; without `run`, a client runs it. */
 export interface ServedTool {
     definition: { name: string; title?: string; description?: string; inputSchema?: unknown };
     run?(input: unknown): Awaitable<unknown>;
 }
 
 /**
- * Endpoints that serve tools over MCP, for a plugin that runs its own listener or route. `origin` is read when an
- * endpoint opens; where it is nothing none can be opened.
+ * MCP endpoints for a plugin with its own listener or route. `origin` is read when an endpoint opens; without a value
+ * none can be opened.
  */
 export function toolServers(about: {
     origin: string | (() => string | null | undefined);
     name: string;
     version: string;
 }): {
-    /** Opens an endpoint with a path and a token of its own. */
+    /** Opens an endpoint with a separate path and token. */
     open(options: {
         tools(): Awaitable<readonly ServedTool[]>;
         /** Runs a tool that has no `run`. */
         runClient?(name: string, input: unknown): Awaitable<unknown>;
-        /** `notify` to be told of changes on the `GET` stream; `list`, where left out, to ask again. */
+        /** `notify` reports changes on the `GET` stream; `list` requires a new listing. Default: `list`. */
         toolsChanged?: 'notify' | 'list';
     }): { url: string; token: string; changed(): void; close(): void } | undefined;
-    /** Answers the requests under `/ahp-mcp`; `undefined` for every other. */
+    /** Handles requests under `/ahp-mcp`; returns `undefined` for others. */
     request(request: Request): Promise<Response | undefined>;
 };
 

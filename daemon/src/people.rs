@@ -211,7 +211,7 @@ mod tests {
         };
         fs::write(users.path(), both).unwrap();
         let refused = users.change(sign_in("ben", one)).unwrap_err();
-        assert_eq!(refused.message, "there is no user ben");
+        assert_eq!(refused.message, "unknown user ben");
         assert_eq!(fs::read_to_string(users.path()).unwrap(), one, "who was removed is not restored");
         assert_eq!(rounds.get(), 2);
 

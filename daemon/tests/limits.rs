@@ -357,3 +357,52 @@ async fn a_body_over_the_budget_is_asked_for_again_later() {
     held.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
 }
+
+/// The bytes of memory that are a process's own.
+#[cfg(target_os = "linux")]
+fn private_bytes(daemon: &Daemon) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.child.id())).unwrap();
+    let field = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
+    field.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap() * 1024
+}
+
+/// The least private memory within two seconds: what a burst of work took is given back after it.
+#[cfg(target_os = "linux")]
+async fn settled_bytes(daemon: &Daemon) -> u64 {
+    let mut least = private_bytes(daemon);
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        least = least.min(private_bytes(daemon));
+    }
+    least
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_awake_idle_session_takes_little_memory() {
+    /// Sessions created before the first measurement, and between the two.
+    const SESSIONS: (u64, u64) = (200, 800);
+    /// The limit is 16 kB for a release; the heap's fragments and a build in debug mode take their part here.
+    const MOST_EACH: u64 = 24 * 1024;
+    for subscribes in [false, true] {
+        let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+        let daemon = folder.start();
+        let mut client = daemon.initialized("many").await;
+        let mut before = 0;
+        for at in 0..SESSIONS.0 + SESSIONS.1 {
+            if at == SESSIONS.0 {
+                before = settled_bytes(&daemon).await;
+            }
+            let session = format!("echo:/{at:032x}");
+            client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+            if subscribes {
+                let state = client.subscribe(&session).await;
+                let chat = state["defaultChat"].as_str().unwrap().to_owned();
+                client.subscribe(&chat).await;
+            }
+        }
+        let each = settled_bytes(&daemon).await.saturating_sub(before) / SESSIONS.1;
+        println!("an awake idle session, subscribed {subscribes}: {each} bytes");
+        assert!(each > 0 && each <= MOST_EACH, "subscribed {subscribes}: {each} bytes");
+    }
+}

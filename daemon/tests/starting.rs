@@ -82,7 +82,7 @@ fn wrong_arguments_end_with_2() {
         (&["--connection-token", "a", "--without-connection-token"], "pass one of"),
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
-        (&["--issuer", "http://id.example.org"], "issuer has to be github or the https URL"),
+        (&["--issuer", "http://id.example.org"], "issuer must be github or the https URL"),
         (&["--path", "/nowhere/at/all"], "--path: /nowhere/at/all does not exist"),
         (&["--json"], "--json is not supported in the foreground"),
         (&["--quiet"], "--quiet is not supported in the foreground"),

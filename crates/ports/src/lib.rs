@@ -43,6 +43,7 @@ pub use folder::Watching;
 pub use policies::FilePolicies;
 pub use records::{FileRecords, memory_records};
 pub use sessions::SqliteSessions;
+pub use stamp::Stamp;
 pub use state::{Relocated, StateDb};
 pub use usage::SqliteUsage;
 pub use vault::FileVault;

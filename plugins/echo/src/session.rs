@@ -161,7 +161,7 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
                     set.delay.store(delay, Ordering::Relaxed);
                     Ok(Value::Bool(true))
                 }
-                _ => Ok("delayMs has to be a whole number of milliseconds".into()),
+                _ => Ok("delayMs must be an integer number of milliseconds".into()),
             }
         })),
         close: Call::now(move |(removing,)| {

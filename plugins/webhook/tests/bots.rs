@@ -266,7 +266,7 @@ async fn a_callback_that_fails_costs_a_log_line_and_nothing_else() {
     }
     let posts = world.posts.wait_for(5).await;
     assert!(posts.iter().all(|(url, _)| url.starts_with(BACK)), "a redirect is not followed: {posts:?}");
-    for why in ["answered 302, a redirect, which is not followed", "answered 500", "connection refused"] {
+    for why in ["response 302, a redirect, is not followed", "response 500", "connection refused"] {
         until(async || world.host.log.has(why).then_some(())).await;
     }
     let lines = world.host.log.all();
@@ -286,7 +286,7 @@ async fn a_bot_that_cannot_be_talked_to_is_said() {
     endpoint(dir.path(), "loud", "bot: bot://echo\nreply: none");
     let world = World::start(&dir).await;
     assert_eq!(world.say("nobody", "t", "x").await, (409, message("No bot at bot://nobody")));
-    let why = "endpoint webhooks/nobody: bot://nobody cannot be talked to: No bot at bot://nobody";
+    let why = "endpoint webhooks/nobody: bot://nobody is not available: No bot at bot://nobody";
     assert!(world.host.log.has(why));
     assert_eq!(world.say("loud", "t", "x").await.0, 202);
     world.host.host.close().await;
@@ -333,7 +333,7 @@ async fn on_a_host_that_knows_people_the_plugins_grants_decide() {
 async fn a_record_edited_while_the_host_runs_holds_from_then_on() {
     let dir = folder();
     let world = World::start(&dir).await;
-    assert_eq!(world.say("new", "t", "x").await, (404, message("There is no endpoint here")));
+    assert_eq!(world.say("new", "t", "x").await, (404, message("Unknown endpoint")));
     endpoint(dir.path(), "new", "bot: bot://helper\nreply: none");
     until(async || (world.say("new", "t", "x").await.0 == 202).then_some(())).await;
     write(dir.path(), "vault.json", r#"{ "host:hook": "another" }"#);

@@ -7,23 +7,23 @@ export type JsonObject = { [key: string]: unknown };
 /** A value, or a promise of it. */
 export type Awaitable<T> = T | PromiseLike<T>;
 
-/** A value nobody may write to, at any depth: writing throws. */
+/** A read-only value, at any depth: writing to it throws. */
 export type Frozen<T> = T extends (...given: never[]) => unknown
     ? T
     : T extends object
       ? { readonly [Key in keyof T]: Frozen<T[Key]> }
       : T;
 
-/** What a plugin's module exports. There is no default export. */
+/** The exports of a plugin module. There is no default export. */
 export interface PluginModule<Options = JsonObject> {
-    /** The plugin's id: a slug. Without it the id is the package's or the file's name. */
+    /** The plugin's id, a slug. Default: the package's or file's name. */
     name?: string;
-    /** What a listing prints. */
+    /** Display name in listings. */
     title?: string;
     /** Option values merged under the configured ones. */
     defaults?: JsonObject;
-    /** JSON Schema of the options, one property per option key; checked before `apply`. */
+    /** JSON Schema of the options, one property per option key; validated before `apply`. */
     optionsSchema?: JsonObject;
-    /** Runs once, before the host exists. Nothing may be registered after it returned. */
+    /** Runs once, before the host exists. Nothing can be registered after it returns. */
     apply(host: PluginHost, options: Options): Awaitable<void>;
 }

@@ -212,7 +212,8 @@ impl Connection {
                 if let Err(error) = self.admit(&command.needs()) {
                     return responder.fail(error);
                 }
-                self.handle(command, responder).await;
+                // What the largest command needs is no part of the future that every message is received with.
+                Box::pin(self.handle(command, responder)).await;
             }
             Message::Notification { method, params } => {
                 if self.state.lock().client.is_none() {

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::ahead::Ahead;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
+use super::deferred::Deferred;
 use super::mailbox::{Inbox, Mailbox, Subscription, ToSession};
 use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
@@ -62,8 +63,10 @@ pub(super) struct Actor {
     pub annotations: Option<AnnotationsState>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
+    /// What is written later.
+    pub deferred: Deferred,
     /// Writes that nobody waits for.
-    pub unwaited: Vec<JoinHandle<bool>>,
+    pub unwaited: Vec<JoinHandle<()>>,
     channel: Arc<str>,
     /// Whether it was asked to sleep.
     rest: bool,
@@ -110,6 +113,7 @@ impl Actor {
             annotations: None,
             facts: Vec::new(),
             rest: false,
+            deferred: Deferred::default(),
             unwaited: Vec::new(),
             out: Vec::new(),
         })
@@ -445,7 +449,7 @@ impl Actor {
             .map(|chat| chat.kept_at + KEEP_EVERY)
             .min();
         let sleep = (self.is_idle() && self.can_rest()).then(|| self.busy_at + SLEEP_AFTER);
-        [gathered, unkept, sleep].into_iter().flatten().min()
+        [gathered, unkept, self.deferred.due(), sleep].into_iter().flatten().min()
     }
 
     async fn tick(&mut self) {
@@ -457,6 +461,9 @@ impl Actor {
             if self.chats[at].unkept && self.chats[at].kept_at + KEEP_EVERY <= now {
                 self.keep_running_turn(at).await;
             }
+        }
+        if self.deferred.due().is_some_and(|due| due <= now) {
+            self.write_deferred();
         }
         self.settle();
     }

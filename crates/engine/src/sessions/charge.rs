@@ -29,9 +29,9 @@ impl Actor {
         let Some(active) = &self.chats[at].state.active_turn else { return };
         let (turn, message) = (active.id.clone(), active.message.clone());
         let taken = Taken::read(usage);
-        let before = self.chats[at].counted.take().filter(|(of, _)| *of == turn).map(|(_, before)| before);
+        let before = self.chats[at].counted.take().filter(|before| before.0 == turn).map(|before| before.1);
         let added = taken.since(&before.unwrap_or_default());
-        self.chats[at].counted = Some((turn.clone(), taken));
+        self.chats[at].counted = Some(Box::new((turn.clone(), taken)));
         self.charge(at, &turn, added, &message).await;
     }
 

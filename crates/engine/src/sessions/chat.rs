@@ -41,7 +41,7 @@ pub(super) struct Chat {
     /// The backend's name for the running turn.
     pub transcript_id: Option<String>,
     /// What was put down of the running turn, where each report of its use is.
-    pub counted: Option<(String, Taken)>,
+    pub counted: Option<Box<(String, Taken)>>,
     /// When the running turn was last kept as far as it had come.
     pub kept_at: Instant,
     /// Whether more came since.
@@ -63,7 +63,7 @@ pub(super) struct Chat {
     /// The worker chats that calls of the running turn opened, by call.
     pub links: HashMap<String, Vec<ToolResultSubagentContent>>,
     /// The queued message a turn is being started with, and that turn, until both are in the store.
-    pub starting: Option<StartingTurn>,
+    pub starting: Option<Box<StartingTurn>>,
 }
 
 /// Streamed text of one part, on its way to being one action.
@@ -331,7 +331,7 @@ impl Chat {
             flags: self.flags(),
             context: self.context.clone(),
             rewind: self.rewind,
-            starting: self.starting.clone(),
+            starting: self.starting.as_deref().cloned(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use ostler_contract::events::Event;
 use ostler_contract::points::{
     Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
@@ -379,17 +380,21 @@ fn failed(entry: &Entry, why: Thrown) -> RpcError {
     }
 }
 
-/// Keeps a new session; both writes share one commit.
+/// Stores a new session in one commit. Its list of chats is left out where it says no more than a session without one:
+/// that it has its default chat.
 async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
     let Some(store) = host.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
     let kept = actor.entry.row.lock().kept.clone();
     let default = actor.state.default_chat.as_deref();
     let own = actor.chats.iter().filter(|chat| !chat.is_worker());
-    let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
-    let (session, chats) =
-        futures::join!(store.set_config.call((id.clone(), kept)), store.set_chats.call((id, chats)));
-    session.and(chats)
+    let chats: Vec<_> = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
+    let only = uri::default_chat(&actor.entry.uri);
+    let implied = [KeptChat { uri: only, default: true, derived: true, ..KeptChat::default() }];
+    let session = store.set_config.call((id.clone(), kept));
+    let chats = OptionFuture::from((chats != implied).then(|| store.set_chats.call((id, chats))));
+    let (session, chats) = futures::join!(session, chats);
+    session.and(chats.unwrap_or(Ok(())))
 }
 
 pub(super) fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {

@@ -20,6 +20,7 @@ mod client_settings;
 pub(crate) mod config;
 mod create;
 pub(crate) mod create_chat_tool;
+mod deferred;
 mod drafts;
 mod ending;
 mod keep;

@@ -58,7 +58,7 @@ impl Access {
             return Ok(());
         }
         let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
-        let Some(store) = self.core.policies() else { return Err(unreadable(&"nothing keeps them")) };
+        let Some(store) = self.core.policies() else { return Err(unreadable(&"there is no store")) };
         let rows = store.list.call(()).await.map_err(|why| unreadable(&why))?;
         let now = format!("{:.3}", self.core.clock.now());
         let (mut allowed, mut machine) = (false, wanted.computer.is_none());
@@ -98,7 +98,7 @@ impl Access {
             Ok(rows) if rows.is_empty() => {
                 self.core
                     .log
-                    .line("policies are checked and there are none: nobody but the host itself starts work");
+                    .line("policy checks are on but no policy exists; all work except the host's own will be denied");
             }
             Ok(_) => {}
             Err(why) => self.core.log.line(unreadable(&why)),
@@ -107,7 +107,7 @@ impl Access {
 }
 
 fn unreadable(why: &dyn Display) -> String {
-    format!("the policies of this host cannot be read, so nothing starts: {why}")
+    format!("cannot read the policies, so no work can start: {why}")
 }
 
 fn is_of(row: &JsonObject, field: &str, value: &str) -> bool {
@@ -157,7 +157,7 @@ fn fits(pattern: &str, value: &str) -> bool {
 pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
     let store = move || -> Result<Policies, Thrown> {
         let kept = core.upgrade().and_then(|core| core.policies().cloned());
-        kept.ok_or_else(|| Thrown::from(RpcError::method_not_found("nothing here keeps policies")))
+        kept.ok_or_else(|| Thrown::from(RpcError::method_not_found("this host has no policies")))
     };
     let store = Arc::new(store);
     let (read, list, resolve, write, delete) =
@@ -222,14 +222,14 @@ pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
 }
 
 fn missing(id: &str) -> RpcError {
-    RpcError::not_found(format!("there is no policy {id}"))
+    RpcError::not_found(format!("unknown policy {id}"))
 }
 
 fn id_of(uri: &str) -> Result<String, RpcError> {
     let rest = uri.get(SCHEME.len()..).and_then(|rest| rest.strip_prefix("://")).unwrap_or_default();
     let id = rest.trim_end_matches('/');
     match id.is_empty() || id.contains('/') {
-        true => Err(RpcError::not_found(format!("{uri} names no policy: one is policy://<id>"))),
+        true => Err(RpcError::not_found(format!("{uri} is not a policy URI: policy://<id>"))),
         false => Ok(id.to_owned()),
     }
 }
@@ -244,7 +244,7 @@ async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), 
     let id = id_of(uri)?;
     let held = store.get.call((id.clone(),)).await?;
     if held.is_some() && content.create_only {
-        return Err(RpcError::already_exists(format!("there is a policy {id} already")).into());
+        return Err(RpcError::already_exists(format!("policy {id} already exists")).into());
     }
     let body = match serde_json::from_str(&content.data) {
         Ok(Value::Object(body)) if content.encoding != Some(Encoding::Base64) => body,

@@ -35,12 +35,23 @@ const COLUMNS: &[Column] = &[
     ("most memory, pings of a peer that reads nothing", "MB", Some(Target::Under(512.0))),
     ("most memory, 200 unverified bodies that never end", "MB", Some(Target::Under(512.0))),
     ("memory per awake idle session", "kB", Some(Target::Under(16.0))),
+    (
+        "memory per awake idle session, its client subscribed to it and its chat",
+        "kB",
+        Some(Target::Under(16.0)),
+    ),
 ];
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     let bounds = Bounds { floor: false, ..context.bounds(2, Duration::from_secs(60)) };
     alternate(bounds, COLUMNS, |_| {
-        Ok(vec![reads(context)?, pings(context)?, bodies(context)?, sessions(context)?])
+        Ok(vec![
+            reads(context)?,
+            pings(context)?,
+            bodies(context)?,
+            sessions(context, false)?,
+            sessions(context, true)?,
+        ])
     })
 }
 
@@ -93,17 +104,21 @@ fn bodies(context: &Context) -> Result<f64> {
     peak.megabytes()
 }
 
-fn sessions(context: &Context) -> Result<f64> {
+/// Creates sessions and measures what each adds to the memory that is the daemon's own.
+fn sessions(context: &Context, subscribes: bool) -> Result<f64> {
     let Running { process, address, .. } = &context.start(Side::Ostler)?;
     let mut client = Ws::introduced(*address, "bench")?;
     let mut made = 0;
     let mut make = |count: usize| -> Result<()> {
         for _ in 0..count {
             made += 1;
-            client.ask(
-                "createSession",
-                json!({ "channel": format!("echo:/{made:032x}"), "provider": "echo" }),
-            )?;
+            let session = format!("echo:/{made:032x}");
+            client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
+            if subscribes {
+                let subscribed = client.ask("subscribe", json!({ "channel": session }))?;
+                let chat = &subscribed["snapshot"]["state"]["defaultChat"];
+                client.ask("subscribe", json!({ "channel": chat }))?;
+            }
         }
         Ok(())
     };
