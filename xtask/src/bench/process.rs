@@ -218,9 +218,7 @@ fn ready(file: &impl AsFd, deadline: Instant) -> Result<bool> {
 /// The memory of a process, in kB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// Every page it has in memory.
-    pub rss: f64,
-    /// The same, a page that others share counted in part.
+    /// Every page it has in memory, a page that others share counted in part.
     pub pss: f64,
     /// What only it could give back: pages it wrote to.
     pub written: f64,
@@ -233,7 +231,7 @@ impl Memory {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             line.trim().strip_suffix("kB")?.trim().parse().ok()
         };
-        Some(Self { rss: field("Rss")?, pss: field("Pss")?, written: field("Private_Dirty")? })
+        Some(Self { pss: field("Pss")?, written: field("Private_Dirty")? })
     }
 }
 
@@ -251,8 +249,8 @@ mod tests {
     fn memory_is_read_by_whole_names() {
         let text = "55-7f ---p 00 00:00 0 [rollup]\nRss:               25976 kB\nPss:               24636 kB\n\
                     Pss_Dirty:          3104 kB\nPrivate_Clean:     21280 kB\nPrivate_Dirty:      3104 kB\n";
-        assert_eq!(Memory::read(text), Some(Memory { rss: 25976.0, pss: 24636.0, written: 3104.0 }));
-        assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+        assert_eq!(Memory::read(text), Some(Memory { pss: 24636.0, written: 3104.0 }));
+        assert_eq!(Memory::read("Pss: 1 kB\n"), None);
     }
 
     #[test]
