@@ -6,9 +6,9 @@ import { pathToFileURL } from 'node:url';
 
 const registered = [];
 for (const path of process.argv.slice(2)) {
-    const { apply } = await import(pathToFileURL(path));
-    apply({ registerTool: (tool) => registered.push(tool) }, {});
-    writeSync(2, 'plugin small applied\n');
+  const { apply } = await import(pathToFileURL(path));
+  apply({ registerTool: (tool) => registered.push(tool) }, {});
+  writeSync(2, 'plugin small applied\n');
 }
 // Stays, as a host does.
 setInterval(() => {}, 1_000_000);

@@ -43,7 +43,7 @@ pub fn block(
     lines.push(format!("plugins {}", or_none(&applied)));
     lines.push(format!("config {}", or_none(&files)));
     lines.push(composed.vault.clone());
-    if let Some(people) = composed.host.gate.people() {
+    if let Some(people) = composed.host.access.gate.people() {
         let issuer = people.issuer().map(|issuer| format!(" (issuer {issuer})")).unwrap_or_default();
         lines.push(format!("sign-in {}{issuer}", people.resource()));
     }

@@ -28,13 +28,11 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_that_comes_with_the_host_asks_for_the_operators_leave() {
-        let tools = ostler_engine::session_tools();
-        assert!(!tools.is_empty());
-        assert!(tools.iter().all(|tool| tool.advanced_permission.is_none()), "{tools:?}");
-        let builder = MemoryHost::builder().records(ostler_ports::memory_records());
+        let builder = MemoryHost::builder().session_tools().records(ostler_ports::memory_records());
         let host = plugins().into_iter().fold(builder, |builder, plugin| builder.plugin(plugin, json!({})));
         let host = host.start().await;
         let tools = host.registry().all::<Tool>();
+        assert!(!tools.is_empty());
         assert!(tools.iter().all(|tool| tool.advanced_permission.is_none()), "{tools:?}");
     }
 }

@@ -344,7 +344,7 @@ async fn own(
         .and_then(|()| host.register_resources(files, None))
         .and_then(|()| host.register_vault(vault, None))
         .and_then(|()| agents.into_iter().try_for_each(|agent| host.register_agent(agent)))
-        .and_then(|()| session_tools().into_iter().try_for_each(|tool| host.register_tool(tool)))
+        .and_then(|()| session_tools(running).into_iter().try_for_each(|tool| host.register_tool(tool)))
         .map_err(failed)?;
     Ok((host.seal(), kept))
 }

@@ -1,44 +1,44 @@
-//! Memory given back whenever the daemon has come to rest.
+//! Returns free memory to the system whenever the daemon is idle.
 //!
-//! It starts once and then waits, often for hours: the pages of the program that only the start ran, and what a busy
-//! hour left free in the allocator, need not stay.
+//! A daemon often waits for hours. The memory that its start or a busy hour left free in the allocator is not needed
+//! then.
 
 use std::time::Duration;
 
-/// How long it has to rest.
+/// How long the process has to be idle before memory is trimmed.
 const REST: Duration = Duration::from_secs(1);
-/// How often it is looked at once memory was given back.
+/// How often the process is checked once memory was trimmed.
 const SELDOM: Duration = Duration::from_secs(10);
-/// A process that takes less than one part in so many of the time rests.
+/// A process that uses less than one part in so many of the time is idle.
 const RESTS: u32 = 100;
-/// Work worth a second time, since the last.
+/// CPU time that must pass before memory is trimmed again.
 const WORK: Duration = Duration::from_millis(100);
 
-/// Gives memory back after the start and after each time of work, for as long as it is polled.
+/// Trims memory after the start and after each time of work, for as long as it is polled.
 pub async fn watch() {
     let Some(now) = processor_time() else { return };
-    let mut rest = Rest { seen: now, given: None };
+    let mut rest = Rest { seen: now, trimmed: None };
     loop {
         tokio::time::sleep(rest.window()).await;
         let Some(now) = processor_time() else { return };
         if rest.look(now) {
-            ostler_memory::give_back();
+            ostler_memory::trim();
         }
     }
 }
 
-/// What is known of the time this process spent on a processor.
+/// The CPU time of this process, as far as the next trim depends on it.
 struct Rest {
-    /// When it was last looked at.
+    /// The CPU time at the last check.
     seen: Duration,
-    /// When memory was last given back.
-    given: Option<Duration>,
+    /// The CPU time when memory was last trimmed.
+    trimmed: Option<Duration>,
 }
 
 impl Rest {
-    /// Whether there is something to give back.
+    /// Whether enough work was done for a trim.
     fn due(&self) -> bool {
-        self.given.is_none_or(|given| self.seen.saturating_sub(given) > WORK)
+        self.trimmed.is_none_or(|trimmed| self.seen.saturating_sub(trimmed) > WORK)
     }
 
     /// How long to wait until the next look.
@@ -46,15 +46,15 @@ impl Rest {
         if self.due() { REST } else { SELDOM }
     }
 
-    /// Takes the time of now, a window after the last; answers whether memory is to be given back.
+    /// Takes the CPU time a window after the last check; returns whether to trim now.
     fn look(&mut self, now: Duration) -> bool {
         let rested = now.saturating_sub(self.seen) < self.window() / RESTS;
-        let gives = self.due() && rested;
+        let trims = self.due() && rested;
         self.seen = now;
-        if gives {
-            self.given = Some(now);
+        if trims {
+            self.trimmed = Some(now);
         }
-        gives
+        trims
     }
 }
 
@@ -65,7 +65,7 @@ fn processor_time() -> Option<Duration> {
     Duration::try_from(time).ok()
 }
 
-/// Nothing is given back on other systems, so nobody looks.
+/// Memory is not trimmed on other systems.
 #[cfg(not(target_os = "linux"))]
 fn processor_time() -> Option<Duration> {
     None
@@ -76,9 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_gives_back_once_after_each_time_of_work() {
+    fn it_trims_once_after_each_time_of_work() {
         let ms = Duration::from_millis;
-        let mut rest = Rest { seen: ms(20), given: None };
+        let mut rest = Rest { seen: ms(20), trimmed: None };
         assert_eq!(rest.window(), REST);
         assert!(!rest.look(ms(400)), "it starts");
         assert!(rest.look(ms(401)), "it has started");

@@ -169,7 +169,7 @@ impl UsersOnDisk {
                     continue;
                 }
                 seen = text;
-                let Some(people) = host.gate.people() else { return };
+                let Some(people) = host.access.gate.people() else { return };
                 if matches!(seen, Ok(None)) {
                     let shown = self.path().display();
                     host.log
@@ -211,7 +211,7 @@ mod tests {
         };
         fs::write(users.path(), both).unwrap();
         let refused = users.change(sign_in("ben", one)).unwrap_err();
-        assert_eq!(refused.message, "there is no user ben");
+        assert_eq!(refused.message, "unknown user ben");
         assert_eq!(fs::read_to_string(users.path()).unwrap(), one, "who was removed is not restored");
         assert_eq!(rounds.get(), 2);
 

@@ -116,7 +116,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
     let control = Control::new(&settings, &place, &composed, &hidden, teller);
     host.set_own_settings(Arc::new(RootSettings(control.clone())));
-    let mut mounts = vec![composed.tools.mount()];
+    let mut mounts = vec![composed.tools.mount(host.bodies.clone())];
     let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.bodies.clone());
     match routes {
         Some(routes) => {

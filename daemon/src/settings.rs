@@ -1,13 +1,16 @@
 //! What a run is set up with: flags over files, checked together.
 
+use std::fs::{self, Metadata};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Limits, Log};
 use ostler_loader::Entry;
+use ostler_ports::Stamp;
 use ostler_server::names_a_host;
 
 use crate::cli::{KeptPorts, RunFlags};
@@ -350,19 +353,38 @@ pub fn entries(files: &ConfigFiles) -> Vec<Entry> {
 }
 
 impl Settings {
-    /// The MCP servers as the files say them now; where a file does not read, as they were at the start.
+    /// The MCP servers as the files say them now; where a file does not read, as they were at the start. Files that did not
+    /// change are not read again: each time one is opened, whoever watches its folder is woken.
     pub fn read_mcp_servers(&self) -> impl Fn(&Log) -> JsonObject + Send + Sync + use<> {
         let (files, started, said) = (self.files.clone(), self.mcp_servers.clone(), self.warnings.clone());
-        move |log| match config::read_again(&files) {
-            Ok(files) => {
-                let mut warnings = Vec::new();
-                let servers = mcp_servers(&files, &mut warnings);
-                warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.line(line));
-                servers
+        let last: Mutex<Option<(Vec<Stamp>, JsonObject)>> = Mutex::new(None);
+        move |log| {
+            let found: Vec<Option<Metadata>> = files.iter().map(|file| fs::metadata(file).ok()).collect();
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((stamps, servers)) = &*last
+                && stamps
+                    .iter()
+                    .zip(&found)
+                    .all(|(stamp, found)| found.as_ref().is_some_and(|found| stamp.still(found)))
+            {
+                return servers.clone();
             }
-            Err(why) => {
-                log.line(format_args!("{why}; keeping the mcpServers read at the start"));
-                started.clone()
+            *last = None;
+            match config::read_again(&files) {
+                Ok(files) => {
+                    let mut warnings = Vec::new();
+                    let servers = mcp_servers(&files, &mut warnings);
+                    warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.line(line));
+                    let stamp = |found: &Option<Metadata>| {
+                        found.as_ref().map_or_else(Stamp::unknown, Stamp::before_reading)
+                    };
+                    *last = Some((found.iter().map(stamp).collect(), servers.clone()));
+                    servers
+                }
+                Err(why) => {
+                    log.line(format_args!("{why}; keeping the mcpServers read at the start"));
+                    started.clone()
+                }
             }
         }
     }

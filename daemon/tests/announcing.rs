@@ -168,8 +168,7 @@ async fn mcp_servers_are_read_from_the_file_at_each_sessions_start() {
     start(4, named("host:key"), &read.to_string()).await;
     folder.wait_for_log("mcpServers.n.odd is not a field of a stdio server");
     start(5, named("team:inn/key"), "absent").await;
-    let line =
-        "probe:/5: mcpServers.n is left out: env.KEY names team:inn/key: it is for sessions of team inn";
+    let line = "probe:/5: skipped mcpServers.n: env.KEY names team:inn/key: it is for sessions of team inn";
     folder.wait_for_log(line);
 }
 

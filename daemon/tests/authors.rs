@@ -48,7 +48,7 @@ async fn a_new_plugin_works_at_once() {
     registered: registerTool greet (index.ts:13)
     registered: on (index.ts:22)
     test passed: index.test.ts: greets by name
-    test passed: index.test.ts: greets as it is told to
+    test passed: index.test.ts: uses the configured greeting
     tests: 2 passed, 0 failed, 0 skipped
     "#);
     for (name, why) in [

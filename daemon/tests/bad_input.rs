@@ -119,7 +119,7 @@ async fn params_of_the_wrong_type() {
             "createSession",
             json!({ "channel": "echo:/1", "provider": "echo", "config": { "delayMs": "abc", "zz": 1 } }),
             -32602,
-            "delayMs has to be a whole number of milliseconds",
+            "delayMs must be an integer number of milliseconds",
         ),
         (
             "createSession",
@@ -449,7 +449,7 @@ async fn no_endpoint(text: &str, says: &str) {
 
 #[tokio::test]
 async fn a_record_with_broken_frontmatter() {
-    no_endpoint("---\nid: odd\nautomation: true\nsec", "webhooks/odd.md: line 1, column 1: the line of --- that ends the fields is missing; left out until it is mended").await;
+    no_endpoint("---\nid: odd\nautomation: true\nsec", "webhooks/odd.md: line 1, column 1: the frontmatter is not closed by a line of ---; skipped until the file is fixed").await;
     no_endpoint(
         "---\nid: odd\nsecret: a: b\n---\n",
         "webhooks/odd.md: line 3, column 10: mapping values are not allowed in this context",
@@ -461,7 +461,7 @@ async fn a_record_with_broken_frontmatter() {
 async fn a_record_with_a_field_of_the_wrong_type() {
     no_endpoint(
         "---\nid: odd\nautomation: [1]\nsecret: host:in\n---\n",
-        "endpoint webhooks/odd: automation has to be true or false; a call to it answers 404",
+        "endpoint webhooks/odd: automation must be true or false; a call to it answers 404",
     )
     .await;
     no_endpoint(
@@ -474,7 +474,7 @@ async fn a_record_with_a_field_of_the_wrong_type() {
 #[tokio::test]
 async fn a_record_with_a_field_nobody_knows() {
     let (folder, daemon) = with_record("---\nid: odd\nautomation: true\nsecret: host:in\ncolour: red\n---\n");
-    folder.wait_for_log("endpoint webhooks/odd: colour is not something an endpoint has; ignored");
+    folder.wait_for_log("endpoint webhooks/odd: unknown field colour; ignored");
     assert_eq!(daemon.post("/plugins/webhook/odd", Some("right"), "{}").await.0, 202);
     goes_on(&daemon).await;
 }
@@ -483,7 +483,7 @@ async fn a_record_with_a_field_nobody_knows() {
 async fn a_record_with_the_id_of_another() {
     no_endpoint(
         "---\nid: in\nautomation: true\nsecret: host:in\n---\n",
-        "webhooks/odd.md: its id is in, and the file is named after odd; left out until it is mended",
+        "webhooks/odd.md: id in does not match the file name odd; skipped until the file is fixed",
     )
     .await;
 }
@@ -494,7 +494,7 @@ async fn a_record_that_is_no_text() {
     fs::write(folder.path().join("webhooks/odd.md"), b"---\nid: odd\nsecret: \xff\xfe\n---\n").unwrap();
     fs::create_dir(folder.path().join("webhooks/folder.md")).unwrap();
     let daemon = folder.start();
-    folder.wait_for_log("webhooks/odd.md: line 3: it is no UTF-8 text; left out until it is mended");
+    folder.wait_for_log("webhooks/odd.md: line 3: not UTF-8 text; skipped until the file is fixed");
     assert_eq!(daemon.post("/plugins/webhook/odd", Some("right"), "{}").await.0, 404);
     assert_eq!(daemon.post("/plugins/webhook/folder", Some("right"), "{}").await.0, 404);
     goes_on(&daemon).await;
@@ -525,7 +525,7 @@ async fn automations(client: &mut Client) -> Vec<String> {
 
 #[tokio::test]
 async fn an_automation_with_broken_frontmatter() {
-    no_automation("no fields at all\n", "automations/odd.md: line 1, column 1: a file begins with a line of ---, its fields, and another line of ---; left out until it is mended").await;
+    no_automation("no fields at all\n", "automations/odd.md: line 1, column 1: the file must begin with frontmatter between two lines of ---; skipped until the file is fixed").await;
     no_automation("---\ntitle: [\n---\n", "automations/odd.md: line ").await;
 }
 
@@ -533,12 +533,12 @@ async fn an_automation_with_broken_frontmatter() {
 async fn an_automation_with_a_field_of_the_wrong_type() {
     no_automation(
         "---\ntitle: T\nenabled: maybe\n---\nx\n",
-        "automations/odd.md: enabled must be true or false; left out until it is mended",
+        "automations/odd.md: enabled must be true or false; skipped until the file is fixed",
     )
     .await;
     no_automation(
         "---\ntitle: T\ntriggers: [{ id: t, kind: push }]\n---\nx\n",
-        "automations/odd.md: triggers[0].kind must be one of schedule, event; left out until it is mended",
+        "automations/odd.md: triggers[0].kind must be one of schedule, event; skipped until the file is fixed",
     )
     .await;
 }
@@ -548,7 +548,7 @@ async fn an_automation_whose_owner_is_nobody() {
     no_automation(
         "---\ntitle: T\nowner: ada\n---\nx\n",
         "automations/odd.md: owner must be user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>; \
-         left out until it is mended",
+         skipped until the file is fixed",
     )
     .await;
 }
@@ -558,7 +558,7 @@ async fn an_automation_with_a_field_nobody_knows() {
     let folder = Folder::with_webhook("x");
     folder.write("automations/odd.md", "---\ntitle: T\ntilte: T\n---\nx\n");
     let daemon = folder.start();
-    folder.wait_for_log("automations/odd.md: tilte is not part of an automation; ignored");
+    folder.wait_for_log("automations/odd.md: tilte is not a field of an automation; ignored");
     let mut client = daemon.initialized("c").await;
     assert_eq!(automations(&mut client).await.len(), 2);
     goes_on(&daemon).await;
@@ -568,7 +568,7 @@ async fn an_automation_with_a_field_nobody_knows() {
 async fn an_automation_with_the_id_of_another() {
     no_automation(
         "---\nid: note\ntitle: T\n---\nx\n",
-        "automations/odd.md: its id is note, and the file is named after odd; left out until it is mended",
+        "automations/odd.md: id note does not match the file name odd; skipped until the file is fixed",
     )
     .await;
 }

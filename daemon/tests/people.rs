@@ -87,7 +87,7 @@ async fn people_sign_in_and_edits_of_the_file_bind() {
     let written = written.expect("it is put down who was here");
     folder.write("users.json", &written.replace("\"member\"", "\"nothing\""));
     list_until(&mut client, Err(REFUSED)).await;
-    folder.wait_for_log("user ada has the role nothing, which nobody has defined");
+    folder.wait_for_log("user ada has unknown role nothing");
     // A file that breaks is said, and changes nothing.
     folder.write("users.json", &format!("{written} and {token}"));
     folder.wait_for_log("users.json: line");
@@ -196,17 +196,17 @@ fn people_teams_and_projects_are_kept_by_verbs() {
         assert!(err.contains(sentence), "{arguments:?}: {err}");
     };
     assert_eq!(run(&["user", "list"]).1, "no users\n");
-    fails(&["user", "add", "ada", "--role", "nope"], "there is no role nope");
-    fails(&["user", "add", "a:b"], "is no id");
-    fails(&["user", "add", "ada", "--member", "core"], "there is no team core");
+    fails(&["user", "add", "ada", "--role", "nope"], "unknown role nope");
+    fails(&["user", "add", "a:b"], "is not a valid id");
+    fails(&["user", "add", "ada", "--member", "core"], "unknown team core");
     assert_eq!(run(&["team", "add", "core", "--title", "Core"]).0, Some(0));
     assert_eq!(run(&["project", "add", "search"]).0, Some(0));
     let token = add(&folder, &["ada", "--member", "core:search", "--primary", "core:search"]);
     assert_eq!(token.len(), 64);
-    fails(&["user", "add", "ada"], "there is a user ada already");
-    fails(&["user", "token", "eve"], "there is no user eve");
-    fails(&["team", "rm", "core", "--yes"], "team core is still named by user ada");
-    fails(&["project", "rm", "search", "--yes"], "project search is still named by user ada");
+    fails(&["user", "add", "ada"], "user ada already exists");
+    fails(&["user", "token", "eve"], "unknown user eve");
+    fails(&["team", "rm", "core", "--yes"], "team core is still used by user ada");
+    fails(&["project", "rm", "search", "--yes"], "project search is still used by user ada");
     fails(&["user", "rm", "ada"], "Confirm with --yes");
     assert_eq!(run(&["user", "list"]).1, "ada: guest of core:search\n");
     let listed: Value = serde_json::from_str(&run(&["user", "list", "--json"]).1).unwrap();

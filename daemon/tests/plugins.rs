@@ -142,3 +142,47 @@ fn a_child_of_a_plugin_ends_with_a_daemon_that_is_killed() {
     // What the child started itself is nobody's here.
     support::tell(children[1], support::Signal::KILL);
 }
+
+#[tokio::test]
+async fn tools_that_need_the_operators_leave_follow_the_setting() {
+    const ADVANCED: &str = "export function apply(host) {
+  host.registerTool({ definition: { name: 'advanced' }, advancedPermission: true, run: () => 'let through' });
+}
+";
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "./advanced.mjs" }]);
+    let missing = "there is no tool advanced";
+    for (setting, flags, said) in [
+        (json!(null), &[][..], missing),
+        (json!(false), &[], missing),
+        (json!(true), &[], "let through"),
+        (json!(null), &["--advanced-tools"], "let through"),
+    ] {
+        let mut config = json!({ "plugins": plugins });
+        if !setting.is_null() {
+            config["advancedTools"] = setting.clone();
+        }
+        let folder = Folder::new(config);
+        folder.write("advanced.mjs", ADVANCED);
+        let daemon = folder.start_with(flags);
+        let mut client = daemon.initialized("c").await;
+        client.subscribe("ahp-root://").await;
+        let mut next = 0;
+        let mut call = async |client: &mut Client, session: &str| {
+            let chat = ostler_protocol::uri::default_chat(session);
+            client.subscribe(&chat).await;
+            next += 1;
+            tool(client, &chat, &format!("t{next}"), "advanced").await
+        };
+        let create = json!({ "channel": "echo:/before", "provider": "echo" });
+        client.request("createSession", create).await.unwrap();
+        assert_eq!(call(&mut client, "echo:/before").await, said, "{setting} {flags:?}");
+        for (at, leave, said) in [(0, true, "let through"), (1, false, missing)] {
+            let action = json!({ "type": "root/configChanged", "config": { "advancedTools": leave } });
+            client.dispatch("ahp-root://", 10 + at, action).await;
+            client.actions_until("root/configChanged").await;
+            let session = format!("echo:/after-{at}");
+            client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+            assert_eq!(call(&mut client, &session).await, said, "a session made after {leave}");
+        }
+    }
+}

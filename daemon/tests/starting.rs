@@ -82,7 +82,7 @@ fn wrong_arguments_end_with_2() {
         (&["--connection-token", "a", "--without-connection-token"], "pass one of"),
         (&["--connection-token", " "], "the connection token is empty"),
         (&["--host", "0.0.0.0"], "connections need a token"),
-        (&["--issuer", "http://id.example.org"], "issuer has to be github or the https URL"),
+        (&["--issuer", "http://id.example.org"], "issuer must be github or the https URL"),
         (&["--path", "/nowhere/at/all"], "--path: /nowhere/at/all does not exist"),
         (&["--json"], "--json is not supported in the foreground"),
         (&["--quiet"], "--quiet is not supported in the foreground"),
@@ -290,4 +290,21 @@ fn it_takes_as_many_files_as_it_may_have() {
     let files: Vec<&str> =
         limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
     assert_eq!(files[3..5], ["4096", "4096"]);
+}
+
+#[test]
+fn a_key_that_only_other_hosts_have_ends_the_start() {
+    for (key, value) in [
+        ("worktreesRoot", json!("trees")),
+        ("updateCheck", json!(false)),
+        ("closedChats", json!("delete")),
+        ("proxy", json!({})),
+    ] {
+        let mut config = echo();
+        config[key] = value;
+        let ended = Folder::new(config).run(&[]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let why = format!("config.json: {key} is not supported by this host; remove it");
+        assert!(ended.err.contains(&why), "{}", ended.err);
+    }
 }

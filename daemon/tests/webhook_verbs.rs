@@ -96,15 +96,15 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
             AddFlags { limit: Some("many".to_owned()), ..fire.clone() },
             "invalid limit many; write it as <calls>/<time>, such as 60/1m",
         ),
-        (AddFlags { limit: Some("5/soon".to_owned()), ..fire.clone() }, "limit has to be"),
+        (AddFlags { limit: Some("5/soon".to_owned()), ..fire.clone() }, "limit must be"),
         (
             AddFlags { verify: Some("gitlab".to_owned()), ..fire.clone() },
-            "verify has to be github, stripe, slack or standard",
+            "verify must be github, stripe, slack or standard",
         ),
         (AddFlags { secret: Some("plain".to_owned()), ..fire.clone() }, "a secret is named host:<name>"),
         (
             AddFlags { automation: false, bot: Some("helper".to_owned()), ..fire.clone() },
-            "bot has to be bot://<slug>",
+            "bot must be bot://<slug>",
         ),
         (AddFlags { value: Some(String::new()), ..fire.clone() }, "the secret is empty"),
     ] {

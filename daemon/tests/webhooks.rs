@@ -167,8 +167,8 @@ async fn a_bot_is_talked_to_over_http_and_its_words_come_back() {
         let (line, posted) = seen.recv().await.unwrap();
         assert_eq!((line.as_str(), posted), ("POST /in/x?key=hush HTTP/1.1", told));
     }
-    folder.wait_for_log("failed: it was answered 302, a redirect, which is not followed");
-    folder.wait_for_log("failed: it was answered 500");
+    folder.wait_for_log("failed: response 302, a redirect, is not followed");
+    folder.wait_for_log("failed: response 500");
     assert!(seen.try_recv().is_err(), "nobody was asked a second time");
     assert!(!folder.read("log").contains("hush"));
     let elsewhere = json!({ "thread": "t", "text": "x", "callback": url.replace("http://", "http://user@") });
@@ -212,7 +212,7 @@ async fn what_an_endpoint_asks_for_outlives_a_killed_process() {
     assert_eq!(seen.recv().await.unwrap().1, told, "the callback is found again");
     let again = said(&daemon, "talk", json!({ "thread": "t", "text": "twice" })).await;
     assert_eq!(again, first, "and so is the first answer");
-    folder.wait_for_log("failed: it was answered 503; tried again in 1 seconds");
+    folder.wait_for_log("failed: response 503; retrying in 1 seconds");
     daemon.kill();
     let _daemon = folder.start();
     assert_eq!(seen.recv().await.unwrap().1, told, "one that failed is tried again");

@@ -1,9 +1,11 @@
 //! Checks, generated files and benchmarks of the workspace.
 
 pub mod bench;
+mod boundary;
 mod cargo;
 mod decisions;
 pub mod examples;
 pub mod generate;
 pub mod modules;
 pub mod tidy;
+pub mod verify;

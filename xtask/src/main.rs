@@ -4,50 +4,42 @@ use std::io::Write;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask tidy              check what the compiler does not: edges, files, the ledger
-cargo xtask generate          write the files that are made from the code: sdk/index.d.ts, docs/javascript.md
-cargo xtask examples          check the examples with TypeScript; needs npm
-cargo xtask bench [<name>…]   measure the daemon beside plain Node servers; --json, --rounds <n>";
+cargo xtask tidy                      check what the compiler does not: edges, files, the ledger
+cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/verification.md
+cargo xtask examples                  check the examples with TypeScript; needs npm
+cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
+cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>
+cargo xtask verify --long [<name>…]   run the checks that take long and record them in docs/verification.md";
 
 fn main() -> ExitCode {
+    let root = xtask::tidy::root();
     let task = std::env::args().nth(1).unwrap_or_default();
-    let mut out = std::io::stderr().lock();
-    match task.as_str() {
-        "tidy" => {
-            let problems = xtask::tidy::check(&xtask::tidy::root());
-            for problem in &problems {
-                let _ = writeln!(out, "{problem}");
-            }
-            if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        "generate" => match xtask::generate::write(&xtask::tidy::root()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                let _ = writeln!(out, "{why}");
-                ExitCode::FAILURE
-            }
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
+    let result = match task.as_str() {
+        "tidy" => match xtask::tidy::check(&root).as_slice() {
+            [] => Ok(()),
+            problems => Err(problems.join("\n")),
         },
-        "examples" => match xtask::examples::check(&xtask::tidy::root()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                let _ = writeln!(out, "{why}");
-                ExitCode::FAILURE
-            }
-        },
-        "bench" => {
-            drop(out);
-            let arguments: Vec<String> = std::env::args().skip(2).collect();
-            match xtask::bench::run(&xtask::tidy::root(), &arguments) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(why) => {
-                    let _ = writeln!(std::io::stderr(), "{why}");
-                    ExitCode::FAILURE
-                }
-            }
-        }
+        "generate" => xtask::generate::write(&root).and_then(|()| xtask::verify::write_page(&root)),
+        "examples" => xtask::examples::check(&root),
+        "bench" => xtask::bench::run(&root, &arguments),
+        "soak" => xtask::bench::soak(&root, &arguments).map(|what| print(&what)),
+        "verify" => xtask::verify::run(&root, &arguments),
         _ => {
-            let _ = writeln!(out, "{USAGE}");
-            ExitCode::from(2)
+            print(USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            print(&why);
+            ExitCode::FAILURE
         }
     }
+}
+
+/// Prints to standard error: standard output is for results that are read by programs.
+fn print(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -50,11 +50,6 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
         "the contract knows no engine",
     ),
     (
-        "crates/js/src",
-        &["registerAgent", "registerTool", "registerRoute", "registerVault", "fireTrigger"],
-        "the JavaScript engine knows no registration method by name",
-    ),
-    (
         "plugins",
         &["ostler_engine", "ostler_server", "ostler_loader", "ostler_ports", "ostler_js"],
         "a plugin depends on the contract alone",
@@ -69,7 +64,10 @@ const TOP: &[&str] = &[
     ".cargo",
     ".ci",
     ".git",
+    ".gitattributes",
     ".gitignore",
+    ".oxfmtrc.json",
+    ".oxlintrc.json",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -81,9 +79,11 @@ const TOP: &[&str] = &[
     "clippy.toml",
     "crates",
     "daemon",
+    "deny.toml",
     "docs",
     "examples",
     "plugins",
+    "rust-toolchain.toml",
     "rustfmt.toml",
     "sdk",
     "target",
@@ -102,11 +102,13 @@ pub fn check(root: &Path) -> Vec<String> {
     edges(root, &mut problems);
     crate::modules::check(root, &mut problems);
     absences(root, &mut problems);
+    crate::boundary::check(root, &mut problems);
     lengths(root, &mut problems);
     top(root, &mut problems);
     ledger(root, &mut problems);
     crate::decisions::check(root, &mut problems);
     crate::generate::check(root, &mut problems);
+    crate::verify::check_page(root, &mut problems);
     problems
 }
 
@@ -226,7 +228,7 @@ fn ledger(root: &Path, problems: &mut Vec<String>) {
 }
 
 /// The source before its own tests.
-fn without_tests(text: &str) -> &str {
+pub fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }
 

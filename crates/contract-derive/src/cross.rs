@@ -3,8 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{
-    Attribute, Data, DeriveInput, Field, Fields, GenericArgument, Ident, PathArguments, Result, ReturnType,
-    Type, Variant,
+    Attribute, Data, DeriveInput, Field, Fields, GenericArgument, Ident, PathArguments, Result, Type, Variant,
 };
 
 use crate::{docs, names};
@@ -165,7 +164,6 @@ fn find_params(ty: &Type, names: &mut Vec<String>) {
                 let name = input.name.as_ref().map(|(name, _)| names::camel(&name.to_string()));
                 names.push(name.unwrap_or_else(|| format!("argument{}", at + 1)));
             }
-            if let ReturnType::Type(_, _) = &function.output {}
         }
         Type::Path(path) => {
             let Some(last) = path.path.segments.last() else { return };

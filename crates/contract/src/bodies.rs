@@ -1,18 +1,23 @@
 //! Bodies of requests, read within a budget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ostler_protocol::message::count_values;
+use ostler_protocol::surrogates::read_json;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use crate::budget::{Budget, Charge};
+use crate::budget::{Budget, Charge, SMALL, VALUE};
 use crate::http::{Body, BodyError};
 
 /// A body of one piece up to this size is taken without a charge.
 const FREE: usize = 16 * 1024;
+/// A body longer than this is parsed off the shared threads.
+pub const LONG: usize = 256 * 1024;
 /// How long a body that finds no memory waits for some.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a body of an unverified sender may take before it makes room for others.
@@ -24,13 +29,23 @@ pub struct Bodies {
     admitted: Budget,
     unverified: Budget,
     readers: Arc<Mutex<Readers>>,
+    /// Why a body of this request was refused.
+    refused: Arc<OnceLock<BodyError>>,
 }
 
 /// Bodies of unverified senders being read, oldest first.
 #[derive(Debug, Default)]
 struct Readers {
     next: u64,
-    all: BTreeMap<u64, (Instant, Arc<Notify>)>,
+    all: BTreeMap<u64, Reader>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    since: Instant,
+    /// What was read and is in memory.
+    budget: Budget,
+    given_up: Arc<Notify>,
 }
 
 impl Default for Bodies {
@@ -39,10 +54,47 @@ impl Default for Bodies {
     }
 }
 
+/// A JSON body of an authenticated sender, with its charge.
+#[derive(Debug)]
+pub struct JsonBody {
+    /// What it holds; nothing where the body is empty.
+    pub value: Option<Value>,
+    /// What the value takes in memory.
+    pub charge: Charge,
+}
+
+/// Why a JSON body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonBodyError {
+    /// The body itself could not be read.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// It is not JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 impl Bodies {
     /// Bodies of authenticated senders share `admitted`; those of all others share `unverified` bytes.
     pub fn new(admitted: Budget, unverified: usize) -> Self {
-        Self { admitted, unverified: Budget::new(unverified), readers: Arc::default() }
+        let unverified = Budget::new(unverified);
+        Self { admitted, unverified, readers: Arc::default(), refused: Arc::default() }
+    }
+
+    /// The same memory for one request, whose refusal [`Bodies::refused`] returns.
+    #[must_use]
+    pub fn of_request(&self) -> Self {
+        Self { refused: Arc::default(), ..self.clone() }
+    }
+
+    /// The memory for bodies of senders that are not verified.
+    pub fn unverified(&self) -> &Budget {
+        &self.unverified
+    }
+
+    /// Why a body of this request was refused: it was too large, or there was no memory for it.
+    pub fn refused(&self) -> Option<&BodyError> {
+        self.refused.get()
     }
 
     /// Reads a body of at most `limit` bytes whose sender is authenticated. It is charged until it is dropped.
@@ -50,7 +102,35 @@ impl Bodies {
     /// # Errors
     /// The body is too large, was cut short or did not arrive in time, or there is no memory for it.
     pub async fn read(&self, body: Body, limit: usize) -> Result<Bytes, BodyError> {
-        read(body, limit, &self.admitted, || {}).await
+        let (bytes, charge) = read(body, limit, &self.admitted, || {}).await?;
+        Ok(charge.around(bytes))
+    }
+
+    /// Reads a JSON body of at most `limit` bytes whose sender is authenticated, a long one off the shared threads.
+    /// The text is charged until it is parsed, the values until they are dropped.
+    ///
+    /// # Errors
+    /// The body is not JSON, is too large, was cut short or did not arrive in time, or there is no memory for it.
+    pub async fn read_json(&self, body: Body, limit: usize) -> Result<JsonBody, JsonBodyError> {
+        let text = self.read(body, limit).await?;
+        let mut charge = self.admitted.take_anyway(0);
+        if text.len() > FREE {
+            let values = count_values(&text);
+            let most = self.admitted.largest() / VALUE;
+            if values > most {
+                return Err(BodyError::TooManyValues { values, most }.into());
+            }
+            grow(&mut charge, values * VALUE, &|| {}).await?;
+        }
+        let value = match text.len() {
+            0 => None,
+            1..=LONG => Some(read_json(&text)?),
+            _ => {
+                let parsed = tokio::task::spawn_blocking(move || read_json(&text)).await;
+                Some(parsed.map_err(|_| BodyError::NoMemory)??)
+            }
+        };
+        Ok(JsonBody { value, charge })
     }
 
     /// Reads a body whose sender is verified by what it says. Where there is no memory, one that takes long is given
@@ -59,50 +139,132 @@ impl Bodies {
     /// # Errors
     /// The body is too large, was cut short or did not arrive in time, or there is no memory for it.
     pub async fn read_unverified(&self, body: Body, limit: usize) -> Result<Bytes, BodyError> {
-        let reading = Reading::new(self);
-        tokio::select! {
-            biased;
-            read = read(body, limit, &self.unverified, || reading.make_room()) => read,
-            () = reading.given_up.notified() => Err(BodyError::NoMemory),
-        }
+        let (bytes, charge) = Reading::new(self).read(body, limit).await?;
+        Ok(charge.around(bytes))
+    }
+
+    /// The body of a request whose sender the host does not know, for code that reads it piece by piece.
+    pub fn pieces(&self, body: Body) -> Pieces {
+        Pieces { body, bodies: self.clone(), reading: None }
     }
 
     fn readers(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Records why a body of this request was refused, where the host refused it.
+    fn note<T>(&self, read: Result<T, BodyError>) -> Result<T, BodyError> {
+        if let Err(error @ (BodyError::NoMemory | BodyError::TooLarge(_))) = &read {
+            let _ = self.refused.set(error.clone());
+        }
+        read
+    }
+}
+
+/// A body read piece by piece, of a sender that the host has not verified. A piece is charged until its charge is
+/// dropped. Where there is no memory, one that takes long is given up for one that has just begun.
+#[derive(Debug)]
+pub struct Pieces {
+    body: Body,
+    bodies: Bodies,
+    /// From the first look until the end.
+    reading: Option<Reading>,
+}
+
+impl Pieces {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// The body was cut short or did not arrive in time, or there is no memory for it.
+    pub async fn next(&mut self) -> Option<Result<(Bytes, Charge), BodyError>> {
+        let Self { body, bodies, reading } = self;
+        let reading = reading.get_or_insert_with(|| Reading::new(bodies));
+        let next = async {
+            let bytes = match body.next().await {
+                Some(Ok(bytes)) => bytes,
+                Some(Err(error)) => return Some(Err(error)),
+                None => return None,
+            };
+            let mut charge = reading.budget.take_anyway(0);
+            let grown = grow(&mut charge, bytes.len(), &|| reading.make_room()).await;
+            Some(grown.map(|()| (bytes, charge)))
+        };
+        let read = tokio::select! {
+            biased;
+            () = reading.given_up.notified() => Some(Err(BodyError::NoMemory)),
+            read = next => read,
+        };
+        let read = read.map(|read| bodies.note(read));
+        if !matches!(read, Some(Ok(_))) {
+            self.end();
+        }
+        read
+    }
+
+    /// What is left of the body, at most three quarters of what all such bodies may take together.
+    ///
+    /// # Errors
+    /// The body is too large, was cut short or did not arrive in time, or there is no memory for it.
+    pub async fn all(&mut self) -> Result<(Bytes, Charge), BodyError> {
+        let reading = self.reading.take().unwrap_or_else(|| Reading::new(&self.bodies));
+        let body = std::mem::take(&mut self.body);
+        let read = reading.read(body, self.bodies.unverified.largest()).await;
+        self.bodies.note(read)
+    }
+
+    fn end(&mut self) {
+        self.body = Body::Empty;
+        self.reading = None;
+    }
 }
 
 /// One body of an unverified sender.
-struct Reading<'a> {
-    bodies: &'a Bodies,
+#[derive(Debug)]
+struct Reading {
+    bodies: Bodies,
     number: u64,
+    budget: Budget,
     given_up: Arc<Notify>,
 }
 
-impl<'a> Reading<'a> {
-    fn new(bodies: &'a Bodies) -> Self {
+impl Reading {
+    fn new(bodies: &Bodies) -> Self {
         let given_up = Arc::<Notify>::default();
+        let budget = bodies.unverified.part(usize::MAX / 2);
+        let reader = Reader { since: Instant::now(), budget: budget.clone(), given_up: given_up.clone() };
         let mut readers = bodies.readers();
         readers.next += 1;
         let number = readers.next;
-        readers.all.insert(number, (Instant::now(), given_up.clone()));
-        Self { bodies, number, given_up }
+        readers.all.insert(number, reader);
+        drop(readers);
+        Self { bodies: bodies.clone(), number, budget, given_up }
     }
 
-    /// Gives up the oldest body that has had its time.
+    async fn read(&self, body: Body, limit: usize) -> Result<(Bytes, Charge), BodyError> {
+        tokio::select! {
+            biased;
+            read = read(body, limit, &self.budget, || self.make_room()) => read,
+            () = self.given_up.notified() => Err(BodyError::NoMemory),
+        }
+    }
+
+    /// Gives up the oldest body that has had its time; one of which little is in memory only where all are like that.
     fn make_room(&self) {
         let mut readers = self.bodies.readers();
-        let oldest = readers.all.iter().find(|(number, _)| **number != self.number);
-        let Some((number, (since, given_up))) = oldest else { return };
-        if since.elapsed() >= SLOW {
-            given_up.notify_one();
-            let number = *number;
-            readers.all.remove(&number);
+        let slow = |more_than: usize| {
+            let mut slow = readers.all.iter().filter(|(number, reader)| {
+                **number != self.number && reader.since.elapsed() >= SLOW && reader.budget.used() > more_than
+            });
+            slow.next().map(|(number, _)| *number)
+        };
+        let Some(number) = slow(SMALL).or_else(|| slow(0)) else { return };
+        if let Some(reader) = readers.all.remove(&number) {
+            reader.given_up.notify_one();
         }
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for Reading {
     fn drop(&mut self) {
         self.bodies.readers().all.remove(&self.number);
     }
@@ -113,19 +275,18 @@ async fn read(
     limit: usize,
     budget: &Budget,
     make_room: impl Fn(),
-) -> Result<Bytes, BodyError> {
-    let Some(first) = body.next().await.transpose()? else { return Ok(Bytes::new()) };
+) -> Result<(Bytes, Charge), BodyError> {
+    let mut charge = budget.take_anyway(0);
+    let Some(first) = body.next().await.transpose()? else { return Ok((Bytes::new(), charge)) };
     if first.len() > limit {
         return Err(BodyError::TooLarge(limit));
     }
     let mut next = body.next().await.transpose()?;
-    let mut charge = budget.take_anyway(0);
     if next.is_none() {
-        if first.len() <= FREE {
-            return Ok(first);
+        if first.len() > FREE {
+            grow(&mut charge, first.len(), &make_room).await?;
         }
-        grow(&mut charge, budget, first.len(), &make_room).await?;
-        return Ok(charge.around(first));
+        return Ok((first, charge));
     }
     let mut all = Vec::new();
     let mut chunk = Some(first);
@@ -140,7 +301,7 @@ async fn read(
             if !charge.try_grow(capacity - charge.bytes()) {
                 capacity = length;
                 let more = capacity - charge.bytes();
-                grow(&mut charge, budget, more, &make_room).await?;
+                grow(&mut charge, more, &make_room).await?;
             }
             all.reserve_exact(capacity - all.len());
         }
@@ -151,26 +312,15 @@ async fn read(
             None => body.next().await.transpose()?,
         };
     }
-    Ok(charge.around(all.into()))
+    Ok((all.into(), charge))
 }
 
-async fn grow(
-    charge: &mut Charge,
-    budget: &Budget,
-    more: usize,
-    make_room: &impl Fn(),
-) -> Result<(), BodyError> {
+async fn grow(charge: &mut Charge, more: usize, make_room: &impl Fn()) -> Result<(), BodyError> {
     if charge.try_grow(more) {
         return Ok(());
     }
     make_room();
-    match timeout(PATIENCE, budget.take(more)).await {
-        Ok(Some(grown)) => {
-            charge.merge(grown);
-            Ok(())
-        }
-        _ => Err(BodyError::NoMemory),
-    }
+    timeout(PATIENCE, charge.grow(more)).await.map_err(|_| BodyError::NoMemory)
 }
 
 #[cfg(test)]
@@ -224,5 +374,79 @@ mod tests {
         assert!(slow.await.unwrap() == Err(BodyError::NoMemory));
         assert_eq!(bodies.unverified.used(), 0);
         assert!(bodies.readers().all.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_read_piece_by_piece_is_charged_for_the_pieces_in_use() {
+        let bodies = Bodies::new(Budget::new(MIB), MIB);
+        let mut pieces = bodies.pieces(whole(8 * MIB));
+        while let Some(piece) = pieces.next().await {
+            let (piece, charge) = piece.unwrap();
+            assert_eq!(
+                (bodies.unverified.used(), charge.bytes()),
+                (piece.len(), piece.len()),
+                "the others are free"
+            );
+        }
+        assert!(bodies.unverified.used() == 0 && bodies.readers().all.is_empty());
+        let mut kept = Vec::new();
+        let request = bodies.of_request();
+        let mut pieces = request.pieces(whole(8 * MIB));
+        let refused = loop {
+            match pieces.next().await.unwrap() {
+                Ok((_, charge)) => kept.push(charge),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((request.refused(), bodies.refused()), (Some(&refused), None), "of this request alone");
+        assert_eq!(refused, BodyError::NoMemory);
+        assert!(bodies.unverified.used() > MIB / 2 && bodies.readers().all.is_empty());
+        kept.clear();
+        let (all, charge) = bodies.pieces(whole(MIB / 2)).all().await.unwrap();
+        assert!(charge.bytes() >= all.len() && bodies.readers().all.is_empty());
+        drop(charge);
+        let request = bodies.of_request();
+        assert!(request.pieces(whole(2 * MIB)).all().await.is_err());
+        assert_eq!(request.refused(), Some(&BodyError::TooLarge(MIB / 4 * 3)));
+        assert_eq!(bodies.unverified.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_body_that_takes_much_makes_room_before_one_that_takes_little() {
+        let bodies = Bodies::new(Budget::new(MIB), MIB);
+        let (send_little, little) = slow();
+        let (send_much, much) = slow();
+        let mut little = bodies.pieces(little);
+        send_little.send(vec![0; 20_000].into()).unwrap();
+        let _piece = little.next().await.unwrap().unwrap();
+        let reader = bodies.clone();
+        let much = tokio::spawn(async move { reader.read_unverified(much, MIB).await });
+        for _ in 0..15 {
+            send_much.send(vec![0; 40_000].into()).unwrap();
+        }
+        tokio::time::sleep(SLOW).await;
+        assert!(bodies.read_unverified(whole(MIB / 2), MIB).await.is_ok());
+        assert!(much.await.unwrap() == Err(BodyError::NoMemory));
+        send_little.send(vec![0; 20_000].into()).unwrap();
+        assert!(little.next().await.unwrap().is_ok(), "the older one goes on");
+    }
+
+    #[tokio::test]
+    async fn the_values_of_a_json_body_are_charged_until_they_are_dropped() {
+        let budget = Budget::new(8 * MIB);
+        let bodies = Bodies::new(budget.clone(), MIB);
+        for (text, values) in [("[1,2]".to_owned(), 0), (format!("[{}1]", "1,".repeat(20_000)), 20_002)] {
+            let read = bodies.read_json(text.into(), MIB).await.unwrap();
+            assert_eq!((budget.used(), read.charge.bytes()), (values * VALUE, values * VALUE));
+            assert!(read.value.is_some());
+        }
+        assert_eq!(budget.used(), 0);
+        assert_eq!(bodies.read_json(Body::Empty, MIB).await.unwrap().value, None);
+        let long = format!("[{}1]", " ".repeat(LONG));
+        assert_eq!(bodies.read_json(long.into(), MIB).await.unwrap().value, Some(serde_json::json!([1])));
+        let many = bodies.read_json(format!("[{}1]", "1,".repeat(100_000)).into(), MIB).await.unwrap_err();
+        assert_eq!(many.to_string(), "the body holds 100002 JSON values; at most 49152 are taken");
+        assert!(matches!(bodies.read_json("{".into(), MIB).await, Err(JsonBodyError::Json(_))));
+        assert_eq!(budget.used(), 0);
     }
 }

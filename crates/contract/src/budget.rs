@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 
 /// Up to this size a charge may use the last quarter of a budget, so that small messages pass while large ones wait.
 pub const SMALL: usize = 64 * 1024;
+/// What one JSON value takes in memory beside its text, in bytes.
+pub const VALUE: usize = 128;
 
 /// A limited number of bytes. Clones share it.
 #[derive(Debug, Clone)]
@@ -47,6 +49,11 @@ impl Budget {
         }))
     }
 
+    /// The most bytes that one charge which grows may come to.
+    pub fn largest(&self) -> usize {
+        self.0.limit - self.0.limit / 4
+    }
+
     /// The most bytes it gives out.
     pub fn limit(&self) -> usize {
         self.0.limit
@@ -59,7 +66,7 @@ impl Budget {
 
     /// Charges `bytes` if they are available. A budget nothing of which is in use gives out any number.
     pub fn try_take(&self, bytes: usize) -> Option<Charge> {
-        self.reserve(bytes).then(|| Charge { budget: self.clone(), bytes })
+        self.reserve(bytes, bytes).then(|| Charge { budget: self.clone(), bytes })
     }
 
     /// Charges `bytes` that are in use already, whatever is left.
@@ -90,9 +97,10 @@ impl Budget {
         self.0.freed.notify_waiters();
     }
 
-    fn reserve(&self, bytes: usize) -> bool {
+    /// Reserves bytes of a charge that comes to `total` with them.
+    fn reserve(&self, bytes: usize, total: usize) -> bool {
         let most = match &self.0.whole {
-            None if bytes > SMALL => self.0.limit - self.0.limit / 4,
+            None if total > SMALL => self.largest(),
             _ => self.0.limit,
         };
         let fits = |used: usize| {
@@ -102,7 +110,7 @@ impl Budget {
         if self.0.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_err() {
             return false;
         }
-        if self.0.whole.as_ref().is_none_or(|whole| whole.reserve(bytes)) {
+        if self.0.whole.as_ref().is_none_or(|whole| whole.reserve(bytes, total)) {
             return true;
         }
         self.0.used.fetch_sub(bytes, Ordering::AcqRel);
@@ -141,16 +149,25 @@ impl Charge {
 
     /// Charges more if that is available; answers whether it was.
     pub fn try_grow(&mut self, more: usize) -> bool {
-        let grown = self.budget.reserve(more);
+        let grown = self.budget.reserve(more, self.bytes + more);
         if grown {
             self.bytes += more;
         }
         grown
     }
 
-    /// Adds another charge of the same budget to this one.
-    pub fn merge(&mut self, mut other: Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
+    /// Charges more as soon as that is available.
+    pub async fn grow(&mut self, more: usize) {
+        let whole = self.budget.clone();
+        loop {
+            let freed = whole.0.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if self.try_grow(more) {
+                return;
+            }
+            freed.await;
+        }
     }
 
     /// Corrects the charge to what is in use.

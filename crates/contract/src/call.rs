@@ -133,7 +133,8 @@ pub struct Call<S: Signature> {
     native: Option<Arc<Later<S>>>,
     /// Where it came from the other side: kept, so that a batch crosses once.
     foreign: Option<Function>,
-    named: Option<Named>,
+    /// Boxed: a backend's session consists of many functions, and few of them are named.
+    named: Option<Box<Named>>,
 }
 
 impl<S: Signature> Call<S> {
@@ -233,7 +234,7 @@ impl<S: Signature> Cross for Call<S> {
     }
 
     fn named(mut self, named: Named) -> Self {
-        self.named.get_or_insert(named);
+        self.named.get_or_insert_with(|| Box::new(named));
         self
     }
 
@@ -250,7 +251,7 @@ type AtOnce<S> =
 
 /// A native function that answers at once, handed to a plugin. Nothing a plugin hands over is one: it may
 /// live on another thread.
-pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Named>);
+pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Box<Named>>);
 
 impl<S: Signature> Func<S> {
     /// Wraps a native function. Its arguments come as a tuple.
@@ -292,7 +293,7 @@ impl<S: Signature> Cross for Func<S> {
     }
 
     fn named(mut self, named: Named) -> Self {
-        self.1.get_or_insert(named);
+        self.1.get_or_insert_with(|| Box::new(named));
         self
     }
 
@@ -308,7 +309,7 @@ impl<S: Signature> Cross for Func<S> {
 }
 
 /// A native function as the other side sees it.
-struct Native<S, F>(F, Option<Named>, PhantomData<fn() -> S>);
+struct Native<S, F>(F, Option<Box<Named>>, PhantomData<fn() -> S>);
 
 fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&Named>) -> Result<A, Thrown> {
     A::from_live(arguments).map_err(|(at, wrong)| match named {
@@ -326,7 +327,7 @@ impl<S: Signature> Callable for Native<S, Arc<Later<S>>> {
     }
 
     fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
-        match read_arguments(arguments, self.1.as_ref()) {
+        match read_arguments(arguments, self.1.as_deref()) {
             Ok(arguments) => {
                 let answer = (self.0)(arguments);
                 Box::pin(async move { answer.await.map(Cross::into_live) })
@@ -350,7 +351,7 @@ impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
     }
 
     fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
-        let arguments = read_arguments(arguments, self.1.as_ref())?;
+        let arguments = read_arguments(arguments, self.1.as_deref())?;
         caught_now(|| (self.0)(arguments)).map(Cross::into_live)
     }
 }

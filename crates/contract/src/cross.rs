@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ostler_protocol::JsonObject;
@@ -327,6 +328,25 @@ impl<T: Cross> Cross for Option<T> {
 
     fn check(&self) -> Result<(), Mismatch> {
         self.as_ref().map_or(Ok(()), T::check)
+    }
+}
+
+/// A value that is shared on this side of the boundary; the other side gets a copy.
+impl<T: Cross + Clone + Sync> Cross for Arc<T> {
+    fn shape() -> Shape {
+        T::shape()
+    }
+
+    fn into_live(self) -> Live {
+        Self::unwrap_or_clone(self).into_live()
+    }
+
+    fn from_live(live: Live) -> Result<Self, Mismatch> {
+        T::from_live(live).map(Self::new)
+    }
+
+    fn check(&self) -> Result<(), Mismatch> {
+        T::check(self)
     }
 }
 

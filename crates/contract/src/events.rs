@@ -1,4 +1,4 @@
-//! What a plugin may listen to. Spec: *Listener events*.
+//! The events of the host. Spec: *Listener events*.
 
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
@@ -7,22 +7,22 @@ use crate::call::Call;
 use crate::cross::Frozen;
 use crate::host::PluginContext;
 
-/// How a turn ended.
+/// The status of an ended turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnStatus {
-    /// It said what it had to say.
+    /// Completed.
     #[default]
     Complete,
-    /// Somebody stopped it.
+    /// Cancelled.
     Cancelled,
-    /// It failed.
+    /// Failed.
     Error,
 }
 
 macro_rules! events {
     ($($(#[$doc:meta])* $name:literal $variant:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* })+) => {
-        /// Something that happened. Listeners are told after it did and cannot refuse or rewrite it.
+        /// An event. Listeners receive it after the fact and cannot reject or change it.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Cross)]
         #[serde(tag = "type")]
         pub enum Event {
@@ -40,7 +40,7 @@ macro_rules! events {
         }
 
         impl Event {
-            /// Its name.
+            /// Returns its name.
             pub fn name(&self) -> EventName {
                 match self { $(Self::$variant { .. } => EventName::$variant,)+ }
             }
@@ -48,7 +48,7 @@ macro_rules! events {
     };
 }
 
-/// Fields that are left out rather than sent as `null`.
+/// Fields that are omitted instead of sent as `null`.
 trait Blank {
     fn is_blank(&self) -> bool {
         false
@@ -66,30 +66,30 @@ impl Blank for u16 {}
 impl Blank for TurnStatus {}
 
 events! {
-    /// A session is announced: at once, or with its first turn where a client created it over `createSession`.
+    /// A session is announced: immediately, or with its first turn if a client created it with `createSession`.
     "session_start" SessionStart {
         /// Its URI.
         session: String,
         /// Its backend.
         provider: String,
-        /// The client of this host that made it, if one did.
+        /// The client of this host that created it, if any.
         client: Option<String>,
     }
-    /// An announced session is gone.
+    /// An announced session has ended.
     "session_end" SessionEnd {
         /// Its URI.
         session: String,
-        /// Why, in a word: `disposed`, `failed`, `closing`.
+        /// The reason: `disposed`, `failed` or `closing`.
         reason: String,
     }
-    /// A client looks at a session, which may not be announced yet.
+    /// A client subscribed to a session, which may not be announced yet.
     "session_opened" SessionOpened {
         /// Its URI.
         session: String,
         /// The client.
         client: String,
     }
-    /// A turn began.
+    /// A turn started.
     "turn_start" TurnStart {
         /// The session's URI.
         session: String,
@@ -97,7 +97,7 @@ events! {
         chat: String,
         /// The turn's id.
         turn: String,
-        /// `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows who sent it.
+        /// `user:<id>`, `root:<host>` or `plugin:<id>`, if the sender is known.
         sender: Option<String>,
     }
     /// A turn ended.
@@ -108,12 +108,12 @@ events! {
         chat: String,
         /// The turn's id.
         turn: String,
-        /// How.
+        /// Its status.
         status: TurnStatus,
-        /// Who had sent it.
+        /// Its sender.
         sender: Option<String>,
     }
-    /// Somebody said something.
+    /// A message was sent.
     "message" Message {
         /// The session's URI.
         session: String,
@@ -121,7 +121,7 @@ events! {
         chat: String,
         /// The turn's id.
         turn: String,
-        /// What was said.
+        /// The text.
         text: String,
     }
     /// A host tool was called.
@@ -132,12 +132,12 @@ events! {
         chat: String,
         /// The tool's name.
         tool: String,
-        /// Whether it went well.
+        /// Whether it succeeded.
         ok: bool,
-        /// What it failed with.
+        /// The error message.
         error: Option<String>,
     }
-    /// A session waits for somebody.
+    /// A session needs input.
     "input_needed_set" InputNeededSet {
         /// The session's URI.
         session: String,
@@ -145,27 +145,27 @@ events! {
         chat: String,
         /// The request's id.
         id: String,
-        /// `chatInput`, `toolConfirmation`, `toolClientExecution`, `toolAuthentication`
+        /// `chatInput`, `toolConfirmation`, `toolClientExecution` or `toolAuthentication`.
         kind: String,
     }
-    /// It waits no more.
+    /// A session no longer needs that input.
     "input_needed_removed" InputNeededRemoved {
         /// The session's URI.
         session: String,
         /// The request's id.
         id: String,
     }
-    /// A client introduced itself.
+    /// A client sent `initialize`.
     "client_connect" ClientConnect {
         /// Its id.
         client: String,
     }
     /// A connection ended.
     "client_disconnect" ClientDisconnect {
-        /// The client's id; `anonymous` when it never introduced itself.
+        /// The client's id; `anonymous` without `initialize`.
         client: String,
     }
-    /// A connection said who it is.
+    /// A connection signed in.
     "authenticated" Authenticated {
         /// The client's id.
         client: String,
@@ -193,23 +193,23 @@ events! {
     }
     /// The host accepts connections.
     "listening" Listening {
-        /// What runs the host.
+        /// Name and version of the host program.
         runtime: String,
-        /// The address it listens on; `stdio` where that is its only connection.
+        /// The listening address; `stdio` if that is the only connection.
         host: String,
-        /// The port it got; 0 over stdio.
+        /// The port; 0 over stdio.
         port: u16,
-        /// Whether a connection needs a token or a sign-in.
+        /// Whether connections need a token or a sign-in.
         guarded: bool,
     }
     /// The host is about to close.
     "stopping" Stopping {}
-    /// A line went to the log.
+    /// A line was logged.
     "log" Log {
         /// The line.
         line: String,
     }
 }
 
-/// What `on` takes: called with the event and the context `apply` received. Its answer is ignored.
+/// A listener function, called with the event and the context of `apply`. Its result is ignored.
 pub type Handler = Call<fn(event: Frozen<Event>, context: Frozen<PluginContext>)>;

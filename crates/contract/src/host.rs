@@ -1,4 +1,4 @@
-//! What a plugin is handed: facts, calls on the host, and one method per registration point.
+//! The host object of a plugin: facts, calls to the host, and one method per registration point.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ use crate::recorder::Recorder;
 use crate::shape::Shape;
 use crate::thrown::Thrown;
 
-/// Facts about the host that a plugin may read. Spec: *Read-only context on the plugin host*.
+/// Facts about the host for plugins. Spec: *Read-only context on the plugin host*.
 #[derive(Debug, Clone, Default)]
 pub struct HostFacts {
     /// Every directory the host serves.
@@ -33,48 +33,47 @@ pub struct HostFacts {
     pub config_dir: String,
 }
 
-/// Who calls the host.
+/// The plugin that calls the host.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The plugin.
     pub plugin: PluginId,
-    /// The grants of its configuration entry.
+    /// The grants in its configuration entry.
     pub grants: Arc<[Grant]>,
-    /// The vault as it stood when the plugin was applied: what its secrets are read from until the host is
-    /// built.
+    /// The vault at the time of `apply`, which provides secrets until the host is built.
     pub vault: Option<Vault>,
 }
 
 impl Caller {
-    /// The principal a plugin's own connection is served as.
+    /// Returns the principal of the plugin's own connection.
     pub fn principal(&self) -> String {
         format!("plugin:{}", self.plugin)
     }
 }
 
-/// A session asked for with `startSession`. Spec: *Session request*.
+/// A session for `startSession`. Spec: *Session request*.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct SessionRequest {
-    /// Whose it is: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` or `plugin:<id>`.
+    /// Owner: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` or `plugin:<id>`.
     pub owner: String,
-    /// A backend the host has; the first one when left out.
+    /// A backend of the host. Default: the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Where the backend works; the host's first directory when left out.
+    /// Working directory of the backend. Default: the host's first directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// The session's own settings.
+    /// Settings of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<JsonObject>,
-    /// Rides on the first turn.
+    /// Model of the first turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<SessionModel>,
-    /// Without it the session is named after its first turn.
+    /// Title. Default: derived from the first turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The first turn. Left out, the session opens with nobody speaking; blank, it is refused.
+    /// Text of the first turn. Without it, the session starts without a turn; blank text is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
 }
@@ -83,76 +82,73 @@ pub struct SessionRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct SessionModel {
-    /// As the backend's models are called.
+    /// Model id of the backend.
     pub id: String,
 }
 
-/// Whose work a secret is asked for.
+/// The work for which a secret is requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct SecretScope {
-    /// The work is this team's.
+    /// The team of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
-    /// The work is this person's: `user:<id>`.
+    /// The user of the work: `user:<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
 }
 
-/// A plugin's own connection: a client like any other, in memory.
+/// A plugin's own connection, a client in memory.
 #[derive(Debug, Clone, Cross)]
 pub struct Peer {
-    /// Sends a request; answers its result, or throws the `RpcError`.
+    /// Sends a request and returns its result, or throws the `RpcError`.
     pub request: Call<fn(method: String, params: Option<JsonObject>) -> Value>,
     /// Sends a notification.
     pub notify: Func<fn(method: String, params: Option<JsonObject>)>,
-    /// Hears every notification of the host: `{ method, params }`. One listener at a time.
+    /// Receives every notification of the host: `{ method, params }`. One listener at a time.
     pub on_message: Func<fn(listener: Call<fn(message: Value)>)>,
-    /// Ends the connection. More than once does nothing more.
+    /// Closes the connection. Further calls have no effect.
     pub close: Func<fn()>,
 }
 
-/// What came of a fired event.
+/// The outcome of a fired event.
 #[derive(Debug, Clone, Cross)]
 pub struct Fired {
-    /// Answers the URIs of the runs the event started, once each is kept so that a crash cannot lose it.
-    /// Throws where one could not be kept.
+    /// Returns the URIs of the started runs when each is durable. Throws if one could not be stored.
     pub kept: Call<fn() -> Vec<String>>,
 }
 
-/// Calls a plugin makes on its host. Spec: *Plugin host calls*.
+/// The calls of a plugin to its host. Spec: *Plugin host calls*.
 #[host_calls]
 pub trait HostCalls: Send + Sync {
     /// Writes one line to the daemon's log.
     fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown>;
 
-    /// Adds one line to what the daemon announces about itself. A line said after the `listening` event was
-    /// handled is dropped.
+    /// Adds one line to the daemon's announcement. A line after the `listening` event was handled is dropped.
     fn say(&self, caller: &Caller, line: String) -> Result<(), Thrown>;
 
-    /// Reads YAML text as data. Throws on YAML it cannot read.
+    /// Parses YAML text. Throws for invalid YAML.
     fn parse_yaml(&self, caller: &Caller, text: String) -> Result<Value, Thrown>;
 
-    /// Writes data as YAML text that `parseYaml` reads back the same.
+    /// Formats data as YAML text from which `parseYaml` returns the same data.
     fn stringify_yaml(&self, caller: &Caller, value: Value) -> Result<String, Thrown>;
 
-    /// Opens a connection of the plugin's own, served as `plugin:<id>`. Throws until the host listens.
+    /// Opens the plugin's own connection, which acts as `plugin:<id>`. Throws before the host listens.
     fn connect(&self, caller: &Caller) -> Result<Peer, Thrown>;
 
-    /// Starts a session for somebody; answers its URI, or throws and leaves nothing behind.
+    /// Starts a session for an owner and returns its URI, or throws and leaves nothing behind.
     fn start_session(&self, caller: &Caller, request: SessionRequest) -> Pending<String>;
 
-    /// Answers whether this host keeps the session.
+    /// Returns whether this host has the session.
     fn session_kept(&self, caller: &Caller, uri: String) -> Pending<bool>;
 
-    /// Answers the session's owner, or nothing.
+    /// Returns the session's owner, or nothing.
     fn session_owner(&self, caller: &Caller, uri: String) -> Pending<Option<String>>;
 
-    /// Keeps one entry of use. With no usage store nothing is kept and nothing fails; a store that refuses the entry
-    /// throws here.
+    /// Records one usage entry. Without a usage store, it has no effect; an error of the store is thrown.
     fn record_usage(&self, caller: &Caller, entry: UsageEntry) -> Pending<()>;
 
-    /// Answers the value behind a vault name: `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`.
+    /// Returns the value of a vault name: `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`.
     fn secret(&self, caller: &Caller, name: String, scope: Option<SecretScope>) -> Pending<String>;
 
     /// Opens a collection of the record store. Its calls wait until every plugin has applied.
@@ -163,9 +159,9 @@ pub trait HostCalls: Send + Sync {
         options: Option<CollectionOptions>,
     ) -> Result<Collection, Thrown>;
 
-    /// Says that an event of a trigger type this plugin registered has happened. Every enabled automation
-    /// whose trigger matches `data` starts a run; the call does not wait for them. `data` is stored with the
-    /// run and must carry nothing secret. One fired before the host is built starts its runs once it is.
+    /// Reports an event of a trigger type of this plugin. Every enabled automation with a matching trigger starts a
+    /// run; the call does not wait for runs. `data` is stored with the run and must not contain secrets. An event
+    /// before the host is built starts its runs afterwards.
     #[checked(may_fire)]
     fn fire_trigger(
         &self,
@@ -175,9 +171,9 @@ pub trait HostCalls: Send + Sync {
         data: JsonObject,
     ) -> Result<Fired, Thrown>;
 
-    /// The same as `fireTrigger` for data that is long JSON text: of it only what automations read is made into
-    /// values. `over` goes over its fields. Answers the runs' URIs once each is kept; text that is no JSON object is
-    /// refused with an `RpcError`.
+    /// Like `fireTrigger`, for data that is long JSON text: only the parts that automations read are parsed. `over`
+    /// overrides its fields. Returns the URIs of the runs when each is durable; text that is not a JSON object is
+    /// rejected with an `RpcError`.
     #[inner]
     fn fire_text(
         &self,
@@ -195,14 +191,14 @@ pub trait HostCalls: Send + Sync {
         Box::pin(async move { fired?.kept.call(()).await })
     }
 
-    /// Sends one HTTP request through the host's one outbound client; answers its response, of which nothing
-    /// but the head is read. A redirect is answered as it is. A JavaScript plugin has `fetch` for that.
+    /// Sends an HTTP request through the host's client and returns the response after its head. Redirects are returned,
+    /// not followed. JavaScript plugins use `fetch` instead.
     #[inner]
     fn send(&self, caller: &Caller, _request: Request) -> Pending<Response> {
         crate::live::ready(Err(crate::problem::no_network(&caller.plugin)))
     }
 
-    /// Publishes an action on a channel of this plugin's; see [`crate::points::ChannelHandle`].
+    /// Publishes an action on a channel of this plugin; see [`crate::points::ChannelHandle`].
     #[inner]
     fn publish(
         &self,
@@ -213,27 +209,27 @@ pub trait HostCalls: Send + Sync {
         options: Option<PublishOptions>,
     ) -> Result<(), Thrown>;
 
-    /// Who watches a URI of a channel of this plugin's.
+    /// Returns the subscribers of a URI of this plugin's channel.
     #[inner]
     fn subscribers(&self, caller: &Caller, scheme: String, uri: String) -> Result<Vec<Subscriber>, Thrown>;
 }
 
-/// One call of [`HostCalls`], for the JavaScript surface and the docs.
+/// A call of [`HostCalls`], for the JavaScript surface and the documentation.
 #[derive(Debug)]
 pub struct HostCall {
-    /// camelCase.
+    /// Name in camelCase.
     pub name: &'static str,
-    /// Its docs.
+    /// Description.
     pub docs: &'static str,
-    /// The parameters' names.
+    /// Names of the parameters.
     pub params: &'static [&'static str],
-    /// Its shape: a function.
+    /// Its shape, a function.
     pub shape: fn() -> Shape,
-    /// The live function.
+    /// The function.
     pub live: fn(&PluginHost) -> Live,
 }
 
-/// What a listener is handed: the facts and calls `apply` received, to read.
+/// The context of a listener: the facts and calls that `apply` received, read-only.
 #[derive(Debug, Clone, Cross)]
 pub struct PluginContext {
     /// The first directory the host serves.
@@ -248,15 +244,15 @@ pub struct PluginContext {
     pub config_dir: String,
     /// Writes one line to the daemon's log.
     pub log: Func<fn(line: String)>,
-    /// Adds one line to what the daemon announces about itself, while `listening` is handled.
+    /// Adds one line to the daemon's announcement, while `listening` is handled.
     pub say: Func<fn(line: String)>,
-    /// Reads YAML text as data.
+    /// Parses YAML text.
     pub parse_yaml: Func<fn(text: String) -> Value>,
-    /// Writes data as YAML text.
+    /// Formats data as YAML text.
     pub stringify_yaml: Func<fn(value: Value) -> String>,
 }
 
-/// The host as one plugin sees it, in `apply` and after.
+/// The host object of one plugin, during `apply` and afterwards.
 #[derive(Clone)]
 pub struct PluginHost(Arc<Inner>);
 
@@ -269,7 +265,7 @@ struct Inner {
 }
 
 impl PluginHost {
-    /// A host for one plugin. What it registers is recorded until [`PluginHost::seal`].
+    /// Returns a host object for one plugin. Registrations are recorded until [`PluginHost::seal`].
     pub fn new(facts: Arc<HostFacts>, caller: Caller, calls: Arc<dyn HostCalls>) -> Self {
         let recorder = Mutex::new(Recorder::new(caller.plugin.clone()));
         Self(Arc::new(Inner { facts, caller, calls, recorder, options: OnceLock::new() }))
@@ -280,12 +276,12 @@ impl PluginHost {
         &self.0.caller.plugin
     }
 
-    /// Keeps the options the plugin is applied with: machine needs take values from them.
+    /// Stores the options of the plugin, from which machine needs take values.
     pub fn set_options(&self, options: JsonObject) {
         let _ = self.0.options.set(options);
     }
 
-    /// The options the plugin was applied with.
+    /// The options of the plugin.
     pub fn options(&self) -> &JsonObject {
         self.0.options.get_or_init(JsonObject::new)
     }
@@ -295,7 +291,7 @@ impl PluginHost {
         &self.0.facts
     }
 
-    /// Who the plugin is to the host.
+    /// The identity of the plugin.
     pub fn caller(&self) -> &Caller {
         &self.0.caller
     }
@@ -308,19 +304,19 @@ impl PluginHost {
         self.0.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the plugin registered the type and it offers the event.
+    /// Checks whether the plugin registered the type with the event.
     fn may_fire(&self, r#type: &str, event: &str, _data: &JsonObject) -> Result<(), Thrown> {
         let recorder = self.recorder();
         let own = recorder.trigger_types().find(|own| *own.r#type == *r#type);
         crate::points::TriggerType::may_fire(own, self.id(), r#type, event)
     }
 
-    /// Takes what was registered. Nothing may be registered from now on.
+    /// Returns the registrations and rejects further ones.
     pub fn seal(&self) -> Recorder {
         self.recorder().seal()
     }
 
-    /// What a listener is handed.
+    /// Returns the context of listeners.
     pub fn context(&self) -> PluginContext {
         let facts = self.facts();
         let on_host = |host: &Self| host.clone();
@@ -340,8 +336,7 @@ impl PluginHost {
         }
     }
 
-    /// The object a JavaScript `apply` is handed: facts, calls and registration methods. Writing to it
-    /// throws.
+    /// Returns the object for a JavaScript `apply`: facts, calls and registration methods. Writing to it throws.
     pub fn into_live(self) -> Live {
         let mut fields = match self.context().into_live() {
             Live::Object(fields) => fields,

@@ -18,6 +18,9 @@ pub type Request = http::Request<Body>;
 /// What a route answers.
 pub type Response = http::Response<Body>;
 
+/// How many seconds the sender of a body that found no memory is asked to wait (`Retry-After`).
+pub const RETRY_AFTER: &str = "5";
+
 /// Why a body could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
@@ -30,6 +33,14 @@ pub enum BodyError {
     /// It did not end in time.
     #[error("the body did not arrive within {} seconds", .0.as_secs())]
     Slow(Duration),
+    /// It holds more JSON values than there is memory for.
+    #[error("the body holds {values} JSON values; at most {most} are taken")]
+    TooManyValues {
+        /// How many it holds.
+        values: usize,
+        /// How many are taken.
+        most: usize,
+    },
     /// The memory for bodies is in use.
     #[error("the host has no memory for this body now; send it again later")]
     NoMemory,

@@ -117,11 +117,6 @@ impl Fold {
         self.merge(Owner::Host, recorder);
     }
 
-    /// Takes a name for the host itself.
-    pub fn reserve(&mut self, space: Space, name: &str) {
-        self.taken.insert((space, name.to_ascii_lowercase()), Owner::Host);
-    }
-
     /// Merges what one plugin registered.
     pub fn plugin(&mut self, host: PluginHost, recorder: Recorder) {
         let called = recorder.methods().map(|(method, name)| (method, name.map(str::to_owned))).collect();

@@ -268,13 +268,13 @@ async fn reading_and_writing_ask_for_grants() {
     let roles = json!({ "reader": ["session:list", "session:state"], "blind": ["session:list"],
         "reviewer": ["session:state", "session:review"] });
     let file = json!({ "roles": roles, "users": users });
-    host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     let mut root = host.raw_as(Principal::Root);
     root.initialize("root").await;
     root.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     let set = json!({ "type": "annotations/set", "annotation": note("a", json!([entry("1", "x")])) });
     for (who, reads, writes) in [("reader", true, false), ("blind", false, false), ("reviewer", true, true)] {
-        let person = host.host.gate.people().unwrap().now().person(who).unwrap();
+        let person = host.host.access.gate.people().unwrap().now().person(who).unwrap();
         let mut client = host.raw_as(Principal::Person(person));
         client.initialize(who).await;
         let subscribed = client.request("subscribe", json!({ "channel": NOTES })).await;

@@ -38,7 +38,7 @@ async fn yard(kept: &Kept) -> Yard {
 }
 
 async fn client(yard: &Yard, id: &str) -> RawClient {
-    let person = yard.host.host.gate.people().unwrap().now().person(id).unwrap();
+    let person = yard.host.host.access.gate.people().unwrap().now().person(id).unwrap();
     let mut client = yard.host.raw_as(Principal::Person(person));
     client.initialize(id).await;
     client.request("subscribe", json!({ "channel": AUTOMATIONS })).await.unwrap();

@@ -421,15 +421,15 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
     let post = Method::POST;
     assert_eq!(
         call(post.clone(), "push", None, "{}").await,
-        (401, message("The endpoint's secret is needed as bearer token"))
+        (401, message("The endpoint's secret is required as bearer token"))
     );
     assert_eq!(call(post.clone(), "push", Some("wrong"), "{}").await.0, 401);
     assert_eq!(call(post.clone(), "bare", Some("s3cret"), "{}").await.0, 401);
-    assert!(host.log.has("endpoint webhooks/bare cannot be called: the vault holds no host:none"));
+    assert!(host.log.has("endpoint webhooks/bare is unavailable: the vault holds no host:none"));
     for path in ["none", "broken", "push/more", "push/", "", "%70ush", "../webhook/push"] {
         assert_eq!(call(post.clone(), path, Some("s3cret"), "{}").await.0, 404, "{path}");
     }
-    until(async || host.log.has("endpoint webhooks/broken: secret has to be the vault name").then_some(()))
+    until(async || host.log.has("endpoint webhooks/broken: secret must be the vault name").then_some(()))
         .await;
     assert_eq!(call(Method::GET, "push", Some("s3cret"), "").await.0, 405);
     assert_eq!(call(post.clone(), "push", Some("s3cret"), "{").await, (400, message("The body is not JSON")));

@@ -30,7 +30,7 @@ fn people(came: &[&str], users: &[(&str, &[&str])]) -> People {
 }
 
 fn person(yard: &Yard, id: &str) -> Principal {
-    Principal::Person(yard.host.host.gate.people().unwrap().now().person(id).unwrap())
+    Principal::Person(yard.host.host.access.gate.people().unwrap().now().person(id).unwrap())
 }
 
 #[tokio::test(start_paused = true)]

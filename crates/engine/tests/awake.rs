@@ -98,3 +98,47 @@ async fn watched_sessions_exceed_the_limit_by_a_quarter_at_most() {
     assert!(refused >= MOST, "{refused}");
     assert!(host.host.sessions.awake() <= MOST + MOST / 4 + 1, "{}", host.host.sessions.awake());
 }
+
+/// Lets so much time pass at once.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_session_sleeps_ten_minutes_after_its_last_subscriber_left() {
+    let chat = ostler_protocol::uri::default_chat("echo:/s0");
+    for disconnects in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let host = host(&dir).await;
+        let mut other = host.raw();
+        other.initialize("other").await;
+        let mut client = host.raw();
+        client.initialize("c").await;
+        create(&mut client, 0).await.unwrap();
+        say(&mut client, 0, "hello").await;
+        pass(Duration::from_secs(3600)).await;
+        other.request("ping", json!({ "channel": "ahp-root://" })).await.unwrap();
+        assert_eq!(host.host.sessions.awake(), 1, "a session that is watched stays awake");
+        match disconnects {
+            true => drop(client),
+            false => {
+                client.notify("unsubscribe", json!({ "channel": chat })).await;
+                client.request("ping", json!({ "channel": "ahp-root://" })).await.unwrap();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        pass(Duration::from_secs(590)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(host.host.sessions.awake(), 1, "disconnects: {disconnects}");
+        pass(Duration::from_secs(11)).await;
+        let asleep = async {
+            while host.host.sessions.awake() > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let asleep = tokio::time::timeout(Duration::from_secs(5), asleep).await;
+        assert!(asleep.is_ok(), "disconnects: {disconnects}");
+    }
+}

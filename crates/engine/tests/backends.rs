@@ -374,10 +374,10 @@ async fn secrets_of_mcp_servers_are_read_for_the_session_they_belong_to() {
     assert_eq!(given("project:inn:stable").await, (2, None, inn));
     assert_eq!(given("user:bea").await, (1, None, None));
     for line in [
-        "mcpServers.ada is left out: headers.x-key names user:ada/k: it is for sessions of user ada",
-        "mcpServers.inn is left out: headers.x-key names team:inn/k: it is for sessions of team inn",
-        "mcpServers.none is left out: env.KEY names host:none: the vault holds no host:none",
-        "mcpServers.odd is left out: env.KEY names no secret: a secret is named host:<name>, team:<team>/<name> or \
+        "skipped mcpServers.ada: headers.x-key names user:ada/k: it is for sessions of user ada",
+        "skipped mcpServers.inn: headers.x-key names team:inn/k: it is for sessions of team inn",
+        "skipped mcpServers.none: env.KEY names host:none: the vault holds no host:none",
+        "skipped mcpServers.odd: env.KEY is not a secret reference: a secret is named host:<name>, team:<team>/<name> or \
          user:<id>/<name>",
     ] {
         assert!(host.log.has(line), "{line}: {:#?}", host.log.all());

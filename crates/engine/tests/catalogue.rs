@@ -429,3 +429,31 @@ async fn twelve_thousand_sessions_cost_nothing_until_somebody_asks() {
     println!("a page of 50 takes {:?}, at most {:?}", took[20], took[39]);
     assert_eq!((seen, host.host.sessions.all().len()), (2000, 0));
 }
+
+#[tokio::test]
+async fn a_tool_finds_its_session_without_a_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SessionStore {
+        page: Some(Call::now(|_| Err(Thrown::new("every session was listed")))),
+        sessions: Call::now(|()| Err(Thrown::new("every session was listed"))),
+        all: None,
+        ..store(dir.path())
+    };
+    let host = builder(store).session_tools().start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": "echo:/a", "provider": "echo" })).await.unwrap();
+    let chat = uri::default_chat("echo:/a");
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    for (at, (session, answer)) in
+        [("echo:/a", "Chat created"), ("echo:/b", "No agent for session echo:/b")].into_iter().enumerate()
+    {
+        let text = format!("/tool createChat {}", json!({ "prompt": "hi", "session": session }));
+        let turn =
+            json!({ "type": "chat/turnStarted", "turnId": format!("t{at}"), "message": { "text": text } });
+        client.dispatch(&chat, i64::try_from(at).unwrap(), turn).await;
+        let seen = client.actions_until("chat/turnComplete").await;
+        let seen = serde_json::to_string(&seen).unwrap();
+        assert!(seen.contains(answer), "{seen}");
+    }
+}

@@ -525,7 +525,7 @@ async fn settings_of_an_editor_are_its_own_and_reach_its_backends() {
         (11, json!({ "systemProxyEnabled": false })),
         (12, json!({ "terminalAutoApproveEnabled": true })),
         (13, json!({ "terminalAutoApproveRules": rules })),
-        (14, json!({ "sessionSyncEnabled": true })),
+        (14, json!({ "sessionSyncEnabled": true, "proxy": "http://me:s3cret@proxy.example:3128" })),
         (15, json!({ "autoReplyEnabled": false, "preferLongContextEnabled": true })),
     ] {
         client.dispatch("ahp-root://", seq, push(config.clone())).await;

@@ -41,7 +41,8 @@ async fn each_operation_asks_its_own_grant() {
         .people(people)
         .start()
         .await;
-    let person = |id: &str| Principal::Person(host.host.gate.people().unwrap().now().person(id).unwrap());
+    let person =
+        |id: &str| Principal::Person(host.host.access.gate.people().unwrap().now().person(id).unwrap());
     let uri = |path: &str| format!("file://{}/{path}", root.display());
     let a = json!({ "uri": uri("a") });
     let write = json!({ "uri": uri("b"), "data": "B", "encoding": "utf-8" });

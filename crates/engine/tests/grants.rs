@@ -194,14 +194,26 @@ async fn ada(host: &MemoryHost, grants: &[String]) -> RawClient {
         "users": [{ "id": "ada", "roles": ["r"], "token": hash_of("let ada in") }],
     });
     set(host, &file);
-    let person = host.host.gate.people().unwrap().now().person("ada").unwrap();
+    let person = host.host.access.gate.people().unwrap().now().person("ada").unwrap();
     let mut client = host.raw_as(Principal::Person(person));
     client.initialize("c").await;
     client
 }
 
+/// A connection of somebody who holds this: of `ada`, or a plugin's own.
+async fn holder(host: &MemoryHost, name: &str, grants: &[String]) -> RawClient {
+    let Some(id) = name.strip_prefix("plugin:") else { return ada(host, grants).await };
+    let grants = grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect();
+    let mut client = host.raw_as(Principal::Plugin { id: id.to_owned(), grants });
+    client.initialize("p").await;
+    client
+}
+
+const HOLDERS: [&str; 2] = ["ada", "plugin:caller"];
+
 fn set(host: &MemoryHost, file: &Value) {
-    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let lines =
+        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
     host.host.people_changed();
 }
@@ -244,20 +256,22 @@ async fn every_command_is_let_through_by_its_grant_and_by_no_other() {
         assert_eq!(refused["code"], code::AUTH_REQUIRED, "{}: {refused}", row.name);
         assert_eq!(refused["data"]["resources"][0]["resource"], SIGN_IN, "{}", row.name);
 
-        let mut without = ada(&host, &all_but(&grant)).await;
-        let refused = without.request(row.name, row.params.clone()).await.unwrap_err();
-        assert_eq!(refused["code"], code::PERMISSION_DENIED, "{}: {refused}", row.name);
-        assert_eq!(refused["message"], format!("ada may not {grant} here"), "{}", row.name);
-        assert!(refused.get("data").is_none(), "{refused}");
+        for name in HOLDERS {
+            let mut without = holder(&host, name, &all_but(&grant)).await;
+            let refused = without.request(row.name, row.params.clone()).await.unwrap_err();
+            assert_eq!(refused["code"], code::PERMISSION_DENIED, "{}: {refused}", row.name);
+            assert_eq!(refused["message"], format!("{name} may not {grant} here"), "{}", row.name);
+            assert!(refused.get("data").is_none(), "{refused}");
 
-        let mut with = ada(&host, &[grant.to_string()]).await;
-        if let Err(error) = with.request(row.name, row.params.clone()).await {
-            let message = error["message"].as_str().unwrap();
-            assert!(
-                !message.contains("may not") && error["code"] != code::AUTH_REQUIRED,
-                "{}: {error}",
-                row.name
-            );
+            let mut with = holder(&host, name, &[grant.to_string()]).await;
+            if let Err(error) = with.request(row.name, row.params.clone()).await {
+                let message = error["message"].as_str().unwrap();
+                assert!(
+                    !message.contains("may not") && error["code"] != code::AUTH_REQUIRED,
+                    "{}: {error}",
+                    row.name
+                );
+            }
         }
     }
 }
@@ -376,13 +390,15 @@ async fn every_action_is_let_through_by_its_grant_and_by_no_other() {
             row.name
         );
 
-        let mut without = ada(&host, &all_but(grant)).await;
-        let why = rejection(&mut without, row.scope, row.name).await;
-        assert_eq!(why, Some(format!("ada may not {grant} here")), "{}", row.name);
+        for name in HOLDERS {
+            let mut without = holder(&host, name, &all_but(grant)).await;
+            let why = rejection(&mut without, row.scope, row.name).await;
+            assert_eq!(why, Some(format!("{name} may not {grant} here")), "{}", row.name);
 
-        let mut with = ada(&host, &[grant.to_string()]).await;
-        let why = rejection(&mut with, row.scope, row.name).await.unwrap_or_default();
-        assert!(!why.contains("may not") && !why.contains("sign in"), "{}: {why}", row.name);
+            let mut with = holder(&host, name, &[grant.to_string()]).await;
+            let why = rejection(&mut with, row.scope, row.name).await.unwrap_or_default();
+            assert!(!why.contains("may not") && !why.contains("sign in"), "{}: {why}", row.name);
+        }
     }
 }
 
@@ -445,7 +461,7 @@ async fn every_channel_is_watched_by_its_grant_and_by_no_other() {
         // Nor by coming in, nor by coming back.
         let initial =
             json!({ "clientId": "again", "protocolVersions": ["1.0.0"], "initialSubscriptions": [channel] });
-        let person = host.host.gate.people().unwrap().now().person("ada").unwrap();
+        let person = host.host.access.gate.people().unwrap().now().person("ada").unwrap();
         let mut second = host.raw_as(Principal::Person(person.clone()));
         assert_eq!(second.request("initialize", initial).await.unwrap()["snapshots"], json!([]), "{channel}");
         let back = json!({ "clientId": "again", "lastSeenServerSeq": 0, "subscriptions": [channel] });

@@ -50,14 +50,15 @@ async fn host() -> MemoryHost {
         .people(people)
         .start()
         .await;
-    let people = host.host.gate.people().unwrap();
+    let people = host.host.access.gate.people().unwrap();
     whole.set(Arc::downgrade(people)).unwrap();
     set(&host, &file());
     host
 }
 
 fn set(host: &MemoryHost, file: &Value) {
-    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let lines =
+        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
     host.host.people_changed();
 }
@@ -249,21 +250,23 @@ async fn until(is: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_person_is_known_to_have_been_here() {
     let host = host().await;
-    assert!(!host.host.has_been_here("user:ben"));
-    assert!(host.host.has_been_here("root:localhost") && host.host.has_been_here("plugin:caller"));
+    assert!(!host.host.access.has_been_here("user:ben"));
+    assert!(
+        host.host.access.has_been_here("root:localhost") && host.host.access.has_been_here("plugin:caller")
+    );
     drop(signed_in(&host, "ben's").await);
-    until(|| host.host.has_been_here("user:ben")).await;
-    assert!(!host.host.has_been_here("user:cleo"));
+    until(|| host.host.access.has_been_here("user:ben")).await;
+    assert!(!host.host.access.has_been_here("user:cleo"));
     // A token that is trusted on the handshake is a sign-in too.
-    let cleo = host.host.gate.by_token("cleo's").unwrap();
+    let cleo = host.host.access.gate.by_token("cleo's").unwrap();
     let mut client = host.raw_as(cleo);
     client.initialize("c").await;
-    until(|| host.host.has_been_here("user:cleo")).await;
-    let dan = host.host.gate.by_token("dan's").unwrap();
+    until(|| host.host.access.has_been_here("user:cleo")).await;
+    let dan = host.host.access.gate.by_token("dan's").unwrap();
     drop(host.raw_as(dan));
     let mut ben = signed_in(&host, "ben's").await;
     list(&mut ben).await.unwrap();
-    assert!(!host.host.has_been_here("user:dan"), "a token that only admits is none");
+    assert!(!host.host.access.has_been_here("user:dan"), "a token that only admits is none");
 }
 
 #[tokio::test]
@@ -281,14 +284,14 @@ async fn people_are_read_without_their_secrets() {
         json!({ "grants": ["session:read", "automation:read"] })
     );
     assert_eq!(read(&mut ada, "team://core").await.unwrap(), json!({ "title": "Core" }));
-    assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "there is no user eve");
-    assert_eq!(read(&mut ada, "user://").await.unwrap_err(), "user:// names no user: one is user://<id>");
+    assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "unknown user eve");
+    assert_eq!(read(&mut ada, "user://").await.unwrap_err(), "user:// is not a user URI: user://<id>");
 
     // The own record needs no grant, anybody else's does.
     let mut cleo = signed_in(&host, "cleo's").await;
     for (uri, refusal) in [
-        ("user://cleo", "user://cleo is a user, and nothing is under one"),
-        ("user://cleo/", "user://cleo/ is a user, and nothing is under one"),
+        ("user://cleo", "user://cleo is a user and has no entries"),
+        ("user://cleo/", "user://cleo/ is a user and has no entries"),
         ("user://", "cleo may not user:list here"),
         ("user://ben", "cleo may not user:list here"),
     ] {
@@ -315,8 +318,8 @@ async fn nobody_gives_what_they_do_not_hold() {
             "user:dan does not hold file:read, which role member does",
         ),
         ("user://ada", json!({ "memberships": ["core"] }), "user:dan does not hold *:*, which user ada does"),
-        ("user://eve", json!({ "roles": ["nope"] }), "there is no role nope"),
-        ("user://eve", json!({ "memberships": ["moon"] }), "there is no team moon"),
+        ("user://eve", json!({ "roles": ["nope"] }), "unknown role nope"),
+        ("user://eve", json!({ "memberships": ["moon"] }), "unknown team moon"),
         ("user://eve", json!({ "token": "x" }), "token is not a field of a user"),
         ("user://eve", json!({ "roles": null }), "roles cannot be cleared"),
         ("role://keeper", json!({ "grants": ["*:*"] }), "dan may not role:put here"),
@@ -341,16 +344,16 @@ async fn nobody_gives_what_they_do_not_hold() {
     let again = json!({ "uri": "user://eve", "data": "{}", "encoding": "utf-8", "createOnly": true });
     assert_eq!(ada.request("resourceWrite", again).await.unwrap_err()["code"], code::ALREADY_EXISTS);
     for (uri, sentence) in [
-        ("role://keeper", "role keeper is still named by user dan, user eve"),
-        ("team://core", "team core is still named by user ben, user eve"),
-        ("project://search", "project search is still named by user ben"),
+        ("role://keeper", "role keeper is still used by user dan, user eve"),
+        ("team://core", "team core is still used by user ben, user eve"),
+        ("project://search", "project search is still used by user ben"),
         ("role://admin", "role admin is built in and cannot be removed"),
-        ("team://moon", "there is no team moon"),
+        ("team://moon", "unknown team moon"),
     ] {
         assert_eq!(said(ada.request("resourceDelete", delete(uri)).await).unwrap_err(), sentence);
     }
     ada.request("resourceDelete", delete("user://eve")).await.unwrap();
-    assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "there is no user eve");
+    assert_eq!(read(&mut ada, "user://eve").await.unwrap_err(), "unknown user eve");
 }
 
 /// Who names the issuer of a user decides which roles it names, and who joins a team has its work done.
@@ -432,7 +435,7 @@ fn a_token_of_a_member_is_for_who_holds_what_the_team_does() {
 #[tokio::test]
 async fn the_door_takes_a_token_for_a_word_only_where_it_was_told() {
     let host = host().await;
-    let gate = &host.host.gate;
+    let gate = &host.host.access.gate;
     assert_eq!(gate.by_token("nobody's"), None);
     assert_eq!(gate.by_token(""), None);
     assert_eq!(gate.by_token("ben's"), Some(Principal::Anyone), "the token admits and says nothing more");
@@ -483,15 +486,15 @@ fn a_file_that_breaks_says_where_and_shows_nothing() {
         lines,
         [
             "role old: users:read is now called user:read",
-            "role old: session:nope is no grant: session knows no nope; ignored",
-            "role old: word is no grant: one is <subject>:<operation>, as session:read; ignored",
-            "role member has to be a list of grants; it gives nothing",
-            "user a has the role lost, which nobody has defined; it gives nothing",
-            "the token of user a is no sha256:<hash>; it signs nobody in: ostler user token a makes one",
-            "users[1]: a is there already; ignored",
-            "users[2].roles has to be a list of text; ignored",
-            "users[3] has to be an object; ignored",
-            "users[4].id has to be text without blanks, / and :; ignored",
+            "role old: session:nope is not a grant: session has no operation nope; ignored",
+            "role old: word is not a grant: use <subject>:<operation>, such as session:read; ignored",
+            "role member must be a list of grants; it has no grants",
+            "user a has unknown role lost; ignored",
+            "user a: token is not a sha256: hash and is ignored; create one with ostler user token a",
+            "users[1]: duplicate user a; ignored",
+            "users[2].roles must be a list of strings; ignored",
+            "users[3] must be an object; ignored",
+            "users[4].id must be a string without whitespace, / and :; ignored",
         ]
     );
     let held: Vec<String> =
@@ -661,9 +664,7 @@ async fn people_sign_in_through_issuers() {
     let mut ben = signed_in(&host, "oidc-ben").await;
     assert_eq!(root_state(&mut ben).await["_meta"]["ostler.principal"], "user:ben");
     assert_eq!(list(&mut ben).await, Ok(()), "by the role the issuer named");
-    host.log
-        .wait_for("https://id.example.org gives user ben the role \"kings\", which nobody has defined")
-        .await;
+    host.log.wait_for("https://id.example.org assigns user ben the unknown role \"kings\"").await;
     assert!(!host.log.has("oidc-ben") && !host.log.has("gh-ben"), "a token is logged");
 
     // The file binds at the next command: what the role gives, and whether there is such a person.
@@ -686,16 +687,15 @@ async fn an_issuer_nobody_reaches_signs_nobody_in() {
         { "id": "ada", "roles": ["admin"], "issuer": "https://gone.example.org" },
         { "id": "ben", "roles": ["admin"], "issuer": "http://id.example.org" },
     ] });
-    let lines = host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    let lines =
+        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert_eq!(
         lines,
-        [
-            "the issuer of user ben has to be github or the https URL of an OpenID Connect provider; it signs nobody in"
-        ]
+        ["user ben: issuer must be github or the https URL of an OpenID Connect provider; ignored"]
     );
     let mut client = nobody(&host).await;
     assert_eq!(sign_in(&mut client, "oidc-ben").await.unwrap_err()["code"].as_i64(), Some(NOBODY));
     host.log
-        .wait_for("nobody signs in through https://gone.example.org: https://gone.example.org/.well-known/openid-configuration answered 401")
+        .wait_for("sign-in through https://gone.example.org is unavailable: https://gone.example.org/.well-known/openid-configuration returned 401")
         .await;
 }

@@ -103,12 +103,12 @@ async fn guarded(board: &Board, roles: &[&str]) -> MemoryHost {
 /// Lets the host know ada, with these grants.
 fn know(host: &MemoryHost, grants: &[&str]) {
     let file = json!({ "roles": { "r": grants }, "users": [{ "id": "ada", "roles": ["r"], "token": hash_of("a") }] });
-    host.host.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     host.host.people_changed();
 }
 
 fn ada(host: &MemoryHost) -> Principal {
-    Principal::Person(host.host.gate.people().unwrap().now().person("ada").unwrap())
+    Principal::Person(host.host.access.gate.people().unwrap().now().person("ada").unwrap())
 }
 
 async fn watching(host: &MemoryHost, name: &str, uri: &str) -> RawClient {

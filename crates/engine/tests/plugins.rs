@@ -198,7 +198,7 @@ async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
     let line = host.log.wait_for("turn_start").await;
     assert!(line.contains(r#""sender":"root:localhost""#), "{line}");
 
-    let people = host.host.gate.people().unwrap();
+    let people = host.host.access.gate.people().unwrap();
     let file = json!({ "users": [{ "id": "ada", "roles": ["admin"] }] });
     people.set(ostler_engine::users::UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     let mut ada = host.raw_as(ostler_engine::Principal::Person(people.now().person("ada").unwrap()));

@@ -40,7 +40,7 @@ async fn host(rows: Value) -> (MemoryHost, tempfile::TempDir) {
 }
 
 async fn person(host: &MemoryHost, id: &str) -> RawClient {
-    let person = host.host.gate.people().unwrap().now().person(id).unwrap();
+    let person = host.host.access.gate.people().unwrap().now().person(id).unwrap();
     let mut client = host.raw_as(Principal::Person(person));
     client.initialize(id).await;
     client
@@ -111,7 +111,7 @@ async fn a_session_starts_where_a_policy_allows_and_none_refuses() {
         let mut root = host.raw_as(Principal::Root);
         root.initialize("r").await;
         assert_eq!(start(&mut root, "3").await, Ok(()));
-        let warned = host.log.has("policies are checked and there are none");
+        let warned = host.log.has("policy checks are on but no policy exists");
         assert_eq!(warned, rows == json!([]));
     }
 }
@@ -216,7 +216,7 @@ async fn nothing_binds_until_it_is_switched_on_and_nothing_starts_where_they_can
     ] {
         let on = builder(true).policies(broken(row)).start().await;
         let refused = start(&mut person(&on, "ben").await, "1").await.unwrap_err();
-        assert_eq!(refused, format!("the policies of this host cannot be read, so nothing starts: {why}"));
+        assert_eq!(refused, format!("cannot read the policies, so no work can start: {why}"));
     }
     let nowhere = builder(true).start().await;
     assert!(start(&mut person(&nowhere, "ben").await, "1").await.is_err());
@@ -251,7 +251,7 @@ async fn policies_are_read_and_edited_under_their_scheme() {
     assert_eq!(list["entries"], json!([{ "name": "a", "type": "file" }]));
     ben.request("resourceDelete", json!({ "uri": "policy://a" })).await.unwrap();
     let gone = ben.request("resourceDelete", json!({ "uri": "policy://a" })).await.unwrap_err();
-    assert_eq!(gone["message"], "there is no policy a");
+    assert_eq!(gone["message"], "unknown policy a");
     let mut cleo = person(&host, "cleo").await;
     let refused = cleo.request("resourceRead", json!({ "uri": "policy://a" })).await.unwrap_err();
     assert_eq!(refused["message"], "cleo may not policy:get here");

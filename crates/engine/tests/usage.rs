@@ -40,7 +40,7 @@ fn people() -> People {
 }
 
 async fn person(host: &MemoryHost, id: &str) -> RawClient {
-    let person = host.host.gate.people().unwrap().now().person(id).unwrap();
+    let person = host.host.access.gate.people().unwrap().now().person(id).unwrap();
     let mut client = host.raw_as(Principal::Person(person));
     client.initialize(id).await;
     client

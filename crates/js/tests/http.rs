@@ -112,6 +112,53 @@ async fn a_body_is_read_in_every_way() {
     );
 }
 
+/// A request whose body of `count` pieces, 64 KiB each, is read into this memory.
+fn charged(path: &str, bodies: &Bodies, count: usize) -> Request {
+    let pieces = vec![Ok(vec![b'x'; 64 * 1024].into()); count];
+    let mut request = post(&format!("http://h/{path}"), "x/y", Body::stream(stream::iter(pieces)));
+    request.extensions_mut().insert(bodies.clone());
+    request
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_is_charged_until_the_plugin_drops_what_it_read() {
+    let (_plugin, handler) = route(
+        "async (request) => {\n\
+           const ways = {\n\
+             text: async () => (await request.text()).length,\n\
+             stream: async () => { let length = 0; for await (const piece of request.body) length += piece.length; return length; },\n\
+             keep: async () => { for await (const piece of request.body) seen.push(piece); return seen.length; },\n\
+             free: async () => { seen = []; return 0; },\n\
+             caught: async () => request.text().catch((error) => error.message),\n\
+           };\n\
+           return Response.json(await ways[new URL(request.url).pathname.slice(1)]());\n\
+         }",
+    )
+    .await;
+    const MIB: usize = 1024 * 1024;
+    let bodies = Bodies::new(Budget::new(MIB), MIB);
+    let budget = bodies.unverified();
+    let say = async |path: &str, count: usize| {
+        let answered = call(&handler, charged(path, &bodies, count)).await;
+        match answered {
+            Ok(response) => text(response).await,
+            Err(thrown) => thrown.message,
+        }
+    };
+    assert_eq!(say("text", 8).await, (MIB / 2).to_string());
+    assert_eq!(budget.used(), 0, "what was read is dropped");
+    assert_eq!(say("stream", 160).await, (10 * MIB).to_string(), "larger than the memory, piece by piece");
+    assert_eq!(budget.used(), 0);
+    assert_eq!(say("keep", 8).await, "8");
+    assert_eq!(budget.used(), MIB / 2, "the plugin has it");
+    let no_memory = "the host has no memory for this body now; send it again later";
+    assert_eq!(say("keep", 12).await, no_memory);
+    assert_eq!(say("free", 0).await, "0");
+    assert_eq!(budget.used(), 0);
+    assert_eq!(say("caught", 20).await, format!("\"the body is larger than {} bytes\"", MIB / 4 * 3));
+    assert_eq!(budget.used(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_breaks_off_fails_its_reader() {
     let (_plugin, handler) =

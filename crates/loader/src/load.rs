@@ -42,7 +42,7 @@ pub(crate) async fn in_time<T>(
     match tokio::time::timeout(PATIENCE, &mut work).await {
         Ok(done) => return Ok(done),
         Err(_) => say(&format!(
-            "plugin {name}: still {what} after {} seconds; the start goes on without it after {}",
+            "plugin {name}: still {what} after {} seconds; the start continues without it after {}",
             PATIENCE.as_secs(),
             LIMIT.as_secs()
         )),
@@ -238,7 +238,9 @@ impl Loader {
                     problems.push(problem.clone());
                 }
                 // What is off costs nothing, even where it is not there.
-                (_, _, Some(problem)) => self.say(format!("plugin {} is off: {problem}", looked.entry.name)),
+                (_, _, Some(problem)) => {
+                    self.say(format!("plugin {} is disabled: {problem}", looked.entry.name))
+                }
                 _ => {}
             }
             plugins.push(row);
@@ -294,9 +296,9 @@ impl Loader {
         let applying = AssertUnwindSafe(applying).catch_unwind();
         let outcome = match in_time(applying, id, "in its apply", |line| self.say(line.to_owned())).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Thrown::new("its apply panicked")),
+            Ok(Err(_)) => Err(Thrown::new("apply panicked")),
             Err(_) => {
-                Err(Thrown::new(format_args!("its apply did not return within {} seconds", LIMIT.as_secs())))
+                Err(Thrown::new(format_args!("apply did not return within {} seconds", LIMIT.as_secs())))
             }
         };
         // Whatever became of it, nothing may be registered from here on.

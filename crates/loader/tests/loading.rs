@@ -300,8 +300,8 @@ async fn a_plugin_that_fails_leaves_nothing_behind() {
     insta::assert_snapshot!(lines.join("\n"), @r"
     plugin a failed in N ms: it would not
     plugin b failed in N ms: plugin b: registerTriggerType needs type to be a type name no other type in this plugin uses
-    plugin c failed in N ms: its apply panicked
-    plugin d failed in N ms: its apply did not return within 60 seconds
+    plugin c failed in N ms: apply panicked
+    plugin d failed in N ms: apply did not return within 60 seconds
     plugin e: grants: nonsense is not <subject>:<operation>; dropped
     one record is broken
     ");
@@ -341,8 +341,8 @@ async fn a_start_that_waits_says_for_whom() {
     assert_eq!(
         waited,
         [
-            "plugin ./slow.js: still importing after 5 seconds; the start goes on without it after 60",
-            "plugin apply: still in its apply after 5 seconds; the start goes on without it after 60",
+            "plugin ./slow.js: still importing after 5 seconds; the start continues without it after 60",
+            "plugin apply: still in its apply after 5 seconds; the start continues without it after 60",
         ]
     );
 }

@@ -16,7 +16,7 @@ pub fn split(text: &str) -> Result<(JsonObject, Cow<'_, str>), YamlError> {
 
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     if first.trim_end() != FENCE {
-        return wrong(1, "a file begins with a line of ---, its fields, and another line of ---");
+        return wrong(1, "the file must begin with frontmatter between two lines of ---");
     }
     let mut at = 0;
     let end = rest.split_inclusive('\n').find_map(|line| {
@@ -25,13 +25,13 @@ pub fn split(text: &str) -> Result<(JsonObject, Cow<'_, str>), YamlError> {
         (line.trim_end() == FENCE).then_some((start, at))
     });
     let Some((yaml_end, body_start)) = end else {
-        return wrong(1, "the line of --- that ends the fields is missing");
+        return wrong(1, "the frontmatter is not closed by a line of ---");
     };
 
     let fields = match yaml::parse(&rest[..yaml_end]) {
         Ok(Value::Object(fields)) => fields,
         Ok(Value::Null) => JsonObject::new(),
-        Ok(_) => return wrong(2, "between the lines of --- stand fields, each as `name: value`"),
+        Ok(_) => return wrong(2, "the frontmatter must contain fields of the form `name: value`"),
         Err(error) => return Err(YamlError { line: error.line + 1, ..error }),
     };
     let body = &rest[body_start..];
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn where_it_is_broken() {
-        insta::assert_snapshot!(refusal(""), @"line 1, column 1: a file begins with a line of ---, its fields, and another line of ---");
-        insta::assert_snapshot!(refusal("# Title\n"), @"line 1, column 1: a file begins with a line of ---, its fields, and another line of ---");
-        insta::assert_snapshot!(refusal("---\nid: a\n"), @"line 1, column 1: the line of --- that ends the fields is missing");
-        insta::assert_snapshot!(refusal("---\n- a\n---\n"), @"line 2, column 1: between the lines of --- stand fields, each as `name: value`");
+        insta::assert_snapshot!(refusal(""), @"line 1, column 1: the file must begin with frontmatter between two lines of ---");
+        insta::assert_snapshot!(refusal("# Title\n"), @"line 1, column 1: the file must begin with frontmatter between two lines of ---");
+        insta::assert_snapshot!(refusal("---\nid: a\n"), @"line 1, column 1: the frontmatter is not closed by a line of ---");
+        insta::assert_snapshot!(refusal("---\n- a\n---\n"), @"line 2, column 1: the frontmatter must contain fields of the form `name: value`");
         insta::assert_snapshot!(refusal("---\nid: a\nid: b\n---\n"), @"line 3, column 1: duplicate mapping key `id` is not allowed here");
         insta::assert_snapshot!(refusal("---\nid: a: b\n---\nbody\n"), @"line 2, column 6: mapping values are not allowed in this context");
     }

@@ -67,7 +67,7 @@ impl Runs {
         self.db.read(move |db| {
             let mut asked = db.prepare_cached("SELECT run FROM automation_runs WHERE uri = ?1")?;
             let text: Option<String> = asked.query_row([&uri], |row| row.get(0)).optional()?;
-            text.map(|text| decode(&text, "the run", &uri)).transpose()
+            text.map(|text| decode(&text, "run", &uri)).transpose()
         })
     }
 
@@ -119,7 +119,7 @@ impl Runs {
             let mut asked =
                 db.prepare_cached("SELECT progress FROM automation_progress WHERE automation = ?1")?;
             let text: Option<String> = asked.query_row([&id], |row| row.get(0)).optional()?;
-            text.map(|text| decode(&text, "the schedules of", &id)).transpose()
+            text.map(|text| decode(&text, "schedules of", &id)).transpose()
         })
     }
 
@@ -151,10 +151,10 @@ impl Runs {
 /// The run of a row. One that cannot be read keeps none of the others from being listed.
 fn run_in(row: &rusqlite::Row<'_>, report: &Report) -> Result<Option<AutomationRunState>, Failure> {
     let uri: String = row.get("uri")?;
-    match decode(row.get_ref("run")?.as_str().unwrap_or_default(), "the run", &uri) {
+    match decode(row.get_ref("run")?.as_str().unwrap_or_default(), "run", &uri) {
         Ok(run) => Ok(Some(run)),
         Err(Failure::Thrown(thrown)) => {
-            report(format!("{thrown}; it is left out"));
+            report(format!("{thrown}; skipped"));
             Ok(None)
         }
         Err(failure) => Err(failure),

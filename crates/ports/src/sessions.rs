@@ -66,7 +66,7 @@ impl SqliteSessions {
             flags: member!(self, Self::flags),
             set_flags: member!(self, Self::set_flags),
             config: member!(self, |store: &Self, (id,)| {
-                store.one("SELECT kept FROM sessions WHERE id = ?1", id, "the session")
+                store.one("SELECT kept FROM sessions WHERE id = ?1", id, "session")
             }),
             set_config: member!(self, |store: &Self, (id, kept): (String, KeptSession)| {
                 store.keep(
@@ -78,7 +78,7 @@ impl SqliteSessions {
             artifacts: member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
                 "SELECT artifacts FROM session_artifacts WHERE session = ?1",
                 id,
-                "the artifacts"
+                "artifacts of"
             )),
             set_artifacts: member!(self, |store: &Self, (id, artifacts): (String, Vec<Value>)| store.keep(
                 "INSERT OR REPLACE INTO session_artifacts (session, artifacts) VALUES (?1, ?2)",
@@ -88,7 +88,7 @@ impl SqliteSessions {
             pull_requests: member!(self, |store: &Self, (id,)| store.one_or_empty::<JsonObject>(
                 "SELECT pull_requests FROM session_pull_requests WHERE session = ?1",
                 id,
-                "the pull requests"
+                "pull requests of"
             )),
             set_pull_requests: member!(self, |store: &Self, (id, requests): (String, JsonObject)| store
                 .keep(
@@ -101,7 +101,7 @@ impl SqliteSessions {
             chats: member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<KeptChat>>(
                 "SELECT chats FROM session_chats WHERE session = ?1",
                 id,
-                "the chats"
+                "chats of"
             )),
             set_chats: member!(self, |store: &Self, (id, chats): (String, Vec<KeptChat>)| store.keep(
                 "INSERT OR REPLACE INTO session_chats (session, chats) VALUES (?1, ?2)",
@@ -122,7 +122,7 @@ impl SqliteSessions {
             annotations: Some(member!(self, |store: &Self, (id,)| store.one_or_empty::<Vec<Value>>(
                 "SELECT annotations FROM session_annotations WHERE session = ?1",
                 id,
-                "the annotations"
+                "annotations of"
             ))),
             set_annotations: Some(member!(self, |store: &Self, (id, annotations): (String, Vec<Value>)| {
                 store.keep(
@@ -234,9 +234,9 @@ impl SqliteSessions {
     }
 
     fn session(&self, (id,): (String,)) -> Pending<Option<StoredSession>> {
-        self.db.read(move |db| {
+        self.db.look_up(move |db| {
             let mut asked = db.prepare_cached(concat!(stored!(), "WHERE id = ?1"))?;
-            let mut rows = asked.query([id])?;
+            let mut rows = asked.query([&id])?;
             rows.next()?.map(stored).transpose()
         })
     }
@@ -249,15 +249,14 @@ impl SqliteSessions {
                 None => {
                     first = db.prepare_cached(concat!(
                         stored!(),
-                        "WHERE modified_at IS NOT NULL ORDER BY modified_at DESC, uri"
+                        "WHERE listed_at IS NOT NULL ORDER BY listed_at DESC, uri"
                     ))?;
                     first.query([])?
                 }
                 Some(after) => {
                     next = db.prepare_cached(concat!(
                         stored!(),
-                        "WHERE modified_at <= ?1 AND (modified_at < ?1 OR uri > ?2)
-                         ORDER BY modified_at DESC, uri"
+                        "WHERE listed_at <= ?1 AND (listed_at < ?1 OR uri > ?2) ORDER BY listed_at DESC, uri"
                     ))?;
                     next.query([&after.modified_at, &after.uri])?
                 }
@@ -273,12 +272,12 @@ impl SqliteSessions {
     }
 
     fn session_of_chat(&self, (chat,): (String,)) -> Pending<Option<String>> {
-        self.db.read(move |db| {
+        self.db.look_up(move |db| {
             let mut asked = db.prepare_cached(
                 "SELECT session FROM session_chat_uris JOIN sessions ON sessions.id = session
                  WHERE session_chat_uris.uri = ?1 ORDER BY sessions.rowid LIMIT 1",
             )?;
-            Ok(asked.query_row([chat], |row| row.get(0)).optional()?)
+            Ok(asked.query_row([&chat], |row| row.get(0)).optional()?)
         })
     }
 
@@ -291,8 +290,10 @@ impl SqliteSessions {
 
     fn count(&self, (): ()) -> Pending<u64> {
         self.db.read(|db| {
-            let mut asked =
-                db.prepare_cached("SELECT count(*) FROM sessions WHERE modified_at IS NOT NULL")?;
+            let mut asked = db.prepare_cached(
+                "SELECT (SELECT count(*) FROM sessions WHERE listed_at IS NOT NULL)
+                      + (SELECT count(*) FROM sessions WHERE draft IS NOT NULL)",
+            )?;
             Ok(asked.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs())
         })
     }
@@ -319,7 +320,7 @@ impl SqliteSessions {
             while let Some(row) = rows.next()? {
                 // Leaving one out would move those after it to other places.
                 let kept: KeptTurn =
-                    decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "a turn", &chat)?;
+                    decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "turn of", &chat)?;
                 turns.push(kept.turn);
             }
             Ok(turns)
@@ -387,7 +388,7 @@ impl Reader {
             Err(Failure::Thrown(thrown)) => {
                 let id: String = row.get("id")?;
                 if self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
-                    (self.report)(format!("{thrown}; it is left out"));
+                    (self.report)(format!("{thrown}; skipped"));
                 }
                 Ok(None)
             }
@@ -404,7 +405,7 @@ fn stored(row: &Row<'_>) -> Result<StoredSession, Failure> {
         Ok(text) => serde_json::from_str(text).ok(),
         Err(_) => Some(Vec::new()),
     };
-    let session = decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "the session", &id)?;
+    let session = decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "session", &id)?;
     Ok(StoredSession { id, session, flags, chats })
 }
 
@@ -414,11 +415,11 @@ fn number(place: u64) -> i64 {
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Result<String, Thrown> {
-    serde_json::to_string(value).map_err(|error| Thrown::new(format_args!("this cannot be kept: {error}")))
+    serde_json::to_string(value)
+        .map_err(|error| Thrown::new(format_args!("cannot store this value: {error}")))
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| {
-        Thrown::new(format_args!("{what} {of} cannot be read as it was kept: {error}")).into()
-    })
+    serde_json::from_str(text)
+        .map_err(|error| Thrown::new(format_args!("cannot read the stored {what} {of}: {error}")).into())
 }

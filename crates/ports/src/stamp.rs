@@ -8,7 +8,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// A file as it was when it was read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
     /// Inode and time of the last change of any kind, where there are such.
@@ -19,7 +19,7 @@ pub(crate) struct Stamp {
 
 impl Stamp {
     /// Of a file about to be read.
-    pub(crate) fn before_reading(found: &Metadata) -> Self {
+    pub fn before_reading(found: &Metadata) -> Self {
         Self::read_at(found, SystemTime::now())
     }
 
@@ -47,7 +47,7 @@ impl Stamp {
     }
 
     /// Of a file that cannot even be looked at.
-    pub(crate) fn unknown() -> Self {
+    pub fn unknown() -> Self {
         Self { modified: None, size: 0, identity: (0, 0, 0), young: true }
     }
 
@@ -57,7 +57,7 @@ impl Stamp {
     }
 
     /// Whether the file is still the one this was taken of.
-    pub(crate) fn still(&self, found: &Metadata) -> bool {
+    pub fn still(&self, found: &Metadata) -> bool {
         !self.young && *self == Self::of_own(found)
     }
 }

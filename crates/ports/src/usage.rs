@@ -48,7 +48,7 @@ impl SqliteUsage {
         let at = match entry.at.as_deref().map(instant) {
             Some(Ok(at)) => at,
             Some(Err(thrown)) => return ready(Err(thrown)),
-            None => return ready(Err(Thrown::new("an entry of use needs the instant it was at"))),
+            None => return ready(Err(Thrown::new("a usage entry requires a time"))),
         };
         entry.at = Some(at.clone());
         let mut pools = entry.charged();
@@ -160,10 +160,10 @@ impl SqliteUsage {
 /// The entry of a row. One that cannot be read keeps none of the others from being listed.
 fn entry_in(row: &Row<'_>, report: &Report) -> Result<Option<UsageEntry>, Failure> {
     let number: i64 = row.get("number")?;
-    match decode(row.get_ref("entry")?.as_str().unwrap_or_default(), "the use", &number.to_string()) {
+    match decode(row.get_ref("entry")?.as_str().unwrap_or_default(), "usage entry", &number.to_string()) {
         Ok(entry) => Ok(Some(entry)),
         Err(Failure::Thrown(thrown)) => {
-            report(format!("{thrown}; it is left out"));
+            report(format!("{thrown}; skipped"));
             Ok(None)
         }
         Err(failure) => Err(failure),
@@ -179,7 +179,7 @@ fn range(query: &UsageQuery) -> Result<(String, String), Thrown> {
 /// An instant as it is kept: in UTC, so that its text sorts by time.
 fn instant(text: &str) -> Result<String, Thrown> {
     let at: Timestamp =
-        text.parse().map_err(|_| Thrown::new(format_args!("{text:?} is no ISO 8601 instant")))?;
+        text.parse().map_err(|_| Thrown::new(format_args!("{text:?} is not an ISO 8601 timestamp")))?;
     Ok(format!("{at:.3}"))
 }
 

@@ -207,7 +207,7 @@ impl VaultFile {
     }
 
     fn broken(&self, why: &str) -> String {
-        format!("the vault cannot be used until {} is mended: {why}", self.path.display())
+        format!("the vault is unavailable until {} is fixed: {why}", self.path.display())
     }
 
     fn tell(&self, held: &Result<JsonObject, String>) {
@@ -225,7 +225,9 @@ impl VaultFile {
     fn warn(&mut self, open: bool) {
         if open && !self.open {
             let path = self.path.display();
-            (self.report)(format!("{path} can be read by others on this machine; run chmod 600 {path}"));
+            (self.report)(format!(
+                "{path} is readable by other users of this computer; run chmod 600 {path}"
+            ));
         }
         self.open = open;
     }
@@ -237,14 +239,14 @@ fn parse(text: &[u8]) -> Result<JsonObject, String> {
     }
     match serde_json::from_slice(text) {
         Ok(Value::Object(held)) => Ok(held),
-        Ok(_) => Err("it has to be an object of names and values".to_owned()),
+        Ok(_) => Err("must be an object of names and values".to_owned()),
         Err(error) => Err(no_json(&error)),
     }
 }
 
 fn problem(name: &str, value: &Value) -> Option<String> {
     match (VaultName::parse(name), value) {
-        (Err(wrong), _) => Some(format!("{name} is no name: {wrong}")),
+        (Err(wrong), _) => Some(format!("{name} is not a vault name: {wrong}")),
         (Ok(name), value) if !value.is_string() => Some(format!("the value of {name} has to be text")),
         _ => None,
     }

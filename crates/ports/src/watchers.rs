@@ -96,5 +96,5 @@ pub(crate) async fn blocking<T: Send + 'static>(
     runtime()?
         .spawn_blocking(work)
         .await
-        .map_err(|error| Thrown::new(format_args!("this work did not end: {error}")))
+        .map_err(|error| Thrown::new(format_args!("the task failed: {error}")))
 }

@@ -193,22 +193,22 @@ async fn what_is_wrong_is_said() {
     .await;
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
-        "/automations/m m.md: an automation's file is named after its id, and an id is letters, digits, dashes and underscores, at most 80, starting with a letter or a digit; ignored",
-        "/automations/a.md: triggers[0].kind must be one of schedule, event; left out until it is mended",
-        "/automations/b.md: triggers[0].events must be a list; left out until it is mended",
-        "/automations/c.md: enabled must be true or false; left out until it is mended",
-        "/automations/d.md: title must be a non-empty string; left out until it is mended",
-        "/automations/e.md: session.model must be an object; left out until it is mended",
-        "/automations/f.md: triggers[0].misfirePolicy must be one of skip, runOnce; left out until it is mended",
-        "/automations/g.md: createdAt must be a timestamp, as 2026-01-31T12:00:00Z; left out until it is mended",
-        "/automations/h.md: its id is other, and the file is named after h; left out until it is mended",
-        "/automations/i.md: triggers must be a list; left out until it is mended",
-        "/automations/j.md: session.provider must be a non-empty string; left out until it is mended",
-        "/automations/k.md: tilte is not part of an automation; ignored",
-        "/automations/k.md: session.dir is not part of an automation; ignored",
-        "/automations/k.md: triggers[0].events[0].name is not part of an automation; ignored",
-        "/automations/k.md: triggers[0].schedule is not part of an automation; ignored",
-        "/automations/l.md: triggers[0].events must be a list with at least one event; left out until it is mended",
+        "/automations/m m.md: the file name must be the automation's id: letters, digits, dashes and underscores, at most 80, starting with a letter or digit; ignored",
+        "/automations/a.md: triggers[0].kind must be one of schedule, event; skipped until the file is fixed",
+        "/automations/b.md: triggers[0].events must be a list; skipped until the file is fixed",
+        "/automations/c.md: enabled must be true or false; skipped until the file is fixed",
+        "/automations/d.md: title must be a non-empty string; skipped until the file is fixed",
+        "/automations/e.md: session.model must be an object; skipped until the file is fixed",
+        "/automations/f.md: triggers[0].misfirePolicy must be one of skip, runOnce; skipped until the file is fixed",
+        "/automations/g.md: createdAt must be a timestamp, such as 2026-01-31T12:00:00Z; skipped until the file is fixed",
+        "/automations/h.md: id other does not match the file name h; skipped until the file is fixed",
+        "/automations/i.md: triggers must be a list; skipped until the file is fixed",
+        "/automations/j.md: session.provider must be a non-empty string; skipped until the file is fixed",
+        "/automations/k.md: tilte is not a field of an automation; ignored",
+        "/automations/k.md: session.dir is not a field of an automation; ignored",
+        "/automations/k.md: triggers[0].events[0].name is not a field of an automation; ignored",
+        "/automations/k.md: triggers[0].schedule is not a field of an automation; ignored",
+        "/automations/l.md: triggers[0].events must be a list with at least one event; skipped until the file is fixed",
     ]
     "#);
     let ids: Vec<_> = kept.store.list.call(()).await.unwrap().into_iter().map(|kept| kept.id).collect();
@@ -237,12 +237,12 @@ async fn edits_while_the_host_runs() {
     assert_eq!(
         kept.line().await,
         [
-            "/automations/answer.md: triggers[0].kind must be one of schedule, event; what it held before stays in use until it is mended"
+            "/automations/answer.md: triggers[0].kind must be one of schedule, event; keeping the last valid version until the file is fixed"
         ]
     );
     assert!(!kept.get("answer").await.unwrap().definition.enabled);
     let refused = kept.update("answer", json!({ "enabled": true })).await.unwrap_err();
-    assert!(refused.contains("triggers[0].kind must be one of schedule, event; mend it"), "{refused}");
+    assert!(refused.contains("triggers[0].kind must be one of schedule, event; fix the file"), "{refused}");
     assert_eq!(kept.read("answer.md"), broken);
 
     // Only what is changed from outside is told; a comment is no change.

@@ -4,30 +4,44 @@
 
 mod lines;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lines::Lines;
 use ostler_contract::points::*;
 use ostler_contract::registry::{Fold, Owner};
-use ostler_contract::{Caller, NoHost, PluginHost, Slug};
+use ostler_contract::{Caller, NoHost, PluginHost, Slug, Thrown};
 use ostler_ports::conformance::{
     Numbers, automations_conformance, records_conformance, sessions_conformance, vault_conformance,
 };
-use ostler_ports::{Defaults, memory_records};
+use ostler_ports::{
+    FileAutomations, FileRecords, FileVault, Report, SqliteSessions, SqliteUsage, StateDb, memory_records,
+};
 
 fn plugin_host(id: &str) -> PluginHost {
     let caller = Caller { plugin: Slug::parse(id).unwrap(), grants: Arc::new([]), vault: None };
     PluginHost::new(Arc::default(), caller, Arc::new(NoHost))
 }
 
+/// Registers every store of a configuration folder.
+async fn install(host: &PluginHost, folder: &Path, report: Report) -> Result<(), Thrown> {
+    let db = StateDb::open(folder)?;
+    let automations = FileAutomations::open(folder, db.clone(), report.clone()).await?;
+    host.register_records(Arc::new(FileRecords::new(folder, report.clone())).into_point(), None)?;
+    host.register_vault(Arc::new(FileVault::new(folder, report.clone())?).into_point(), None)?;
+    host.register_automations(Arc::new(automations).into_point(), None)?;
+    host.register_usage(Arc::new(SqliteUsage::new(db.clone(), report.clone())).into_point(), None)?;
+    host.register_sessions(Arc::new(SqliteSessions::new(db, report)).into_point(), None)
+}
+
 #[tokio::test]
 async fn every_store_is_served_from_the_registry() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, another) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let lines = Lines::default();
-    let stores = Defaults::open(folder.path(), lines.report()).await.unwrap();
     let (daemon, plugin) = (plugin_host("host"), plugin_host("other"));
-    stores.install(&daemon).unwrap();
-    assert!(stores.install(&daemon).is_err(), "a port is registered once");
+    install(&daemon, folder.path(), lines.report()).await.unwrap();
+    let twice = install(&daemon, another.path(), lines.report()).await;
+    assert!(twice.is_err(), "a port is registered once");
     plugin.register_records(memory_records(), Some(When::Replace)).unwrap();
 
     let mut fold = Fold::default();
@@ -49,6 +63,6 @@ async fn every_store_is_served_from_the_registry() {
 async fn a_damaged_store_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("state.db"), "junk".repeat(500)).unwrap();
-    let refused = Defaults::open(folder.path(), Lines::default().report()).await.unwrap_err();
+    let refused = StateDb::open(folder.path()).err().unwrap();
     assert!(refused.message.contains("state.db is damaged"), "{refused}");
 }

@@ -156,21 +156,21 @@ async fn names_that_are_refused() {
     }
     insta::assert_debug_snapshot!(refused, @r#"
     [
-        "records sessions cannot be opened: that name is the host's own",
-        "records usage cannot be opened: that name is the host's own",
-        "records automations cannot be opened: that name is the host's own",
-        "records agentPlugins cannot be opened: that name is the host's own",
-        "records node_modules cannot be opened: that name is the host's own",
-        "records Notes cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
-        "records ../notes cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
-        "records  cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
-        "records 1st cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
-        "records nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn cannot be opened: a collection's name has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records sessions cannot be opened: the name is reserved for the host",
+        "records usage cannot be opened: the name is reserved for the host",
+        "records automations cannot be opened: the name is reserved for the host",
+        "records agentPlugins cannot be opened: the name is reserved for the host",
+        "records node_modules cannot be opened: the name is reserved for the host",
+        "records Notes cannot be opened: the name must be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records ../notes cannot be opened: the name must be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records  cannot be opened: the name must be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records 1st cannot be opened: the name must be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
+        "records nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn cannot be opened: the name must be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter",
     ]
     "#);
     kept.open_with(&long[1..], None).await.unwrap();
     kept.open_with("notes", Some("text")).await.unwrap();
-    insta::assert_snapshot!(kept.open_with("notes", None).await.unwrap_err(), @"records notes is open with body text, and cannot be opened with body none too");
+    insta::assert_snapshot!(kept.open_with("notes", None).await.unwrap_err(), @"records notes is already open with body text; cannot open it with body none");
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_record_is_a_file() {
         deep = json!([deep]);
     }
     let refused = plain.put.call((record(json!({ "id": "deep", "deep": deep })),)).await.unwrap_err();
-    assert!(refused.message.contains("deep cannot be kept"), "{refused}");
+    assert!(refused.message.contains("cannot store deep"), "{refused}");
     assert!(!kept.path("threads/deep.md").exists());
 }
 
@@ -245,12 +245,12 @@ async fn what_is_there_is_read() {
     );
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
-        "/notes/README.md: a record's file is named after its id, and an id has to be a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter; ignored",
-        "/notes/broken.md: line 3, column 9: mapping values are not allowed in this context; left out until it is mended",
-        "/notes/doubled.md: text is the text below the fields, and stands among them too; left out until it is mended",
-        "/notes/latin.md: line 3: it is no UTF-8 text; left out until it is mended",
-        "/notes/other.md: its id is another, and the file is named after other; left out until it is mended",
-        "/notes/plain.md: line 1, column 1: a file begins with a line of ---, its fields, and another line of ---; left out until it is mended",
+        "/notes/README.md: the file name must be the record's id, a slug: lowercase letters, digits and dashes, 1 to 40 characters, starting with a letter; ignored",
+        "/notes/broken.md: line 3, column 9: mapping values are not allowed in this context; skipped until the file is fixed",
+        "/notes/doubled.md: text is the Markdown body and must not be in the frontmatter; skipped until the file is fixed",
+        "/notes/latin.md: line 3: not UTF-8 text; skipped until the file is fixed",
+        "/notes/other.md: id another does not match the file name other; skipped until the file is fixed",
+        "/notes/plain.md: line 1, column 1: the file must begin with frontmatter between two lines of ---; skipped until the file is fixed",
     ]
     "#);
     // A broken file was no record, and is left to the person who wrote it.
@@ -291,13 +291,13 @@ async fn edits(watching: Watching) {
     let said = kept.line().await;
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with("/notes/a.md: line "), "{said:?}");
-    assert!(said[0].ends_with("; what it held before stays in use until it is mended"), "{said:?}");
+    assert!(said[0].ends_with("; keeping the last valid version until the file is fixed"), "{said:?}");
     assert_eq!(get(&notes, "a").await, Some(json!({ "id": "a", "n": 2 })));
     kept.edit("notes/a.md", "---\nid: other\n---\n");
     assert_eq!(
         kept.line().await,
         [
-            "/notes/a.md: its id is other, and the file is named after a; what it held before stays in use until it is mended"
+            "/notes/a.md: id other does not match the file name a; keeping the last valid version until the file is fixed"
         ]
     );
     kept.edit("notes/a.md", "---\nid: a\nn: 3\n---\n");
@@ -395,8 +395,8 @@ async fn json_is_converted_once() {
     lines.sort();
     insta::assert_debug_snapshot!(lines, @r#"
     [
-        "/notes/d.json: its id is other, and the file is named after d; it is not converted until it is mended",
-        "/notes/e.json: key must be a string at line 1 column 3; it is not converted until it is mended",
+        "/notes/d.json: id other does not match the file name d; not converted until the file is fixed",
+        "/notes/e.json: key must be a string at line 1 column 3; not converted until the file is fixed",
     ]
     "#);
 }
@@ -532,7 +532,7 @@ async fn what_cannot_be_read_is_not_forgotten() {
     fs::remove_file(kept.path("notes/a.md")).unwrap();
     symlink(kept.path("notes/a.md"), kept.path("notes/a.md")).unwrap();
     let said = kept.line().await;
-    assert!(said[0].contains("stays in use"), "{said:?}");
+    assert!(said[0].contains("keeping the last valid version"), "{said:?}");
     assert_eq!(get(&notes, "a").await, Some(json!({ "id": "a", "n": 1 })));
 }
 

@@ -8,11 +8,12 @@ mod lines;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use lines::Lines;
-use ostler_contract::points::{KeptChat, KeptSession, KeptTurn, SessionStore};
+use ostler_contract::points::{KeptChat, KeptDraft, KeptSession, KeptTurn, SessionStore};
 use ostler_contract::protocol::wire::state::Turn;
-use ostler_contract::{Value, json};
+use ostler_contract::{Pending, Thrown, Value, json};
 use ostler_ports::conformance::sessions_conformance;
 use ostler_ports::{SqliteSessions, StateDb};
 use rusqlite::Connection;
@@ -99,8 +100,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 6); update ostler, or move the file away to begin anew");
-    version(6);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 7); update ostler, or move the file away to begin anew");
+    version(7);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -194,7 +195,7 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
     db.execute_batch(
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
          DROP INDEX sessions_drafts;
-         ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN modified_at; ALTER TABLE sessions DROP COLUMN uri;
+         ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN listed_at; ALTER TABLE sessions DROP COLUMN uri;
          PRAGMA user_version = 5;",
     )
     .unwrap();
@@ -240,6 +241,43 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
     assert!(damaged.unwrap_err().message.contains("damaged"));
 }
 
+/// What a future that needs no thread returns at its first poll.
+fn immediately<T>(mut pending: Pending<T>) -> Option<Result<T, Thrown>> {
+    match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_looked_up_on_its_callers_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    let session = store.session.clone().unwrap();
+    let found = immediately(session.call(("s".into(),))).expect("no thread is needed").unwrap();
+    assert_eq!(found.map(|found| found.id).as_deref(), Some("s"));
+    assert_eq!(immediately(session.call(("free".into(),))), Some(Ok(None)));
+}
+
+#[tokio::test]
+async fn a_draft_is_counted_and_not_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    let session = |draft: Option<KeptDraft>| KeptSession {
+        uri: "echo:/s".into(),
+        modified_at: "2026-01-01T00:00:00.000Z".into(),
+        draft,
+        ..KeptSession::default()
+    };
+    let (count, page) = (store.count.clone().unwrap(), store.page.clone().unwrap());
+    for (draft, listed) in [(Some(KeptDraft::default()), 0), (None, 1)] {
+        store.set_config.call(("s".into(), session(draft))).await.unwrap();
+        assert_eq!(count.call(()).await.unwrap(), 1);
+        assert_eq!(page.call((10, None)).await.unwrap().len(), listed);
+    }
+}
+
 #[tokio::test]
 async fn a_page_of_sessions_is_read_in_the_order_of_an_index() {
     let folder = tempfile::tempdir().unwrap();
@@ -250,10 +288,10 @@ async fn a_page_of_sessions_is_read_in_the_order_of_an_index() {
         let rows = plan.query_map([], |row| row.get::<_, String>("detail")).unwrap();
         rows.map(Result::unwrap).collect::<Vec<_>>().join("; ")
     };
-    let first = plan("SELECT id FROM sessions WHERE modified_at IS NOT NULL ORDER BY modified_at DESC, uri");
+    let first = plan("SELECT id FROM sessions WHERE listed_at IS NOT NULL ORDER BY listed_at DESC, uri");
     let next = plan(
-        "SELECT id FROM sessions WHERE modified_at <= '2026' AND (modified_at < '2026' OR uri > 'e')
-         ORDER BY modified_at DESC, uri",
+        "SELECT id FROM sessions WHERE listed_at <= '2026' AND (listed_at < '2026' OR uri > 'e')
+         ORDER BY listed_at DESC, uri",
     );
     for plan in [first, next] {
         assert!(plan.contains("SEARCH sessions USING INDEX sessions_listed"), "{plan}");
@@ -300,10 +338,10 @@ async fn a_session_that_cannot_be_read_hides_no_other() {
     assert_eq!(all.len(), 1);
     insta::assert_debug_snapshot!(lines.taken(""), @r#"
     [
-        "the session a cannot be read as it was kept: missing field `uri` at line 1 column 2; it is left out",
+        "cannot read the stored session a: missing field `uri` at line 1 column 2; skipped",
     ]
     "#);
-    insta::assert_snapshot!(store.config.call(("a".into(),)).await.unwrap_err(), @"the session a cannot be read as it was kept: missing field `uri` at line 1 column 2");
+    insta::assert_snapshot!(store.config.call(("a".into(),)).await.unwrap_err(), @"cannot read the stored session a: missing field `uri` at line 1 column 2");
 }
 
 #[test]

@@ -26,9 +26,12 @@ async fn the_database_is_a_store_of_use() {
 async fn an_entry_without_an_instant_is_refused_and_instants_are_kept_in_utc() {
     let usage = store(StateDb::memory().unwrap());
     let refused = usage.record.call((UsageEntry::default(),)).await.unwrap_err();
-    assert_eq!(refused.message, "an entry of use needs the instant it was at");
+    assert_eq!(refused.message, "a usage entry requires a time");
     let soon = UsageEntry { at: Some("soon".into()), ..UsageEntry::default() };
-    assert_eq!(usage.record.call((soon,)).await.unwrap_err().message, "\"soon\" is no ISO 8601 instant");
+    assert_eq!(
+        usage.record.call((soon,)).await.unwrap_err().message,
+        "\"soon\" is not an ISO 8601 timestamp"
+    );
     let entry = UsageEntry {
         at: Some("2026-01-01T01:00:00+02:00".into()),
         owner: Some("user:ada".into()),

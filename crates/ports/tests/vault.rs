@@ -80,7 +80,7 @@ async fn is_a_plain_file_for_its_owner() {
         }
         assert_eq!(
             kept.lines(),
-            ["/vault.json can be read by others on this machine; run chmod 600 /vault.json"]
+            ["/vault.json is readable by other users of this computer; run chmod 600 /vault.json"]
         );
     }
 }
@@ -111,15 +111,15 @@ async fn a_broken_file_is_refused_and_left_alone() {
     kept.vault.list.call(()).await.unwrap_err();
     assert_eq!(fs::read_to_string(kept.path()).unwrap(), broken);
     let refused = refused.replace(&kept.folder.path().display().to_string(), "");
-    insta::assert_snapshot!(refused, @"the vault cannot be used until /vault.json is mended: line 3, column 3: this is no JSON");
+    insta::assert_snapshot!(refused, @"the vault is unavailable until /vault.json is fixed: line 3, column 3: this is no JSON");
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
-        "the vault cannot be used until /vault.json is mended: line 3, column 3: this is no JSON",
+        "the vault is unavailable until /vault.json is fixed: line 3, column 3: this is no JSON",
     ]
     "#);
 
     kept.write("[\"s3cret\"]").await;
-    insta::assert_snapshot!(kept.get("host:key").await.unwrap_err().replace(&kept.folder.path().display().to_string(), ""), @"the vault cannot be used until /vault.json is mended: it has to be an object of names and values");
+    insta::assert_snapshot!(kept.get("host:key").await.unwrap_err().replace(&kept.folder.path().display().to_string(), ""), @"the vault is unavailable until /vault.json is fixed: must be an object of names and values");
     kept.write("{ \"host:key\": \"mended\" }").await;
     assert_eq!(kept.get("host:key").await, Ok(Some("mended".into())));
 }
@@ -132,7 +132,7 @@ async fn what_it_does_not_know_is_ignored_and_kept() {
     assert_eq!(kept.vault.list.call(()).await.unwrap(), ["host:key"]);
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
-        "/vault.json: key is no name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>; ignored",
+        "/vault.json: key is not a vault name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>; ignored",
         "/vault.json: the value of host:pin has to be text; ignored",
     ]
     "#);

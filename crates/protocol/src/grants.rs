@@ -199,9 +199,64 @@ mod tests {
 
     #[test]
     fn words_that_are_no_grant() {
-        for text in ["", "session", ":", "session:", ":read", "a b:get", "session:read:more"] {
+        for text in [
+            "",
+            "session",
+            ":",
+            "session:",
+            ":read",
+            "a b:get",
+            "session:read:more",
+            "1a:get",
+            "a:1",
+            "a/b:get",
+            "a:b/c",
+            "a*:get",
+            "**:get",
+            "-a:get",
+        ] {
             assert_eq!(Grant::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_grant_is_printed_as_it_is_written() {
+        for text in ["session:create", "*:*", "*:read", "x-notes.v1+json:put_all", "b2:write"] {
+            let grant = Grant::parse(text).expect("a grant");
+            assert_eq!(grant.to_string(), text);
+            let (subject, operation) = text.split_once(':').expect("two words");
+            assert_eq!((grant.subject.as_ref(), grant.operation.as_ref()), (subject, operation));
+        }
+        assert_eq!(Grant::parse("Notes:Put").expect("a grant").to_string(), "notes:Put");
+        assert_eq!(Grant::of("session", "create").to_string(), "session:create");
+        assert_eq!(Grant::on("Notes", "get").to_string(), "notes:get");
+    }
+
+    #[test]
+    fn a_subject_of_the_host_has_its_operations_alone() {
+        let known = |text: &str| Grant::parse(text).expect("a grant").is_known();
+        for text in ["session:create", "session:*", "session:read", "usage:write", "usage:get", "*:anything"]
+        {
+            assert!(known(text), "{text}");
+        }
+        assert!(known("notes:fly"), "a plugin's scheme has any operation");
+        for text in ["session:fly", "usage:put", "policy:chat"] {
+            assert!(!known(text), "{text}");
+        }
+        for known in SUBJECTS {
+            assert_eq!(subject(known.name).map(|found| found.title), Some(known.title));
+        }
+        assert!(subject("notes").is_none());
+    }
+
+    #[test]
+    fn one_operation_of_a_session_is_not_the_chat_operation_of_that_name() {
+        assert!(covers("chat:create", "chat:create"));
+        assert!(covers("session:create", "session:create"));
+        assert!(!covers("chat:*", "session:create"));
+        assert!(!covers("terminal:*", "chat:send"));
+        assert!(!covers("session:*", "terminal:write"));
+        assert!(covers("*:create", "chat:create"));
     }
 
     #[test]

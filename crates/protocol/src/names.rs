@@ -24,11 +24,6 @@ pub fn meta_key(fact: &str) -> String {
     format!("{HOST}.{fact}")
 }
 
-/// A command of the host's own: `x-ostler/<domain>/<verb>`.
-pub fn own_command(domain: &str, verb: &str) -> String {
-    format!("{}/{domain}/{verb}", own_scheme())
-}
-
 /// The scheme that stands before the host's own commands, and that no plugin's channel may take.
 pub fn own_scheme() -> String {
     format!("x-{HOST}")

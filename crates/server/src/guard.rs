@@ -274,4 +274,44 @@ mod tests {
         assert_eq!(asks("", None), None);
         assert!(!format!("{token:?}").contains("a b&c"));
     }
+
+    #[test]
+    fn a_bound_address_and_announced_urls_are_names() {
+        let names = HostNames::of("192.0.2.7:80".parse().unwrap());
+        assert!(names.admits(&headers(header::HOST, "192.0.2.7:80")).is_ok());
+        for url in ["https://a.example", "http://a.example:8080/x", "tauri://console.example"] {
+            assert!(names_a_host(url), "{url}");
+        }
+        for none in ["nonsense", "", "data:text/html,x", "file:///home"] {
+            assert!(!names_a_host(none), "{none}");
+            names.announce(none);
+        }
+        assert_eq!(names.0.read().hosts.len(), 4, "the loopback names and the address");
+    }
+
+    #[test]
+    fn a_connection_is_admitted_by_the_token_or_without_one_by_its_origin() {
+        let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
+        let token = Token::new("right".to_owned());
+        let admitted = |token: Option<&Token>, query: &str, origin: Option<&str>| {
+            let mut request = http::Request::builder().uri(format!("/?{query}"));
+            if let Some(origin) = origin {
+                request = request.header(header::ORIGIN, origin);
+            }
+            admit(&request.body(()).unwrap(), token, &names, &Gate::default())
+        };
+        let (near, foreign) = (Some("http://localhost"), Some("https://evil.org"));
+        assert_eq!(
+            admitted(Some(&token), "tkn=right", foreign),
+            Ok(Gate::default().root()),
+            "whatever the origin"
+        );
+        for query in ["tkn=wrong", "tkn=", ""] {
+            assert_eq!(admitted(Some(&token), query, near), Err(Refused::NoToken), "{query}");
+        }
+        for origin in [None, near] {
+            assert_eq!(admitted(None, "", origin), Ok(Principal::Anyone));
+        }
+        assert_eq!(admitted(None, "", foreign), Err(Refused::ForeignOrigin));
+    }
 }

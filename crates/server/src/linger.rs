@@ -18,6 +18,8 @@ const LINGER_LIMIT: Duration = Duration::from_secs(10);
 /// How much it may send on.
 const LINGER_BYTES: usize = 4 * MAX_FRAME;
 const CHUNK: usize = 16 * 1024;
+/// How often it is read before other tasks run.
+const READS_AT_ONCE: usize = 2;
 
 /// Reads and throws away what a peer still sends, until it ends, pauses or has had its time.
 pub(crate) async fn linger(mut reader: impl AsyncRead + Unpin) {
@@ -39,7 +41,14 @@ impl Lingering {
 
     fn poll(&mut self, reader: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
         let mut chunk = [0; CHUNK];
+        let mut reads = 0;
         while self.left > 0 && Instant::now() < self.end {
+            if reads == READS_AT_ONCE {
+                // Others take their turn: there may be a thousand peers like this one.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            reads += 1;
             let mut buffer = ReadBuf::new(&mut chunk);
             match Pin::new(&mut *reader).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {

@@ -148,7 +148,7 @@ impl Server {
         if !websocket::is_handshake(&request) {
             return not_a_handshake();
         }
-        let principal = match admit(&request, door.token.as_ref(), &door.names, &door.host.gate) {
+        let principal = match admit(&request, door.token.as_ref(), &door.names, &door.host.access.gate) {
             Ok(principal) => principal,
             Err(Refused::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
             Err(Refused::NoToken) => {

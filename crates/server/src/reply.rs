@@ -1,6 +1,6 @@
 //! How a request is refused: one shape, `{ "message": … }`.
 
-use ostler_contract::http::{self, HeaderValue, Response, StatusCode, header};
+use ostler_contract::http::{self, BodyError, HeaderValue, Response, StatusCode, header};
 use ostler_contract::tools_endpoint;
 
 /// A refusal, with the status it is answered under.
@@ -52,6 +52,9 @@ pub enum Reply {
     /// What was posted is too much.
     #[error("{0}")]
     TooMuch(String),
+    /// The memory for bodies is in use.
+    #[error("The host has no memory for this body now; send it again later")]
+    NoMemory,
     /// Nothing of the API is there.
     #[error("No API at {0}")]
     NoApi(String),
@@ -66,7 +69,17 @@ impl Reply {
             Self::NoRoute(_) | Self::NoApi(_) | Self::NoTools(_) => StatusCode::NOT_FOUND,
             Self::NoMethod(_) | Self::NoStream => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooMuch(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
             Self::RouteFailed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<BodyError> for Reply {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::NoMemory => Self::NoMemory,
+            other => Self::TooMuch(other.to_string()),
         }
     }
 }
@@ -74,11 +87,12 @@ impl Reply {
 /// The answer to a request that is refused.
 pub fn refuse(reply: &Reply) -> Response {
     let mut response = http::message(reply.status(), reply);
-    let allowed = match reply {
-        Reply::NoMethod(_) => "GET, POST",
-        Reply::NoStream => "POST",
+    let (name, value) = match reply {
+        Reply::NoMethod(_) => (header::ALLOW, "GET, POST"),
+        Reply::NoStream => (header::ALLOW, "POST"),
+        Reply::NoMemory => (header::RETRY_AFTER, http::RETRY_AFTER),
         _ => return response,
     };
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
     response
 }

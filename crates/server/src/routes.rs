@@ -32,8 +32,9 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log, bodies: Bo
         names::ROUTES,
         guard,
         Arc::new(move |mut request: Request| {
+            let bodies = bodies.of_request();
             request.extensions_mut().insert(bodies.clone());
-            Box::pin(serve(routes.clone(), log.clone(), request))
+            Box::pin(serve(routes.clone(), log.clone(), request, bodies))
         }),
     )
 }
@@ -62,7 +63,12 @@ fn leads_out(path: &str) -> bool {
     })
 }
 
-async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Request) -> Response {
+async fn serve(
+    routes: Arc<HashMap<String, RouteHandler>>,
+    log: Log,
+    request: Request,
+    bodies: Bodies,
+) -> Response {
     let path = request.uri().path().to_owned();
     let id = below(&path).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let Some(handler) = routes.get(id).filter(|_| !leads_out(&path)) else {
@@ -73,10 +79,14 @@ async fn serve(routes: Arc<HashMap<String, RouteHandler>>, log: Log, request: Re
             let failed = format!("plugin {id} failed at {path}");
             response.map(|body| reported(body, move |error| log.line(format_args!("{failed}: {error}"))))
         }
-        Err(thrown) => {
-            log.line(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
-            refuse(&Reply::RouteFailed(id.to_owned()))
-        }
+        Err(thrown) => match bodies.refused() {
+            // The host refused the body, and the plugin did not catch that.
+            Some(refused) => refuse(&refused.clone().into()),
+            None => {
+                log.line(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
+                refuse(&Reply::RouteFailed(id.to_owned()))
+            }
+        },
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use ostler_contract::json;
+use ostler_engine::Limits;
 use ostler_server::{HostNames, Listener, Server};
 use ostler_testkit::MemoryHost;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,7 +24,15 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 
 async fn start() -> (MemoryHost, SocketAddr, watch::Sender<bool>) {
-    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    start_with(Limits::default()).await
+}
+
+async fn start_with(limits: Limits) -> (MemoryHost, SocketAddr, watch::Sender<bool>) {
+    let host = MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .options(|options| options.limits = limits)
+        .start()
+        .await;
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.address();
     let server = Server::new(Vec::new()).with_protocol(host.host.clone(), None, HostNames::of(address));
@@ -39,7 +48,14 @@ async fn connect(address: SocketAddr) -> WebSocketStream<TcpStream> {
 
 /// A masked frame; the mask is of zeros.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![kind, 0x80 | u8::try_from(payload.len()).unwrap()];
+    let mut frame = vec![kind];
+    match payload.len() {
+        short @ 0..126 => frame.push(0x80 | u8::try_from(short).unwrap()),
+        long => {
+            frame.push(0xff);
+            frame.extend_from_slice(&(long as u64).to_be_bytes());
+        }
+    }
     frame.extend_from_slice(&[0; 4]);
     frame.extend_from_slice(payload);
     frame
@@ -150,4 +166,32 @@ async fn requests_of_a_peer_that_does_not_read_its_answers_wait() {
     assert!(stalled.is_err());
     let most = 8 * 1024 * 1024;
     assert!(host.host.budget.used() < most, "{} bytes are in use", host.host.budget.used());
+}
+
+#[tokio::test]
+async fn a_message_that_finds_no_memory_ends_its_connection_with_1013() {
+    const MIB: usize = 1024 * 1024;
+    let limits = Limits { memory: 8 * MIB, connection_memory: 8 * MIB, ..Limits::default() };
+    let (host, address, _stop) = start_with(limits).await;
+    let long = frame(TEXT, &vec![b' '; 3 * MIB / 2]);
+    let mut other = connect(address).await.into_inner();
+    other.write_all(&long[..5 * MIB / 4]).await.unwrap();
+    while host.host.budget.used() < 3 * MIB {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(closed_with(address, std::slice::from_ref(&long)).await, 1013);
+    let mut socket = connect(address).await;
+    socket
+        .send(Message::text(json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string()))
+        .await
+        .unwrap();
+    let answer = socket.next().await.unwrap().unwrap().into_text().unwrap();
+    assert!(answer.contains("\"result\":null"), "a short message passes: {answer}");
+    other.write_all(&long[5 * MIB / 4..]).await.unwrap();
+    let mut answer = [0; 4];
+    tokio::time::timeout(LIMIT, other.read_exact(&mut answer)).await.expect("it is answered").unwrap();
+    assert_eq!(answer[0], TEXT, "the message that was read first is taken");
+    drop(other);
+    socket.send(Message::text(" ".repeat(3 * MIB / 2))).await.unwrap();
+    assert!(socket.next().await.unwrap().unwrap().is_text(), "there is memory again");
 }

@@ -91,6 +91,7 @@ pub struct Builder {
     records: Option<RecordStore>,
     vault: Option<Vault>,
     policies: Option<Policies>,
+    session_tools: bool,
     own: Vec<Own>,
     here: Option<Arc<dyn LocalSystem>>,
 }
@@ -237,10 +238,9 @@ impl Builder {
 
     /// Offers models the host's own tools, as the daemon does.
     #[must_use]
-    pub fn session_tools(self) -> Self {
-        self.own(|host| {
-            ostler_engine::session_tools().into_iter().try_for_each(|tool| host.register_tool(tool))
-        })
+    pub fn session_tools(mut self) -> Self {
+        self.session_tools = true;
+        self
     }
 
     /// Registers something as the host's own, as the daemon does its stores.
@@ -298,6 +298,11 @@ impl Builder {
         }
         if let Some(policies) = self.policies {
             own.register_policies(policies, None).expect("policies");
+        }
+        if self.session_tools {
+            for tool in ostler_engine::session_tools(&host) {
+                own.register_tool(tool).expect("a tool of the host's own");
+            }
         }
         for register in self.own {
             register(&own).expect("something of the host's own");

@@ -7,11 +7,11 @@ mod secrets;
 
 use std::sync::Arc;
 
-use ostler_contract::http::{self, Method, Request, Response, StatusCode, header};
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::bodies::{JsonBody, JsonBodyError};
+use ostler_contract::http::{self, BodyError, Method, Request, Response, StatusCode, header};
+use ostler_contract::{Charge, JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_protocol::RpcError;
-use ostler_protocol::surrogates::read_json;
 use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
 
 use crate::control::Control;
@@ -29,6 +29,7 @@ enum Refused {
     NotThere,
     Method(&'static str),
     Media,
+    NoMemory,
     Body(String),
 }
 
@@ -46,7 +47,7 @@ impl From<RpcError> for Refused {
 
 /// The mount of the API.
 pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
-    let gate = control.host.gate.clone();
+    let gate = control.host.access.gate.clone();
     Mount::new(
         "/api",
         Guard::Token { names, token, gate },
@@ -91,6 +92,7 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         Refused::Media => {
             http::message(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content type must be application/json")
         }
+        Refused::NoMemory => refuse(&Reply::NoMemory),
         Refused::Body(why) => http::message(StatusCode::BAD_REQUEST, why),
     }
 }
@@ -104,31 +106,33 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<V
     // The guard put it there; without it nobody is let in.
     let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
     if let Principal::Person(person) = &caller {
-        control.host.record_sign_in(person);
+        control.host.access.record_sign_in(person);
     }
     row.admits(control, &caller)?;
-    let body = if row.reads() { JsonObject::new() } else { body(request).await? };
+    if row.reads() {
+        return row.run(control, &caller, rest, JsonObject::new()).await;
+    }
+    // Charged until the request is served.
+    let (body, _charge) = body(control, request).await?;
     row.run(control, &caller, rest, body).await
 }
 
-/// A body's object; none is an empty one.
-async fn body(request: Request) -> Result<JsonObject, Refused> {
+/// A body's object, with its charge; no body is an empty object.
+async fn body(control: &Control, request: Request) -> Result<(JsonObject, Charge), Refused> {
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
     let is_json = media.is_some_and(|media| {
         media.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
     });
-    let read = request.into_body().read(BODY_LIMIT).await.map_err(|why| Refused::Body(why.to_string()))?;
-    if read.is_empty() {
-        return Ok(JsonObject::new());
-    }
-    if !is_json {
-        return Err(Refused::Media);
-    }
-    match read_json(&read) {
-        Ok(Value::Object(fields)) => Ok(fields),
+    let read = control.host.bodies.read_json(request.into_body(), BODY_LIMIT).await;
+    match read {
+        Ok(JsonBody { value: None, charge }) => Ok((JsonObject::new(), charge)),
+        Err(JsonBodyError::Body(BodyError::NoMemory)) => Err(Refused::NoMemory),
+        Err(JsonBodyError::Body(why)) => Err(Refused::Body(why.to_string())),
+        _ if !is_json => Err(Refused::Media),
+        Ok(JsonBody { value: Some(Value::Object(fields)), charge }) => Ok((fields, charge)),
         Ok(_) => Err(Refused::Body("The body is not a JSON object".to_owned())),
         // Where it breaks, not what stands there.
-        Err(error) => Err(Refused::Body(format!(
+        Err(JsonBodyError::Json(error)) => Err(Refused::Body(format!(
             "The body is not JSON: line {}, column {}",
             error.line(),
             error.column()

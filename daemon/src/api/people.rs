@@ -26,7 +26,8 @@ pub(super) async fn run(
     verb: Verb,
     body: &JsonObject,
 ) -> Result<Value, Refused> {
-    let known = control.host.gate.people().ok_or_else(|| Exit::usage("this host has no users file"))?;
+    let known =
+        control.host.access.gate.people().ok_or_else(|| Exit::usage("this host has no users file"))?;
     let by = Caller::of(caller.reader().as_ref());
     let edit: Edit = match verb {
         Verb::List => return Ok(people::list(&known.file(), kind).json),

@@ -130,7 +130,7 @@ impl Row {
 
     /// Whether whoever asks may. The deployment token is the host itself.
     pub(super) fn admits(self, control: &Control, caller: &Principal) -> Result<(), Refused> {
-        let gate = &control.host.gate;
+        let gate = &control.host.access.gate;
         match self.needs {
             Needs::Nothing | Needs::Secret => Ok(()),
             Needs::Config(operation) => Ok(gate.require(caller, &Grant::of("config", operation))?),
@@ -220,7 +220,7 @@ impl Row {
 /// What a pool was charged. Whose it is says who may ask.
 async fn usage(control: &Control, caller: &Principal, pool: String) -> Result<Value, Refused> {
     let asked = UsageTotalsParams { pools: Some(vec![pool]), ..UsageTotalsParams::default() };
-    let totals = control.host.usage_totals(asked, caller.reader().as_ref()).await;
+    let totals = control.host.usage.usage_totals(asked, caller.reader().as_ref()).await;
     let mut totals = totals.map_err(|why| match why.code {
         ostler_protocol::error::code::PERMISSION_DENIED => Refused::from(why),
         _ => Exit::machine(why.message).into(),

@@ -11,7 +11,7 @@ use crate::verbs::vault;
 
 /// Whether whoever asks may change (`write`) or see a name.
 fn admits(control: &Control, caller: &Principal, name: &VaultName, write: bool) -> Result<(), Refused> {
-    let gate = &control.host.gate;
+    let gate = &control.host.access.gate;
     let refused = || Refused::Grant(format!("{} may not {} {name} here", caller.name(), verb(write)));
     match (name, caller) {
         (_, Principal::Root) => Ok(()),

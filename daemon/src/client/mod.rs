@@ -5,6 +5,7 @@ pub mod automations;
 pub mod follow;
 pub mod screen;
 pub mod sessions;
+mod websocket;
 
 use ahp::{Client, ClientConfig, ClientError, SubscriptionEvent};
 use ostler_contract::{JsonObject, Value, json};
@@ -60,7 +61,7 @@ impl Connection {
         let shown = url.split('?').next().unwrap_or_default();
         let failed =
             |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
-        let transport = ahp_ws::WebSocketTransport::connect(url).await.map_err(|error| failed(&error))?;
+        let transport = websocket::WebSocket::connect(url).await.map_err(|error| failed(&error))?;
         let config = ClientConfig { subscription_buffer: BUFFER, ..ClientConfig::default() };
         let client = Client::connect(transport, config).await.map_err(|error| failed(&error))?;
         let versions = SUPPORTED_PROTOCOL_VERSIONS.iter().map(|version| (*version).to_owned()).collect();

@@ -83,7 +83,8 @@ pub struct LimitSettings {
     /// Memory for messages and responses of one connection, in MiB. Default: 96.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_memory_mb: Option<Mebibytes>,
-    /// Memory for request bodies with an unverified signature, in MiB. Default: 64.
+    /// Memory for request bodies of senders that the host has not authenticated, in MiB: of signed webhook calls before
+    /// verification, and of JavaScript routes. Default: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unverified_bodies_mb: Option<Mebibytes>,
     /// Maximum number of awake sessions; idle sessions beyond it sleep. Default: 2000.

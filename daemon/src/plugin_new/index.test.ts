@@ -16,7 +16,7 @@ test('greets by name', async () => {
     assert.equal(await greet?.run({ name: 'Ada' }, {} as ToolContext), 'Hello, Ada!');
 });
 
-test('greets as it is told to', async () => {
+test('uses the configured greeting', async () => {
     const greet = toolsOf({ greeting: 'Welcome' }).get('greet');
     assert.equal(await greet?.run({ name: 'Ada' }, {} as ToolContext), 'Welcome, Ada!');
 });

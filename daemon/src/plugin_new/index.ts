@@ -4,7 +4,7 @@ export const title = 'PLUGIN_NAME';
 
 export const optionsSchema = {
     type: 'object',
-    properties: { greeting: { type: 'string', description: 'How somebody is greeted.' } },
+    properties: { greeting: { type: 'string', description: 'Greeting before the name.' } },
 };
 
 export const defaults = { greeting: 'Hello' };
@@ -13,7 +13,7 @@ export function apply(host: PluginHost, options: { greeting: string }): void {
     host.registerTool({
         definition: {
             name: 'greet',
-            description: 'Greets somebody by name.',
+            description: 'Greets a person by name.',
             inputSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
         },
         run: ({ name }: { name: string }) => `${options.greeting}, ${name}!`,

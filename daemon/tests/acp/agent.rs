@@ -190,7 +190,8 @@ impl Agent {
                 self.config["new"]["configOptions"] = options.clone();
                 json!({ "configOptions": options })
             }
-            "session/set_mode" | "session/set_model" | "session/close" | "session/delete" => json!({}),
+            "authenticate" | "session/set_mode" | "session/set_model" | "session/close"
+            | "session/delete" => json!({}),
             _ => {
                 let error = json!({ "code": -32601, "message": "Method not found" });
                 return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));

@@ -20,6 +20,7 @@ fn check(frame: &Value) -> Option<(String, Vec<String>)> {
     if let Some(method) = frame["method"].as_str() {
         let problems = match method {
             "initialize" => problems::<acp::InitializeRequest>(params),
+            "authenticate" => problems::<acp::AuthenticateRequest>(params),
             "session/new" => problems::<acp::NewSessionRequest>(params),
             "session/load" => problems::<acp::LoadSessionRequest>(params),
             "session/resume" => problems::<acp::ResumeSessionRequest>(params),

@@ -200,11 +200,13 @@ fn responses_asked(request: &Value) -> Asked {
 fn gemini_asked(request: &Value) -> Asked {
     let mut asked = Asked::default();
     for content in list(&request["contents"]).iter().filter(|content| content["role"] != "model") {
-        let parts = list(&content["parts"]);
-        if let Some(response) = parts.iter().rev().find_map(|part| part.get("functionResponse")) {
-            asked.result = Some(response["response"].to_string());
-        } else {
-            (asked.user, asked.result) = (text_of(&content["parts"]), None);
+        // A result and the next message may be parts of one content.
+        for part in list(&content["parts"]) {
+            match (part.get("functionResponse"), part["text"].as_str()) {
+                (Some(response), _) => asked.result = Some(response["response"].to_string()),
+                (None, Some(text)) => (asked.user, asked.result) = (text.to_owned(), None),
+                (None, None) => {}
+            }
         }
     }
     let declared = list(&request["tools"]).iter().flat_map(|tool| list(&tool["functionDeclarations"]));

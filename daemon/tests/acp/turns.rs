@@ -266,3 +266,71 @@ async fn a_refusal_and_the_agents_own_cancellation_are_ends_of_their_own() {
     let notice = &all(&seen, "chat/responsePart")[1]["part"]["content"]["markdown"];
     assert_eq!(notice, "The answer stopped at the model's limit of tokens");
 }
+
+#[tokio::test]
+async fn a_turn_costs_what_it_adds_to_the_session() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    for (total, added) in [(0.25, 0.25), (0.75, 0.5)] {
+        let usage = json!({ "sessionUpdate": "usage_update", "used": 10, "size": 100,
+            "cost": { "amount": total, "currency": "EUR" } });
+        let seen = talk.turn(&format!("!update {usage}")).await;
+        let meta = &last(&seen[..=seen.iter().position(|action| action["type"] == "chat/usage").unwrap()])["usage"]
+            ["_meta"];
+        assert_eq!(meta["ostler.cost"], json!({ "amount": added, "currency": "EUR" }));
+        assert_eq!((&meta["ostler.contextTokens"], &meta["ostler.contextSize"]), (&json!(10), &json!(100)));
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_reported_is_known_after_a_restart() {
+    let options = json!([{ "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": "small",
+        "options": [{ "value": "small", "name": "Small" }] }]);
+    let stage = Stage::new(json!({ "new": { "configOptions": options } }));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let stored = wait_for(|| stage.folder.read("acp-agents/fake.md").contains("Small").then_some(()));
+    assert!(stored.is_some());
+    drop(talk);
+    let stage = stage.restarted(true);
+    let mut client = stage.daemon.initialized("later").await;
+    let resolved =
+        client.request("resolveSessionConfig", json!({ "provider": "fake", "config": {} })).await.unwrap();
+    assert_eq!(resolved["schema"]["properties"]["model"]["enum"], json!(["small"]), "no agent was started");
+    let root = client.subscribe("ahp-root://").await;
+    assert_eq!(root["agents"][0]["models"][0]["name"], "Small", "{root}");
+}
+
+#[tokio::test]
+async fn a_fork_knows_the_turns_up_to_it_and_no_later_one() {
+    let stage = Stage::new(json!({ "initialize": { "agentCapabilities": { "loadSession": true } } }));
+    let mut talk = stage.talk().await;
+    let first = talk.begin("remember seven").await;
+    talk.until(&["chat/turnComplete"]).await;
+    talk.say("forget eight").await;
+    let chat = "ahp-chat:/forked";
+    let source = json!({ "kind": "fork", "chat": talk.chat, "turnId": first });
+    let params = json!({ "channel": talk.session, "chat": chat, "source": source });
+    talk.client.request("createChat", params).await.unwrap();
+    talk.client.subscribe(chat).await;
+    talk.chat = chat.to_owned();
+    let said = talk.say("!heard").await;
+    assert!(said.contains("User: remember seven") && !said.contains("eight"), "{said}");
+}
+
+#[tokio::test]
+async fn an_agent_is_signed_in_where_that_is_configured() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut entry = crate::agent::entry(json!({ "log": log.path() }));
+    entry["authenticate"] = "api-key".into();
+    let stage = Stage::of(entry, json!({}));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let methods: Vec<String> = sent
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["method"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(methods, ["initialize", "authenticate", "session/new", "session/prompt"]);
+    assert!(sent.contains("\"methodId\":\"api-key\""), "{sent}");
+}

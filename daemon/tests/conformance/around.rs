@@ -252,10 +252,10 @@ async fn a_session_is_given_a_working_tree_of_its_own(side: Side) {
     // What cannot be isolated is not started.
     let worktree = |branch: &str| json!({ "isolation": "worktree", "branch": branch });
     for (params, why) in [
-        (session("two", "/inn", worktree("broken")), "no working tree could be made of /inn: no such branch"),
+        (session("two", "/inn", worktree("broken")), "cannot create a working tree of /inn: no such branch"),
         (
             session("two", "/elsewhere", worktree("main")),
-            "isolation cannot be worktree: /elsewhere is in no repository",
+            "isolation cannot be worktree: /elsewhere is not in a repository",
         ),
     ] {
         let refused = client.request("createSession", params).await.unwrap_err();
@@ -269,7 +269,7 @@ async fn a_session_is_given_a_working_tree_of_its_own(side: Side) {
     }
     host.log
         .wait_for(
-            "echo:/dirty: its working tree /inn.worktrees/dirty holds work that is not committed; it stays",
+            "echo:/dirty: kept the working tree /inn.worktrees/dirty because it has uncommitted changes",
         )
         .await;
     let removed: Vec<_> =
@@ -487,7 +487,7 @@ async fn without_any_of_them_nothing_is_offered(side: Side) {
         client.request("createSession", session("two", "/inn", json!({ "isolation": "worktree" }))).await;
     assert_eq!(
         refused.unwrap_err()["message"],
-        "isolation cannot be worktree: this host makes no working trees"
+        "isolation cannot be worktree: this host has no working trees"
     );
     let mut talk = Talk::with(&host, "echo").await;
     talk.say("hello").await;

@@ -459,12 +459,12 @@ async fn a_channel_is_named_to_clients(side: Side) {
 async fn guarded(side: Side, people: &Value, grants: &[&str]) -> MemoryHost {
     let host = side.host().grants(grants).people(People::new(SIGN_IN, "inn")).start().await;
     let file = UsersFile::parse(&people.to_string()).unwrap();
-    host.host.gate.people().unwrap().set(file).unwrap();
+    host.host.access.gate.people().unwrap().set(file).unwrap();
     host
 }
 
 fn person(host: &MemoryHost, id: &str) -> Principal {
-    Principal::Person(host.host.gate.people().unwrap().now().person(id).unwrap())
+    Principal::Person(host.host.access.gate.people().unwrap().now().person(id).unwrap())
 }
 
 async fn peer_asks(peer: &Peer, method: &str, params: Value) -> Result<Value, RpcError> {

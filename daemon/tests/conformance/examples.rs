@@ -239,7 +239,7 @@ async fn turns_are_watched_by_whose_they_are(file: &str) {
         "users": [{ "id": "ada", "roles": ["r"], "token": hash_of("a") },
             { "id": "bob", "roles": ["r"], "token": hash_of("b") }],
     });
-    let known = host.host.gate.people().unwrap();
+    let known = host.host.access.gate.people().unwrap();
     known.set(UsersFile::parse(&people.to_string()).unwrap()).unwrap();
     let mut watchers = Vec::new();
     for id in ["ada", "bob"] {

@@ -186,7 +186,7 @@ async fn the_grant_and_then_authorize_let_a_caller_in(side: Side) {
             { "id": "bob", "roles": ["else"], "token": hash_of("b") }],
     });
     let host = side.host().grants(&["x-method:call"]).people(People::new(SIGN_IN, "inn")).start().await;
-    let known = host.host.gate.people().unwrap();
+    let known = host.host.access.gate.people().unwrap();
     known.set(UsersFile::parse(&people.to_string()).unwrap()).unwrap();
     let person = |id: &str| Principal::Person(known.now().person(id).unwrap());
     let mut ada = client_as(&host, "a", person("ada")).await;

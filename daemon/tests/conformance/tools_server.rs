@@ -181,7 +181,9 @@ impl Served {
         let servers = ToolServers::new(move || Some(origin.clone()), "ostler", "1.2.3");
         host.host.set_tools_server(servers.opener());
         let (stop, stopped) = watch::channel(false);
-        tokio::spawn(Server::new(vec![servers.mount()]).serve(listener, stopped));
+        tokio::spawn(
+            Server::new(vec![servers.mount(ostler_contract::Bodies::default())]).serve(listener, stopped),
+        );
         Self { host, address, _stop: stop }
     }
 

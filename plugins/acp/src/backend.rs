@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{Agent, AgentSession, BoundTool, Start, TurnFrom};
+use ostler_contract::points::{Agent, AgentSession, BoundTool, ChatAbilities, Collection, Start, TurnFrom};
 use ostler_contract::wire::state::{MessageAttachment, ModelSelection};
 use ostler_contract::{Call, Frozen, PluginHost, Thrown, Value};
 use parking_lot::Mutex;
@@ -15,9 +15,9 @@ use crate::settings::Catalogue;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
-/// The backend of one agent.
-pub fn agent(host: &PluginHost, options: AgentOptions, runtime: Arc<Runtime>) -> Agent {
-    let catalogue = Arc::new(Catalogue::default());
+/// The backend of one agent. What is known of it is stored in the collection.
+pub fn agent(host: &PluginHost, options: AgentOptions, runtime: Arc<Runtime>, stored: Collection) -> Agent {
+    let catalogue = Arc::new(Catalogue::stored(&options.provider, stored));
     let options = Arc::new(options);
     let shared = Shared { host: host.clone(), agent: options.clone(), runtime, catalogue: catalogue.clone() };
     let (schema, defaults, offered, models) =
@@ -26,18 +26,39 @@ pub fn agent(host: &PluginHost, options: AgentOptions, runtime: Arc<Runtime>) ->
         provider: options.provider.as_str().into(),
         display_name: options.name.as_str().into(),
         description: options.description.clone(),
-        schema: Call::now(move |()| Ok(schema.schema())),
-        defaults: Call::now(move |()| Ok(defaults.defaults())),
+        schema: Call::new(move |()| {
+            let catalogue = schema.clone();
+            async move {
+                catalogue.load().await;
+                Ok(catalogue.schema())
+            }
+        }),
+        defaults: Call::new(move |()| {
+            let catalogue = defaults.clone();
+            async move {
+                catalogue.load().await;
+                Ok(catalogue.defaults())
+            }
+        }),
         create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session(shared.clone(), start.0))),
+        chats: Some(ChatAbilities { fork: true, side_chat: true }),
         multiple_directories: Some(true),
-        probe: Some(Call::now(move |()| Ok(offered.offered(&models.models)))),
+        probe: Some(Call::new(move |()| {
+            let (catalogue, options) = (offered.clone(), models.clone());
+            async move {
+                catalogue.load().await;
+                Ok(catalogue.offered(&options.models))
+            }
+        })),
         ..Agent::default()
     }
 }
 
 /// The running half of one chat.
 fn session(shared: Shared, start: Start) -> AgentSession {
-    let id = Arc::new(Mutex::new(start.resume.clone()));
+    // The protocol can neither fork nor rewind a session: a new one is told the turns that remain.
+    let other = start.fork_at.is_some() || start.rewind_at.is_some();
+    let id = Arc::new(Mutex::new(start.resume.clone().filter(|_| !other)));
     let (tell, commands) = mpsc::unbounded_channel();
     let own = tell.downgrade();
     tokio::spawn(Conversation::new(shared, start, id.clone(), (own, commands)).run());

@@ -32,6 +32,9 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 
 use options::Configured;
 
+/// The collection of what agents reported of themselves.
+const AGENTS: &str = "acp-agents";
+
 /// The plugin.
 pub fn plugin() -> Plugin {
     Plugin::new("@ostler/acp", |host, options| Box::pin(async move { apply(&host, &options) }))
@@ -49,6 +52,8 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         return Ok(());
     }
     process::sweep();
+    host.log(format!("agents are contained in {}", process::containment(runtime.scope)))?;
+    let stored = host.records(AGENTS.to_owned(), None)?;
     host.register_close(Call::now(|()| {
         process::kill_all();
         Ok(())
@@ -56,7 +61,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let runtime = Arc::new(runtime);
     for agent in agents {
         let provider = agent.provider.clone();
-        if let Err(why) = host.register_agent(backend::agent(host, agent, runtime.clone())) {
+        if let Err(why) = host.register_agent(backend::agent(host, agent, runtime.clone(), stored.clone())) {
             host.problem(format!("agents.{provider}: {}", why.message))?;
         }
     }

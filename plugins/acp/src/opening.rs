@@ -99,6 +99,9 @@ async fn session(
         (false, true) => params["additionalDirectories"] = json!(plan.additional),
         (false, false) => notes.push("the agent works in one directory; the others are left out".to_owned()),
     }
+    if let Some(method) = &plan.agent.authenticate {
+        ask(running, incoming, "authenticate", json!({ "methodId": method }), Early::Settings).await?;
+    }
     if let Some(id) = &plan.resume {
         let methods = [("session/resume", facts.resume), ("session/load", facts.load)];
         for (method, _) in methods.into_iter().filter(|(_, able)| *able) {

@@ -35,6 +35,7 @@ struct WrittenAgent {
     cwd: Option<PathBuf>,
     models: Vec<Model>,
     host_tools: Option<bool>,
+    authenticate: Option<String>,
 }
 
 /// A model listed before the agent has reported its own.
@@ -78,6 +79,8 @@ pub struct AgentOptions {
     pub models: Vec<Model>,
     /// Whether the session's tools are offered to the agent as an MCP server.
     pub host_tools: bool,
+    /// The agent's id of the method that signs in before a session is opened.
+    pub authenticate: Option<String>,
     /// How to install the program, as an imperative.
     pub install: Option<String>,
 }
@@ -141,7 +144,8 @@ pub fn schema() -> Value {
                                 }
                             }
                         },
-                        "hostTools": { "type": "boolean", "description": "Whether the agent is offered the session's tools [default: true]." }
+                        "hostTools": { "type": "boolean", "description": "Whether the agent is offered the session's tools [default: true]." },
+                        "authenticate": { "type": "string", "minLength": 1, "description": "Id of the agent's method that signs in without a user, before a session is opened." }
                     }
                 }
             },
@@ -233,6 +237,7 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         cwd: None,
         models: Vec::new(),
         host_tools: true,
+        authenticate: None,
         install: Some(launch.install),
     })
 }
@@ -260,6 +265,7 @@ impl WrittenAgent {
                 cwd: None,
                 models: Vec::new(),
                 host_tools: true,
+                authenticate: None,
                 install: None,
             },
             (None, None) => return Err("needs a command or a preset".to_owned()),
@@ -278,6 +284,7 @@ impl WrittenAgent {
         agent.cwd = self.cwd.map(home);
         agent.models = self.models;
         agent.host_tools = self.host_tools.unwrap_or(true);
+        agent.authenticate = self.authenticate;
         Ok(agent)
     }
 }

@@ -2,8 +2,8 @@
 //! is read leniently, and what cannot be read is left out instead of failing the message.
 
 use ostler_contract::Value;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Reads a member; nothing where it is absent or has another shape.
 pub fn member<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
@@ -180,7 +180,7 @@ pub struct PlanEntry {
 }
 
 /// A slash command.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// Without the slash.
     pub name: String,
@@ -190,7 +190,7 @@ pub struct Command {
 }
 
 /// A setting of the agent's session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigOption {
     /// The agent's id.
     pub id: String,
@@ -205,7 +205,7 @@ pub struct ConfigOption {
 }
 
 /// The kind of a setting, and its value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ConfigValue {
     /// One of several.
     Select {
@@ -219,7 +219,7 @@ pub enum ConfigValue {
 }
 
 /// One value of a setting, a mode or a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// The agent's id.
     pub id: String,

@@ -1,8 +1,10 @@
 //! The agent's modes, models and configuration options as settings of the host's sessions.
 
-use ostler_contract::points::{Offered, OfferedCommand, OfferedModel};
-use ostler_contract::{JsonObject, Value, json};
+use ostler_contract::points::{Collection, Offered, OfferedCommand, OfferedModel};
+use ostler_contract::{JsonObject, Slug, Value, json};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
 
 use crate::options::Model;
 use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
@@ -13,7 +15,7 @@ pub const MODEL: &str = "model";
 pub const MODE: &str = "mode";
 
 /// One setting of an agent's session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// What the agent reported.
     pub option: ConfigOption,
@@ -22,7 +24,7 @@ pub struct Setting {
 }
 
 /// How a setting is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Via {
     /// `session/set_config_option`.
     Option,
@@ -140,27 +142,68 @@ impl Setting {
     }
 }
 
-/// What is known of an agent's settings and commands before one of its sessions is opened: what the latest reported.
-#[derive(Debug, Default)]
+/// What is known of an agent's settings and commands before one of its sessions is opened: what the latest reported. It
+/// is stored, so that no agent has to be started to answer for it.
 pub struct Catalogue {
+    /// The record's id; nothing for a provider that is no record's id.
+    id: Option<String>,
+    stored: Collection,
+    loaded: OnceCell<()>,
     known: Mutex<Known>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct Known {
     settings: Vec<Setting>,
     commands: Vec<Command>,
 }
 
 impl Catalogue {
+    /// Of a provider, stored in the collection.
+    pub fn stored(provider: &str, stored: Collection) -> Self {
+        let id = Slug::parse(provider).map(|slug| slug.to_string());
+        Self { id, stored, loaded: OnceCell::new(), known: Mutex::default() }
+    }
+
+    /// Reads what was stored, once. What the agent reported since then counts.
+    pub async fn load(&self) {
+        let load = async {
+            let Some(id) = self.id.clone() else { return };
+            let Ok(Some(record)) = self.stored.get.call((id,)).await else { return };
+            let Ok(known) = serde_json::from_value::<Known>(Value::Object(record)) else { return };
+            let mut current = self.known.lock();
+            if *current == Known::default() {
+                *current = known;
+            }
+        };
+        self.loaded.get_or_init(|| load).await;
+    }
+
     /// Takes the settings of a session as they are when it opens.
     pub fn learn(&self, settings: &[Setting]) {
-        self.known.lock().settings = settings.to_vec();
+        self.change(|known| known.settings = settings.to_vec());
     }
 
     /// Takes the slash commands.
     pub fn learn_commands(&self, commands: &[Command]) {
-        self.known.lock().commands = commands.to_vec();
+        self.change(|known| known.commands = commands.to_vec());
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        let (before, now) = {
+            let mut known = self.known.lock();
+            let before = known.clone();
+            change(&mut known);
+            (before, known.clone())
+        };
+        let Some(id) = self.id.clone().filter(|_| before != now) else { return };
+        if let Ok(Value::Object(mut record)) = serde_json::to_value(&now) {
+            record.insert("id".to_owned(), id.into());
+            let put = self.stored.put.call((record,));
+            // What is not stored is reported again by the next session.
+            tokio::spawn(async move { drop(put.await) });
+        }
     }
 
     /// The schema of a session's settings.

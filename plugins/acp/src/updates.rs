@@ -67,8 +67,7 @@ pub struct Turn {
     calls: HashMap<String, ToolCall>,
     plan: Vec<String>,
     answer: String,
-    /// Whether anything came of it.
-    pub stirred: bool,
+    usage: Value,
 }
 
 /// The part that chunks are appended to.
@@ -109,7 +108,7 @@ impl Turn {
             calls: HashMap::new(),
             plan: Vec::new(),
             answer: String::new(),
-            stirred: false,
+            usage: json!({}),
         }
     }
 
@@ -130,7 +129,6 @@ impl Turn {
         if voice == Voice::User {
             return;
         }
-        self.stirred = true;
         match content {
             Content::Text(text) => self.text(voice, message, text).await,
             Content::Media { data, mime } => {
@@ -191,7 +189,6 @@ impl Turn {
     /// A message beside the conversation, as Markdown.
     pub async fn notification(&mut self, markdown: String) {
         self.open = None;
-        self.stirred = true;
         self.part(json!({ "kind": "systemNotification", "content": { "markdown": markdown } })).await;
     }
 
@@ -251,7 +248,6 @@ impl Turn {
 
     /// A tool call, announced or changed; in either order.
     pub async fn tool_call(&mut self, change: ToolCallChange, terminals: &Terminals) {
-        self.stirred = true;
         self.open = None;
         let id = change.id.clone();
         let call = self.calls.entry(id.clone()).or_default();
@@ -328,7 +324,6 @@ impl Turn {
         options: &Value,
         terminals: &Terminals,
     ) -> Option<Value> {
-        self.stirred = true;
         self.open = None;
         let id = change.id.clone();
         let call = self.calls.entry(id.clone()).or_default();
@@ -380,9 +375,10 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// Reports how full the context is, the tokens and the cost.
-    pub async fn usage(&self, usage: Value) {
-        self.emit.chat(json!({ "type": "chat/usage", "turnId": self.id, "usage": usage })).await;
+    /// Reports how full the context is, the tokens and the cost, beside what was reported before.
+    pub async fn usage(&mut self, usage: Value) {
+        merge(&mut self.usage, usage);
+        self.emit.chat(json!({ "type": "chat/usage", "turnId": self.id, "usage": self.usage })).await;
     }
 
     /// Ends the turn well.
@@ -425,6 +421,18 @@ impl Turn {
             action["part"] = part;
         }
         self.emit.chat(action).await;
+    }
+}
+
+/// Puts the members of one object over those of another, at every depth.
+fn merge(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(under.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (under, over) => *under = over,
     }
 }
 

@@ -375,7 +375,7 @@ mod tests {
     /// Every method of an agent, and where it is called.
     const CALLED: &[(&str, &str)] = &[
         ("initialize", "agent.rs"),
-        ("authenticate", "users sign in with the agent's own command"),
+        ("authenticate", "opening.rs"),
         ("logout", "users sign out with the agent's own command"),
         ("session/new", "opening.rs"),
         ("session/load", "opening.rs"),

@@ -69,7 +69,7 @@ impl Bots {
         let kept = self.records.get.call((slug.to_string(),)).await?;
         let Some(kept) = kept else { return self.make(slug, body, expect, &writer).await };
         let bot = self.read_record(&kept).map_err(|why| {
-            let why = format!("{slug} has a record that does not read: {}", why.message);
+            let why = format!("the record of {slug} is invalid: {}", why.message);
             RpcError::invalid_params(why)
         })?;
         access::require_change(&bot, reader)?;

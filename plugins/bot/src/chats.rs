@@ -58,7 +58,7 @@ impl Chats {
         let session = match self.host.start_session(request).await {
             Ok(session) => session,
             Err(why) if why.rpc.as_ref().is_some_and(|rpc| rpc.code == code::PERMISSION_DENIED) => {
-                let _ = self.host.log(format!("bot {} answers no chat: {}", bot.id, why.message));
+                let _ = self.host.log(format!("bot {} cannot start a chat: {}", bot.id, why.message));
                 return Ok(None);
             }
             Err(why) => return Err(why),

@@ -10,7 +10,7 @@ pub(crate) fn root(written: &str, home: Option<&Path>) -> Result<PathBuf, Thrown
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
             home.join(rest.trim_start_matches('/'))
         }
-        (Some(_), None) => return Err(Thrown::new("root begins with ~ and there is no home folder")),
+        (Some(_), None) => return Err(Thrown::new("root begins with ~ but there is no home folder")),
         _ => PathBuf::from(written),
     };
     match plain(&path) {

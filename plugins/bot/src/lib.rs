@@ -42,7 +42,7 @@ pub fn plugin() -> Plugin {
             "properties": {
                 "root": {
                     "type": "string", "minLength": 1,
-                    "description": "The folder bots' own folders are made in."
+                    "description": "Folder of the bots' folders."
                 }
             }
         }))

@@ -128,31 +128,31 @@ fn description() -> SchemeDescription {
         "type": "object",
         "properties": {
             "id": text("The bot's slug."),
-            "name": text("What it is called."),
-            "labels": { "type": "array", "items": { "type": "string" }, "description": "Words to find it by." },
-            "description": text("What it is for."),
-            "instructions": text("What it is told first."),
-            "harness": text("The backend it works with."),
-            "model": text("The model it works with."),
-            "preset": text("A preset, in place of a backend and a model."),
-            "computer": text("The machine it works in."),
-            "body": { "type": "string", "enum": BODIES, "description": "What it is drawn with." },
-            "color": { "type": "string", "enum": COLORS, "description": "What it is drawn in." },
-            "workspace": text("The folder it works in."),
-            "session": { "type": ["string", "null"], "description": "The session it works in." },
-            "owner": text("Whose it is."),
+            "name": text("Display name."),
+            "labels": { "type": "array", "items": { "type": "string" }, "description": "Search terms." },
+            "description": text("Description."),
+            "instructions": text("First message of its session."),
+            "harness": text("Backend."),
+            "model": text("Model."),
+            "preset": text("Preset, instead of a backend and a model."),
+            "computer": text("Machine."),
+            "body": { "type": "string", "enum": BODIES, "description": "Body in clients." },
+            "color": { "type": "string", "enum": COLORS, "description": "Color in clients." },
+            "workspace": text("Folder."),
+            "session": { "type": ["string", "null"], "description": "Session." },
+            "owner": text("Owner."),
             "answers": {
-                "type": "boolean", "description": "Whether its model answers in a chat a read of it starts."
+                "type": "boolean", "description": "Whether its model responds in readers' chats."
             },
-            "createdAt": text("When it was made."),
-            "updatedAt": text("When it was edited last."),
+            "createdAt": text("Time of creation."),
+            "updatedAt": text("Time of the last change."),
         },
         "required": ["name"],
         "additionalProperties": false,
     });
     SchemeDescription {
         title: Some("Bot".to_owned()),
-        description: Some("An agent with a name, a session and a folder of its own.".to_owned()),
+        description: Some("An agent with a name, a session and a folder.".to_owned()),
         manifest: manifest.as_object().cloned(),
     }
 }

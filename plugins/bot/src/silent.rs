@@ -12,7 +12,7 @@ pub(crate) fn agent() -> Agent {
     Agent {
         provider: PROVIDER.into(),
         display_name: "Bot chat".into(),
-        description: Some("What is said to a bot. It runs no model.".to_owned()),
+        description: Some("Messages to a bot; runs no model.".to_owned()),
         unlisted: Some(true),
         schema: Call::now(|()| Ok(json!({ "type": "object", "properties": {} }))),
         defaults: Call::now(|()| Ok(JsonObject::new())),

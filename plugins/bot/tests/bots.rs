@@ -474,7 +474,7 @@ async fn a_team_and_a_project_own_bots_on_a_host_that_knows_people() {
     people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     let host = builder(dir.path()).people(people).start().await;
     let signed_in = async |id: &str| {
-        let person = host.host.gate.people().unwrap().now().person(id).unwrap();
+        let person = host.host.access.gate.people().unwrap().now().person(id).unwrap();
         let mut client = host.raw_as(Principal::Person(person));
         client.initialize(id).await;
         client

@@ -32,7 +32,7 @@ pub fn plugin() -> Plugin {
             "provider": { "type": "string", "description": "The name clients ask for this backend by." },
             "workerStop": {
                 "type": "string", "enum": ["worker", "session"],
-                "description": "What stopping a worker stops: the worker alone, or the turn it works for."
+                "description": "What stopping a worker stops: only the worker, or its lead turn."
             }
         }
     }))
@@ -43,7 +43,7 @@ fn agent(provider: &str, stops_lead: bool) -> Agent {
     Agent {
         provider: provider.into(),
         display_name: "Echo".into(),
-        description: Some("Says what it is told. Begin with / to script it.".to_owned()),
+        description: Some("Repeats each message. Messages that begin with / run a script.".to_owned()),
         schema: Call::now(|()| Ok(settings())),
         defaults: Call::now(|()| Ok(JsonObject::from_iter([("delayMs".to_owned(), json!(0))]))),
         create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session::session(start.0, ways.clone()))),
@@ -75,7 +75,7 @@ fn settings() -> ostler_contract::Value {
         "properties": {
             "delayMs": {
                 "type": "number", "title": "Delay", "default": 0, "sessionMutable": true,
-                "description": "Milliseconds between two words."
+                "description": "Delay between two words, in milliseconds."
             }
         }
     })

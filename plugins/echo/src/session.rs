@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ostler_contract::points::{AgentSession, BoundTool, Emit, Start, TurnFrom};
+use ostler_contract::points::{
+    AgentSession, BoundTool, Emit, ResourceContent, Start, TurnFrom, Worker, WorkerRequest,
+};
 use ostler_contract::protocol::actions;
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
-use ostler_contract::{Call, Thrown, Value, json};
+use ostler_contract::{Call, Func, JsonObject, Thrown, Value, json};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -41,7 +43,15 @@ pub(crate) struct Waiting {
 }
 
 pub(crate) struct Conversation {
-    pub start: Start,
+    /// The session.
+    pub uri: String,
+    pub chat_uri: String,
+    /// Whether it is in the session's first chat.
+    first: bool,
+    emit: Func<fn(Emit, StateAction)>,
+    pub subagent: Option<Call<fn(String, WorkerRequest) -> Worker>>,
+    pub read: Option<Call<fn(String) -> ResourceContent>>,
+    pub client_settings: Option<Call<fn() -> JsonObject>>,
     pub ways: Ways,
     pub tools: Mutex<Vec<BoundTool>>,
     delay: AtomicU64,
@@ -55,7 +65,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Whether somebody approved a tool for the rest of the session.
     pub(crate) fn always_approves(&self, tool: &str) -> bool {
-        self.ways.approved.lock().get(&self.start.uri).is_some_and(|tools| tools.contains(tool))
+        self.ways.approved.lock().get(&self.uri).is_some_and(|tools| tools.contains(tool))
     }
 }
 
@@ -85,9 +95,15 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
     let stops_lead = ways.stops_lead;
     let delay = start.settings.get("delayMs").and_then(Value::as_u64).unwrap_or_default();
     let conversation = Arc::new(Conversation {
-        tools: Mutex::new(start.tools.clone().unwrap_or_default()),
-        context: Mutex::new(start.context.clone()),
-        start,
+        uri: start.uri,
+        chat_uri: start.chat_uri,
+        first: start.chat_id.is_none(),
+        emit: start.emit,
+        subagent: start.subagent,
+        read: start.read,
+        client_settings: start.client_settings,
+        tools: Mutex::new(start.tools.unwrap_or_default()),
+        context: Mutex::new(start.context),
         ways,
         delay: AtomicU64::new(delay),
         waiting: Mutex::default(),
@@ -145,12 +161,12 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
                     set.delay.store(delay, Ordering::Relaxed);
                     Ok(Value::Bool(true))
                 }
-                _ => Ok("delayMs has to be a whole number of milliseconds".into()),
+                _ => Ok("delayMs must be an integer number of milliseconds".into()),
             }
         })),
         close: Call::now(move |(removing,)| {
-            if removing == Some(true) && closed.start.chat_id.is_none() {
-                closed.ways.approved.lock().remove(&closed.start.uri);
+            if removing == Some(true) && closed.first {
+                closed.ways.approved.lock().remove(&closed.uri);
             }
             closed.stop.send_replace(Some(String::new()));
             Ok(())
@@ -245,7 +261,7 @@ impl Turn {
 
     pub(crate) fn emit(&self, channel: Emit, action: Value) -> Result<(), Thrown> {
         let action = actions::read(action).map_err(Thrown::new)?;
-        self.conversation.start.emit.call((channel, action))
+        self.conversation.emit.call((channel, action))
     }
 
     fn open(&self, part: &str) -> Result<(), Thrown> {
@@ -264,7 +280,7 @@ impl Turn {
             content: content.to_owned(),
             meta: None,
         };
-        self.conversation.start.emit.call((Emit::Chat, StateAction::ChatDelta(delta)))
+        self.conversation.emit.call((Emit::Chat, StateAction::ChatDelta(delta)))
     }
 
     /// Adds to a part, as soon as the host has taken enough of what was added before.
@@ -324,7 +340,7 @@ impl Turn {
         self.emit(
             Emit::Session,
             json!({ "type": "session/inputNeededSet", "request": {
-            "kind": "chatInput", "id": id, "chat": self.conversation.start.chat_uri, "request": request } }),
+            "kind": "chatInput", "id": id, "chat": self.conversation.chat_uri, "request": request } }),
         )?;
         match self.wait(answered).await? {
             Ok(Some(text)) => self.say("answer", &format!("You said: {text}")).await,

@@ -89,7 +89,7 @@ impl Turn {
 
     /// Reads a resource and says what it holds.
     pub(crate) async fn read(&mut self, uri: &str) -> Result<(), Stopped> {
-        let Some(read) = self.conversation.start.read.clone() else {
+        let Some(read) = self.conversation.read.clone() else {
             return self.say("answer", "Nothing can be read here.").await;
         };
         let content = self.wait(read.call((uri.to_owned(),))).await??;
@@ -104,7 +104,7 @@ impl Turn {
 
     /// Says the settings of the session's editors.
     pub(crate) async fn say_settings(&mut self) -> Result<(), Stopped> {
-        let settings = match self.conversation.start.client_settings.clone() {
+        let settings = match self.conversation.client_settings.clone() {
             Some(settings) => self.wait(settings.call(())).await??,
             None => JsonObject::new(),
         };
@@ -129,13 +129,13 @@ impl Turn {
         self.emit(
             Emit::Session,
             json!({ "type": "session/inputNeededSet", "request": {
-            "kind": "toolConfirmation", "id": call.id, "chat": self.conversation.start.chat_uri,
+            "kind": "toolConfirmation", "id": call.id, "chat": self.conversation.chat_uri,
             "turnId": self.id, "toolCall": waiting } }),
         )?;
         let (approved, option) = self.wait(approved).await?.unwrap_or((false, None));
         if approved && option.as_deref() == Some(ALWAYS) {
             let mut all = self.conversation.ways.approved.lock();
-            all.entry(self.conversation.start.uri.clone()).or_default().insert(tool.to_owned());
+            all.entry(self.conversation.uri.clone()).or_default().insert(tool.to_owned());
         }
         Ok(approved)
     }
@@ -149,7 +149,7 @@ impl Turn {
         self.emit(
             Emit::Session,
             json!({ "type": "session/inputNeededSet", "request": {
-            "kind": "toolClientExecution", "id": call.id, "chat": self.conversation.start.chat_uri,
+            "kind": "toolClientExecution", "id": call.id, "chat": self.conversation.chat_uri,
             "turnId": self.id, "clientId": client, "toolCall": running } }),
         )?;
         let completed = self.wait(completed).await;

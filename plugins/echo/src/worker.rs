@@ -12,7 +12,7 @@ use crate::session::{Stopped, Turn, words};
 impl Turn {
     /// Calls a worker and says what became of it.
     pub(crate) async fn have_worked(&mut self, prompt: &str) -> Result<(), Stopped> {
-        let Some(subagent) = self.conversation.start.subagent.clone() else {
+        let Some(subagent) = self.conversation.subagent.clone() else {
             return self.say("answer", "There are no workers here.").await;
         };
         let call = format!("{}-worker", self.id);

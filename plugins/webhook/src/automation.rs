@@ -1,6 +1,7 @@
 //! A call that fires automations.
 
 use bytes::Bytes;
+use ostler_contract::bodies::LONG;
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
@@ -8,7 +9,7 @@ use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{Answer, Refusal};
-use crate::route::{Admitted, LONG};
+use crate::route::Admitted;
 use crate::{CALL, TRIGGER};
 
 /// The most fields of a form.

@@ -86,7 +86,7 @@ impl Call<'_> {
                 Err(NotTaken::Gone(why) | NotTaken::Refused(why)) => return Ok(Err(Refusal::NoBot(why))),
             }
         }
-        Ok(Err(Refusal::NoBot(format!("{} cannot be talked to", self.target.bot))))
+        Ok(Err(Refusal::NoBot(format!("{} is not available", self.target.bot))))
     }
 
     /// The endpoint's chat with the bot, and the model a turn there names.
@@ -99,7 +99,7 @@ impl Call<'_> {
             ),
             Err(why) => why.message,
         };
-        self.webhook.problem(&self.endpoint.id, &format!("{bot} cannot be talked to: {refusal}"));
+        self.webhook.problem(&self.endpoint.id, &format!("{bot} is not available: {refusal}"));
         Err(Refusal::NoBot(refusal))
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn checked(prefix: &Url, callback: Option<&str>) -> Result<Uri, Refus
     if !url.as_str().starts_with(prefix.as_str()) {
         return Err(bad("The callback is outside the endpoint's callbackPrefix"));
     }
-    url.as_str().parse().map_err(|_| bad("The callback is not a URL that can be called"))
+    url.as_str().parse().map_err(|_| bad("The callback is not a valid URL to call"))
 }
 
 /// Posts a callback; answers what it was answered, or why it failed. A redirect is a failure.
@@ -32,14 +32,14 @@ pub(crate) async fn post(host: &PluginHost, url: &Uri, body: &Value) -> Result<S
     let status = match answered {
         Ok(Ok(response)) => response.status(),
         Ok(Err(why)) => return Err(why.message),
-        Err(_) => return Err(format!("no answer within {} seconds", LIMIT.as_secs())),
+        Err(_) => return Err(format!("no response within {} seconds", LIMIT.as_secs())),
     };
     match status {
         status if status.is_success() => Ok(status),
         status if status.is_redirection() => {
-            Err(format!("it was answered {}, a redirect, which is not followed", status.as_u16()))
+            Err(format!("response {}, a redirect, is not followed", status.as_u16()))
         }
-        status => Err(format!("it was answered {}", status.as_u16())),
+        status => Err(format!("response {}", status.as_u16())),
     }
 }
 

@@ -123,7 +123,7 @@ impl Webhook {
                 let Some(retry) = webhook.may_still_go(&callback).await else {
                     webhook.problem(
                         &callback.endpoint,
-                        "a callback of an earlier start may not be posted any more",
+                        "dropped a callback of an earlier start that its endpoint no longer allows",
                     );
                     return webhook.callbacks.forget(&callback).await;
                 };
@@ -136,7 +136,7 @@ impl Webhook {
     /// Keeps a callback for a later start.
     pub(crate) async fn keep_callback(&self, callback: &Callback) {
         if let Err(why) = self.callbacks.keep(callback).await {
-            self.problem(&callback.endpoint, &format!("a callback could not be kept: {why}"));
+            self.problem(&callback.endpoint, &format!("cannot store a callback: {why}"));
         }
     }
 
@@ -179,7 +179,7 @@ impl Webhook {
             let again = wait.as_secs();
             self.problem(
                 &callback.endpoint,
-                &format!("the callback of turn {turn} to {to} failed: {why}; tried again in {again} seconds"),
+                &format!("the callback of turn {turn} to {to} failed: {why}; retrying in {again} seconds"),
             );
             callback.next = Timestamp::now().checked_add(wait).ok();
             self.keep_callback(&callback).await;

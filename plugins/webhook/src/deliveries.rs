@@ -118,7 +118,7 @@ impl Deliveries {
             let failed = self.flush().await.err().map(|why| why.message);
             // Once for each reason: where it cannot be kept there may be many calls.
             if let Some(why) = failed.as_ref().filter(|_| failed != said) {
-                let _ = host.log(format!("what endpoints were sent could not be kept: {why}"));
+                let _ = host.log(format!("cannot store the log of calls: {why}"));
             }
             said = failed;
         }

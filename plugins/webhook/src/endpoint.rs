@@ -68,37 +68,35 @@ impl Endpoint {
     /// # Errors
     /// What makes it no endpoint.
     pub fn read(record: &JsonObject) -> Result<(Self, Vec<String>), String> {
-        let id = text(record, "id")?.and_then(Slug::parse).ok_or("id has to be a slug")?;
+        let id = text(record, "id")?.and_then(Slug::parse).ok_or("id must be a slug")?;
         let secret = text(record, "secret")?
-            .ok_or("secret has to be the vault name of the endpoint's secret, as host:<name>")?;
+            .ok_or("secret must be the vault name of the endpoint's secret, host:<name>")?;
         match VaultName::parse(secret) {
             Ok(VaultName::Host(_)) => {}
             Ok(_) => {
-                return Err(
-                    "secret has to be a host: name; an endpoint belongs to no team and no person".to_owned()
-                );
+                return Err("secret must be a host: name; an endpoint belongs to no team or user".to_owned());
             }
             // What stands there may be the secret itself, so it is not repeated.
-            Err(why) => return Err(format!("secret has to be a vault name: {why}")),
+            Err(why) => return Err(format!("secret must be a vault name: {why}")),
         }
         let bot = text(record, "bot")?;
         let automation = match record.get("automation") {
             None | Some(Value::Null) => None,
             Some(Value::Bool(fires)) => Some(*fires),
-            Some(_) => return Err("automation has to be true or false".to_owned()),
+            Some(_) => return Err("automation must be true or false".to_owned()),
         };
         let answers = Answers::read(record)?;
         let target = match (bot, automation) {
-            (Some(_), Some(true)) => return Err("an endpoint names bot or automation, not both".to_owned()),
+            (Some(_), Some(true)) => return Err("set either bot or automation, not both".to_owned()),
             (None, Some(true)) => Target::Automation,
             (Some(bot), _) => Target::Bot(bot_target(bot, answers)?),
-            (None, _) => return Err("an endpoint names a bot, or has automation: true".to_owned()),
+            (None, _) => return Err("set bot, or automation: true".to_owned()),
         };
         let extras = Extras::read(record)?;
         let warnings = record
             .keys()
             .filter(|key| !FIELDS.contains(&key.as_str()) && !extras::FIELDS.contains(&key.as_str()))
-            .map(|key| format!("{key} is not something an endpoint has; ignored"))
+            .map(|key| format!("unknown field {key}; ignored"))
             .collect();
         Ok((Self { id, target, secret: secret.to_owned(), extras }, warnings))
     }
@@ -117,7 +115,7 @@ impl Answers {
             None | Some("callback") => ReplyMode::Callback,
             Some("sync") => ReplyMode::Sync,
             Some("none") => ReplyMode::None,
-            Some(_) => return Err("reply has to be callback, sync or none".to_owned()),
+            Some(_) => return Err("reply must be callback, sync or none".to_owned()),
         };
         let callback_prefix = text(record, "callbackPrefix")?.map(prefix).transpose()?;
         let sync_timeout = match record.get("syncTimeoutSeconds") {
@@ -127,7 +125,7 @@ impl Answers {
                     .as_f64()
                     .filter(|seconds| *seconds > 0.0)
                     .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                    .ok_or("syncTimeoutSeconds has to be a number of seconds above 0")?,
+                    .ok_or("syncTimeoutSeconds must be a number of seconds above 0")?,
             ),
         };
         Ok(Self { reply, callback_prefix, sync_timeout })
@@ -137,16 +135,16 @@ impl Answers {
 fn bot_target(bot: &str, answers: Answers) -> Result<BotTarget, String> {
     let Answers { reply, callback_prefix, sync_timeout } = answers;
     if bot.strip_prefix("bot://").and_then(Slug::parse).is_none() {
-        return Err("bot has to be bot://<slug>".to_owned());
+        return Err("bot must be bot://<slug>".to_owned());
     }
     if reply == ReplyMode::Callback && callback_prefix.is_none() {
-        return Err("an endpoint that replies by callback needs a callbackPrefix".to_owned());
+        return Err("reply callback requires a callbackPrefix".to_owned());
     }
     Ok(BotTarget { bot: bot.to_owned(), reply, callback_prefix, sync_timeout })
 }
 
 fn prefix(text: &str) -> Result<Url, String> {
-    let wrong = || "callbackPrefix has to be an http or https URL whose path ends in /".to_owned();
+    let wrong = || "callbackPrefix must be an http or https URL whose path ends in /".to_owned();
     let url = Url::parse(text).map_err(|_| wrong())?;
     let good = matches!(url.scheme(), "http" | "https") && url.path().ends_with('/');
     if good { Ok(url) } else { Err(wrong()) }
@@ -176,7 +174,7 @@ mod tests {
             read(json!({ "id": "deploy", "automation": true, "secret": "host:deploy", "colour": 1 }))
                 .unwrap();
         assert_eq!(endpoint.target, Target::Automation);
-        assert_eq!(odd, ["colour is not something an endpoint has; ignored"]);
+        assert_eq!(odd, ["unknown field colour; ignored"]);
         let bot = json!({ "id": "ask", "bot": "bot://helper", "secret": "host:k", "reply": "sync", "syncTimeoutSeconds": 1.5 });
         let Target::Bot(target) = read(bot).unwrap().0.target else { panic!("no bot") };
         assert_eq!((target.reply, target.sync_timeout), (ReplyMode::Sync, Some(Duration::from_millis(1500))));
@@ -195,47 +193,44 @@ mod tests {
             read(record).unwrap_err()
         };
         for (more, why) in [
-            (json!({}), "an endpoint names a bot, or has automation: true"),
-            (json!({ "automation": false }), "an endpoint names a bot, or has automation: true"),
-            (json!({ "automation": "yes" }), "automation has to be true or false"),
-            (
-                json!({ "automation": true, "bot": "bot://b" }),
-                "an endpoint names bot or automation, not both",
-            ),
-            (json!({ "bot": "helper" }), "bot has to be bot://<slug>"),
-            (json!({ "bot": "bot://b" }), "an endpoint that replies by callback needs a callbackPrefix"),
-            (json!({ "bot": "bot://b", "reply": "later" }), "reply has to be callback, sync or none"),
+            (json!({}), "set bot, or automation: true"),
+            (json!({ "automation": false }), "set bot, or automation: true"),
+            (json!({ "automation": "yes" }), "automation must be true or false"),
+            (json!({ "automation": true, "bot": "bot://b" }), "set either bot or automation, not both"),
+            (json!({ "bot": "helper" }), "bot must be bot://<slug>"),
+            (json!({ "bot": "bot://b" }), "reply callback requires a callbackPrefix"),
+            (json!({ "bot": "bot://b", "reply": "later" }), "reply must be callback, sync or none"),
             (
                 json!({ "bot": "bot://b", "callbackPrefix": "ftp://x/" }),
-                "callbackPrefix has to be an http or https URL whose path ends in /",
+                "callbackPrefix must be an http or https URL whose path ends in /",
             ),
             (
                 json!({ "bot": "bot://b", "callbackPrefix": "https://x/a" }),
-                "callbackPrefix has to be an http or https URL whose path ends in /",
+                "callbackPrefix must be an http or https URL whose path ends in /",
             ),
             (
                 json!({ "bot": "bot://b", "reply": "sync", "syncTimeoutSeconds": 0 }),
-                "syncTimeoutSeconds has to be a number of seconds above 0",
+                "syncTimeoutSeconds must be a number of seconds above 0",
             ),
             (json!({ "automation": true, "secret": 5 }), "secret has to be text"),
-            (json!({ "automation": true, "reply": "later" }), "reply has to be callback, sync or none"),
+            (json!({ "automation": true, "reply": "later" }), "reply must be callback, sync or none"),
             (
                 json!({ "automation": true, "callbackPrefix": "https://x/a" }),
-                "callbackPrefix has to be an http or https URL whose path ends in /",
+                "callbackPrefix must be an http or https URL whose path ends in /",
             ),
             (
                 json!({ "automation": true, "syncTimeoutSeconds": "60" }),
-                "syncTimeoutSeconds has to be a number of seconds above 0",
+                "syncTimeoutSeconds must be a number of seconds above 0",
             ),
             (
                 json!({ "automation": true, "secret": null }),
-                "secret has to be the vault name of the endpoint's secret, as host:<name>",
+                "secret must be the vault name of the endpoint's secret, host:<name>",
             ),
             (
                 json!({ "automation": true, "secret": "team:t/k" }),
-                "secret has to be a host: name; an endpoint belongs to no team and no person",
+                "secret must be a host: name; an endpoint belongs to no team or user",
             ),
-            (json!({ "automation": true, "id": "Not A Slug" }), "id has to be a slug"),
+            (json!({ "automation": true, "id": "Not A Slug" }), "id must be a slug"),
         ] {
             assert_eq!(base(more), why);
         }

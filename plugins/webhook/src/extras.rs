@@ -74,13 +74,13 @@ impl Extras {
                 value
                     .as_str()
                     .and_then(Scheme::parse)
-                    .ok_or("verify has to be github, stripe, slack or standard")
+                    .ok_or("verify must be github, stripe, slack or standard")
             })
             .transpose()?;
         let dedupe = field("dedupe")
             .map(|value| {
                 let name = value.as_str().and_then(|name| HeaderName::try_from(name).ok());
-                name.ok_or("dedupe has to be the name of a header")
+                name.ok_or("dedupe must be the name of a header")
             })
             .transpose()?;
         Ok(Self {
@@ -94,7 +94,7 @@ impl Extras {
 
 fn limit(value: &Value) -> Result<Limit, String> {
     let wrong =
-        || format!("limit has to be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}");
+        || format!("limit must be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}");
     let fields = value.as_object().filter(|fields| fields.keys().all(|key| key == "calls" || key == "per"));
     let fields = fields.ok_or_else(wrong)?;
     let calls = fields.get("calls").and_then(Value::as_u64).filter(|calls| (1..=MOST_CALLS).contains(calls));
@@ -107,9 +107,7 @@ fn limit(value: &Value) -> Result<Limit, String> {
 
 fn retry(value: &Value) -> Result<Option<Retry>, String> {
     let wrong = || {
-        format!(
-            "retry has to be true, or {{ times, first }}: a number from 1 to {MOST_TRIES} and {A_DURATION}"
-        )
+        format!("retry must be true, or {{ times, first }}: a number from 1 to {MOST_TRIES} and {A_DURATION}")
     };
     let fields = match value {
         Value::Bool(on) => return Ok(on.then(Retry::default)),
@@ -180,7 +178,7 @@ mod tests {
             ("retry", json!({ "first": "-1s" })),
         ] {
             let why = Extras::read(&JsonObject::from_iter([(field.to_owned(), value.clone())])).unwrap_err();
-            assert!(why.starts_with(&format!("{field} has to be ")), "{value}: {why}");
+            assert!(why.starts_with(&format!("{field} must be ")), "{value}: {why}");
         }
     }
 

@@ -70,7 +70,7 @@ pub fn plugin() -> Plugin {
             "properties": {
                 "syncTimeoutSeconds": {
                     "type": "number", "exclusiveMinimum": 0,
-                    "description": "How long a sync call waits for its turn to end, in seconds."
+                    "description": "Timeout of sync calls, in seconds."
                 }
             }
         }))
@@ -80,7 +80,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     host.register_trigger_type(TriggerType {
         r#type: TRIGGER.into(),
         title: "A webhook call".into(),
-        description: Some("A program outside called one of this host's endpoints.".to_owned()),
+        description: Some("Another program called an endpoint of this host.".to_owned()),
         events: vec![TriggerEvent {
             id: CALL.into(),
             title: "A call".into(),

@@ -67,14 +67,14 @@ impl Refusal {
     /// What the caller is told.
     pub fn message(&self) -> String {
         match self {
-            Self::NoEndpoint => "There is no endpoint here".to_owned(),
-            Self::NotPost => "An endpoint is called with POST".to_owned(),
-            Self::NotAdmitted => "The endpoint's secret is needed as bearer token".to_owned(),
+            Self::NoEndpoint => "Unknown endpoint".to_owned(),
+            Self::NotPost => "The method must be POST".to_owned(),
+            Self::NotAdmitted => "The endpoint's secret is required as bearer token".to_owned(),
             Self::NotSigned(why) => (*why).to_owned(),
             Self::Bad(why) | Self::NoBot(why) => why.clone(),
-            Self::NoMemory => "The host has no memory for this body now; send it again later".to_owned(),
+            Self::NoMemory => "The host has no memory for this body now; retry later".to_owned(),
             Self::TooMany(wait) => {
-                format!("The endpoint takes no more calls for {} seconds", seconds(*wait))
+                format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))
             }
         }
     }
@@ -83,7 +83,7 @@ impl Refusal {
         match self {
             Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
             Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Self::NoMemory => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
+            Self::NoMemory => Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER))),
             Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
             _ => None,
         }

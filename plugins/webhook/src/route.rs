@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
 use ostler_contract::protocol::surrogates::read_json;
@@ -62,9 +63,6 @@ struct Greeting {
     challenge: Option<String>,
 }
 
-/// A body longer than this is checked and read off the shared threads.
-pub(crate) const LONG: usize = 256 * 1024;
-
 /// A body: signatures are over it, so a signed one is read before its sender is let in.
 enum Unread {
     Not(Body),
@@ -88,7 +86,7 @@ impl Webhook {
         };
         let (status, why) = match &outcome {
             Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
-            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; its log says why")),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; see its log")),
         };
         seen.status = status.as_u16();
         seen.why = why.map(str::to_owned);
@@ -156,7 +154,7 @@ impl Webhook {
         if let Some(left_out) = self.told.again(&endpoint.id) {
             let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
             let endpoint = crate::named(&endpoint.id);
-            let _ = self.host.log(format!("{endpoint} cannot be called: {why}{more}"));
+            let _ = self.host.log(format!("{endpoint} is unavailable: {why}{more}"));
         }
         None
     }
@@ -206,7 +204,7 @@ impl Webhook {
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
             // What was fired was fired: a failure here must not have the sender deliver it again.
             if let Err(why) = first.keep(&answer).await {
-                self.problem(&endpoint.id, &format!("the answer to a delivery could not be kept: {why}"));
+                self.problem(&endpoint.id, &format!("cannot store the answer to a delivery: {why}"));
             }
         }
         Ok(answer)

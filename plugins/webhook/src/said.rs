@@ -33,7 +33,7 @@ impl Said {
         let thread = named("thread").filter(|thread| !thread.trim().is_empty());
         let thread = thread.ok_or_else(|| bad("The call has no thread"))?;
         if thread.len() > THREAD_MAX {
-            return Err(Refusal::Bad(format!("The thread is longer than {THREAD_MAX} bytes")));
+            return Err(Refusal::Bad(format!("The thread exceeds {THREAD_MAX} bytes")));
         }
         let callback = named("callback").filter(|callback| !callback.is_empty());
         let text = fields.as_ref().and_then(|fields| text_of(fields.get("text")?));
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(read(JSON, "", r#"{"text":"x"}"#), bad("The call has no thread"));
         assert_eq!(read(JSON, "", r#"{"thread":"t","text":" "}"#), bad("The call has no text"));
         let long = format!(r#"{{"text":"x","thread":"{}"}}"#, "t".repeat(1001));
-        assert_eq!(read(JSON, "", &long), bad("The thread is longer than 1000 bytes"));
+        assert_eq!(read(JSON, "", &long), bad("The thread exceeds 1000 bytes"));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Talk {
         let read = read.map_err(|why| Thrown { message: why.message.replace(&uri, bot), ..why })?;
         let data = read.get("data").and_then(Value::as_str).unwrap_or_default();
         let record: Value = serde_json::from_str(data)
-            .map_err(|_| Thrown::new(format_args!("{bot} was answered as something else than a record")))?;
+            .map_err(|_| Thrown::new(format_args!("{bot} did not return a record")))?;
         let text = |field: &Value| field.as_str().map(str::to_owned);
         let Some((uri, session)) = text(&record["chat"]["uri"]).zip(text(&record["chat"]["session"])) else {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Talk {
                 Look::Ended(ended) => return ended,
                 Look::Nowhere if sure => return Ended::withdrawn(),
                 Look::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
-                    return Ended::failed("the host never took the turn");
+                    return Ended::failed("the host did not accept the turn");
                 }
                 Look::Nowhere | Look::Goes => {}
             }
@@ -186,7 +186,7 @@ impl Talk {
             let state = match self.state(chat, newest).await {
                 Ok(state) => state,
                 Err(why) if why.rpc.is_some() => {
-                    return Look::Ended(Ended::failed("the session ended before the turn did"));
+                    return Look::Ended(Ended::failed("the session ended before the turn"));
                 }
                 // The connection was lost; the next look is over another one.
                 Err(_) => return Look::Goes,

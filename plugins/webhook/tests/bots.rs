@@ -50,6 +50,37 @@ async fn each_reply_of_a_bot_that_runs_no_model() {
 }
 
 #[tokio::test]
+async fn a_call_is_answered_when_its_turn_is_accepted_and_neither_before_nor_at_its_end() {
+    let dir = folder();
+    endpoint(dir.path(), "none", "bot: bot://echo\nreply: none");
+    endpoint(dir.path(), "back", "bot: bot://echo\ncallbackPrefix: https://hooks.example/in/");
+    let accepts = &["bot:get", "bot:chat", "session:create", "session:read"];
+    let refuses = World::of(&dir, builder(dir.path()).await.grants(accepts).guarded()).await;
+    for id in ["none", "back"] {
+        let refused = refuses.say_back(id, "t", "/hang", BACK).await;
+        assert_eq!(refused, (409, message("plugin:webhook may not chat:send here")), "{id}");
+    }
+    assert_eq!(refuses.posts.all(), []);
+    refuses.host.host.close().await;
+    drop(refuses);
+
+    let world = World::start(&dir).await;
+    for id in ["none", "back"] {
+        let (status, body) = world.say_back(id, "t", "/hang", BACK).await;
+        assert_eq!((status, &body), (202, &json!({ "thread": "t", "turn": body["turn"] })), "{id}");
+        let chat = world.chat_of(id).await;
+        assert_eq!(world.chat(&chat).await["activeTurn"]["id"], body["turn"], "{id}: it runs on");
+        assert_eq!(world.posts.all(), [], "{id}");
+        let cancelled = json!({ "type": "chat/turnCancelled", "turnId": body["turn"], "duration": 1 });
+        world.client().await.dispatch(&chat, 1, cancelled).await;
+        if id == "back" {
+            let told = json!({ "thread": "t", "turn": body["turn"], "status": "cancelled", "text": "" });
+            assert_eq!(world.posts.wait_for(1).await, [(BACK.to_owned(), told)]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_chat_per_endpoint_and_every_thread_in_it() {
     let dir = folder();
     endpoint(dir.path(), "one", "bot: bot://helper\nreply: none");
@@ -266,7 +297,7 @@ async fn a_callback_that_fails_costs_a_log_line_and_nothing_else() {
     }
     let posts = world.posts.wait_for(5).await;
     assert!(posts.iter().all(|(url, _)| url.starts_with(BACK)), "a redirect is not followed: {posts:?}");
-    for why in ["answered 302, a redirect, which is not followed", "answered 500", "connection refused"] {
+    for why in ["response 302, a redirect, is not followed", "response 500", "connection refused"] {
         until(async || world.host.log.has(why).then_some(())).await;
     }
     let lines = world.host.log.all();
@@ -286,7 +317,7 @@ async fn a_bot_that_cannot_be_talked_to_is_said() {
     endpoint(dir.path(), "loud", "bot: bot://echo\nreply: none");
     let world = World::start(&dir).await;
     assert_eq!(world.say("nobody", "t", "x").await, (409, message("No bot at bot://nobody")));
-    let why = "endpoint webhooks/nobody: bot://nobody cannot be talked to: No bot at bot://nobody";
+    let why = "endpoint webhooks/nobody: bot://nobody is not available: No bot at bot://nobody";
     assert!(world.host.log.has(why));
     assert_eq!(world.say("loud", "t", "x").await.0, 202);
     world.host.host.close().await;
@@ -333,7 +364,7 @@ async fn on_a_host_that_knows_people_the_plugins_grants_decide() {
 async fn a_record_edited_while_the_host_runs_holds_from_then_on() {
     let dir = folder();
     let world = World::start(&dir).await;
-    assert_eq!(world.say("new", "t", "x").await, (404, message("There is no endpoint here")));
+    assert_eq!(world.say("new", "t", "x").await, (404, message("Unknown endpoint")));
     endpoint(dir.path(), "new", "bot: bot://helper\nreply: none");
     until(async || (world.say("new", "t", "x").await.0 == 202).then_some(())).await;
     write(dir.path(), "vault.json", r#"{ "host:hook": "another" }"#);

@@ -86,7 +86,7 @@ async fn an_endpoint_takes_so_many_calls_and_says_when_the_next_may_come() {
     let (status, body) = read(response).await;
     assert_eq!(
         (status, body),
-        (429, json!({ "message": format!("The endpoint takes no more calls for {wait} seconds") }))
+        (429, json!({ "message": format!("The rate limit is exceeded; retry in {wait} seconds") }))
     );
     assert_eq!(world.post("free", "{}").await.0, 202);
 }
@@ -106,7 +106,7 @@ async fn a_callback_is_tried_again_until_it_is_taken() {
     assert_eq!(posts[0], posts[1]);
     assert_eq!(posts[1].1["text"], "hello");
     until(async || world.kept("webhook-callbacks").await.is_empty().then_some(())).await;
-    assert!(world.host.log.has("failed: it was answered 500; tried again in 1 seconds"));
+    assert!(world.host.log.has("failed: response 500; retrying in 1 seconds"));
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_callback_on_its_way_is_found_again_by_the_next_start() {
     endpoint(dir.path(), "back", "bot: bot://echo\ncallbackPrefix: https://other.example/\nretry: true");
     let world = world.again().await;
     until(async || world.kept("webhook-callbacks").await.is_empty().then_some(())).await;
-    assert!(world.host.log.has("a callback of an earlier start may not be posted any more"));
+    assert!(world.host.log.has("dropped a callback of an earlier start that its endpoint no longer allows"));
     assert!(world.posts.all().is_empty(), "the record says otherwise now");
 }
 

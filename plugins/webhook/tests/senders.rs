@@ -101,7 +101,7 @@ async fn github() {
 
     let forged =
         recorded!("github-push", "json").with("X-Hub-Signature-256", format!("sha256={}", "0".repeat(64)));
-    let refusal = json!({ "message": "The sender's signature is not one made with the endpoint's secret" });
+    let refusal = json!({ "message": "The sender's signature does not match the endpoint's secret" });
     assert_eq!(forged.send(&world, "github").await, (401, refusal));
     let of_another = recorded!("github-push", "json");
     assert_eq!(of_another.send(&world, "slack").await.0, 401, "another sender's signature says nothing");
@@ -120,7 +120,7 @@ async fn github() {
 #[tokio::test]
 async fn stripe() {
     let world = world().await;
-    let old = json!({ "message": "The sender's signature is not of this moment" });
+    let old = json!({ "message": "The sender's signature has expired" });
     assert_eq!(recorded!("stripe-invoice-item", "json").send(&world, "stripe").await, (401, old));
     let recorded = recorded!("stripe-invoice-item", "json");
     let (time, body) = (now(), recorded.body);

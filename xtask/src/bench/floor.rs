@@ -80,7 +80,7 @@ impl RustFloor {
     /// # Errors
     /// Where it does not build.
     pub fn build(root: &Path) -> Result<Self> {
-        Ok(Self { program: ostler::build(root, "ostler-floor")? })
+        Ok(Self { program: ostler::build(root, "ostler-floor", "dist")? })
     }
 
     /// Starts it and waits until it says where it listens; what it keeps goes into `folder`.

@@ -12,6 +12,7 @@ mod ostler;
 mod process;
 mod report;
 mod rounds;
+mod soak;
 mod stats;
 
 use std::io::Write;
@@ -20,6 +21,7 @@ use std::path::Path;
 use context::Context;
 use failure::Result;
 use options::Options;
+pub use soak::run as soak;
 
 /// Runs what the arguments name; everything where they name nothing.
 ///

@@ -31,7 +31,15 @@ impl Ostler {
     /// # Errors
     /// Where it does not build.
     pub fn build(root: &Path) -> Result<Self> {
-        Ok(Self { program: build(root, "ostler")? })
+        Self::build_with(root, "dist")
+    }
+
+    /// Builds it with this profile.
+    ///
+    /// # Errors
+    /// Where it does not build.
+    pub fn build_with(root: &Path, profile: &str) -> Result<Self> {
+        Ok(Self { program: build(root, "ostler", profile)? })
     }
 
     /// Starts it on a folder, with this output kept.
@@ -77,13 +85,13 @@ impl Ostler {
     }
 }
 
-/// Builds a package's program as releases are built and answers where it is.
+/// Builds a package's program with a profile and answers where it is.
 ///
 /// # Errors
 /// Where it does not build.
-pub fn build(root: &Path, package: &str) -> Result<PathBuf> {
+pub fn build(root: &Path, package: &str, profile: &str) -> Result<PathBuf> {
     let built = crate::cargo::cargo()
-        .args(["build", "--profile", "dist", "--locked", "--package", package])
+        .args(["build", "--profile", profile, "--locked", "--package", package])
         .current_dir(root)
         .status()
         .during("cargo build")?;
@@ -91,7 +99,7 @@ pub fn build(root: &Path, package: &str) -> Result<PathBuf> {
         return Err(Failure::new(format!("{package} does not build")));
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("dist").join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
+    Ok(target.join(profile).join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// A call of an endpoint with this token and body.

@@ -125,6 +125,11 @@ impl Process {
             .ok_or_else(|| Failure::new(format!("{file} does not say how much memory is held")))
     }
 
+    /// Has it run on one core from now on, where the system has `taskset`.
+    pub fn pin(&self, core: &str) {
+        pin(&self.child.id().to_string(), "-acp", core);
+    }
+
     /// Watches from now on how much memory it holds that is its own alone.
     pub fn watch_peak(&self) -> Peak {
         Peak::watch(self.child.id())
@@ -143,6 +148,19 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Has the calling thread run on one core from now on, where the system has `taskset`.
+pub fn pin_thread(core: &str) {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    if let Some(thread) = thread.file_name().and_then(|name| name.to_str()) {
+        pin(thread, "-cp", core);
+    }
+}
+
+fn pin(task: &str, threads: &str, core: &str) {
+    let mut command = Command::new("taskset");
+    let _ = command.args([threads, core, task]).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// The most memory a process held since it was watched.
@@ -200,9 +218,7 @@ fn ready(file: &impl AsFd, deadline: Instant) -> Result<bool> {
 /// The memory of a process, in kB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// Every page it has in memory.
-    pub rss: f64,
-    /// The same, a page that others share counted in part.
+    /// Every page it has in memory, a page that others share counted in part.
     pub pss: f64,
     /// What only it could give back: pages it wrote to.
     pub written: f64,
@@ -215,7 +231,7 @@ impl Memory {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             line.trim().strip_suffix("kB")?.trim().parse().ok()
         };
-        Some(Self { rss: field("Rss")?, pss: field("Pss")?, written: field("Private_Dirty")? })
+        Some(Self { pss: field("Pss")?, written: field("Private_Dirty")? })
     }
 }
 
@@ -233,8 +249,8 @@ mod tests {
     fn memory_is_read_by_whole_names() {
         let text = "55-7f ---p 00 00:00 0 [rollup]\nRss:               25976 kB\nPss:               24636 kB\n\
                     Pss_Dirty:          3104 kB\nPrivate_Clean:     21280 kB\nPrivate_Dirty:      3104 kB\n";
-        assert_eq!(Memory::read(text), Some(Memory { rss: 25976.0, pss: 24636.0, written: 3104.0 }));
-        assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+        assert_eq!(Memory::read(text), Some(Memory { pss: 24636.0, written: 3104.0 }));
+        assert_eq!(Memory::read("Pss: 1 kB\n"), None);
     }
 
     #[test]

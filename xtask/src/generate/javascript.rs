@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use ostler_js::Surface;
 
 const HEAD: &str = "\
-# What JavaScript plugins find
+# Node modules and web globals for plugins
 
-A plugin in JavaScript or TypeScript runs on an engine embedded in the daemon, without Node. It finds the parts of Node
-and of the web that are listed here; what is not listed is not there, and importing it says so. What packages import though
-they seldom call it can be imported and throws `ERR_METHOD_NOT_IMPLEMENTED` when it is called: it is listed as such.
-This page is made by asking the engine: `cargo xtask generate` writes it, and `cargo xtask tidy` fails when it says
-something else than the engine does.
+JavaScript and TypeScript plugins run on an engine inside the daemon, without Node. This page lists the available modules and
+globals; importing anything else is an error. Some functions that packages import but rarely call can be imported and throw
+`ERR_METHOD_NOT_IMPLEMENTED` when called; they are listed separately. The page is generated from the engine by `cargo xtask
+generate`, and `cargo xtask tidy` fails if it is outdated.
 
 ";
 
@@ -19,21 +18,21 @@ something else than the engine does.
 const NOTES: &[(&str, &str)] = &[
     (
         "async_hooks",
-        "A store is seen across every `await`, in callbacks of promises, timers, ticks and microtasks. An event is heard in\n\
-         the store of whoever emits it. A `createHook` is never called, and the ids are always 1.",
+        "A store is available across every `await`, and in callbacks of promises, timers, ticks and microtasks. A listener runs\n\
+         in the store of the emitter. Hooks of `createHook` are never called, and the ids are always 1.",
     ),
-    ("child_process", "There is no channel between parent and child: no stdio `'ipc'`, no `send`."),
+    ("child_process", "No channel between parent and child: no stdio `'ipc'`, no `send`."),
     (
         "crypto",
-        "Signatures: RSA with SHA-256, SHA-384 and SHA-512 (those with SHA-1 are only verified), PKCS#1 and PSS; ECDSA on P-256 with\n\
-         SHA-256 and on P-384 with SHA-384; Ed25519. Key pairs are made of type `ec` and `ed25519`, not of `rsa`. GCM takes an\n\
-         iv of 12 bytes. Encrypted private keys are not read, and RSA keys are not exported as JWK.",
+        "Signatures: RSA with SHA-256, SHA-384 and SHA-512 (SHA-1 only for verification), PKCS#1 and PSS; ECDSA on P-256 with\n\
+         SHA-256 and on P-384 with SHA-384; Ed25519. Key pairs can be generated for `ec` and `ed25519`, not for `rsa`. GCM needs an\n\
+         iv of 12 bytes. Encrypted private keys, and RSA keys as JWK, are not supported.",
     ),
     (
         "zlib",
-        "gzip, zlib and raw deflate, without dictionaries. What is unpacked counts against the plugin's memory.",
+        "gzip, zlib and raw deflate, without dictionaries. Decompressed data counts against the plugin's memory.",
     ),
-    ("readline", "What moves a cursor does nothing: a plugin has no terminal."),
+    ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];
 
 /// What an engine says it has.
@@ -61,7 +60,7 @@ pub fn page(surface: &Surface) -> String {
         let works = exports.iter().filter(|export| *export != "default" && !absent.contains(export));
         let _ = write!(page, "\n### `{name}`\n\n{}", list(works));
         if !absent.is_empty() {
-            let _ = write!(page, "\nImported, but not there when called:\n{}", list(absent.iter()));
+            let _ = write!(page, "\nImportable, but not implemented:\n{}", list(absent.iter()));
         }
         if plain == "crypto" {
             page.push_str(&by_kind(&surface.algorithms));

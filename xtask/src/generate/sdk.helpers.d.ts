@@ -1,51 +1,51 @@
-// What the module exports at run time. The engine serves it: nothing is installed.
+// The exports of the module at run time. The engine provides them; no installation is needed.
 
-/** What a command's handler or a provider throws to tell its caller what is wrong. */
+/** An error of a command or provider for its caller. */
 export class RpcError extends Error {
-    /** `code` is JSON-RPC's or the protocol's; `data` holds facts a program acts on. */
+    /** `code` is a code of JSON-RPC or of the protocol; `data` is for programs. */
     constructor(code: number, message: string, data?: unknown);
     readonly code: number;
     readonly data?: unknown;
 }
 
-/** A record store that keeps everything in memory, for tests. */
+/** A record store in memory, for tests. */
 export function memoryRecords(): {
     collection(name: string, options?: CollectionOptions): Promise<MemoryCollection>;
 };
 
 /** A collection of `memoryRecords`. */
 export interface MemoryCollection {
-    /** The record of an id, or nothing. */
+    /** One record, or nothing. */
     get(id: string): Promise<JsonObject | undefined>;
-    /** Every record. */
+    /** All records. */
     list(): Promise<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */
     find(match: JsonObject): Promise<JsonObject[]>;
-    /** Keeps a record, replacing what its id held. Refuses an id that is no slug. */
+    /** Stores a record, replacing the one with its id. Rejects an id that is not a slug. */
     put(record: JsonObject): Promise<void>;
-    /** Forgets a record; `true` when there was one. */
+    /** Deletes a record; `true` if it existed. */
     remove(id: string): Promise<boolean>;
-    /** Calls back after each change; answers the function that stops it. */
+    /** Calls back after each change; returns the function that stops it. */
     watch(onChange: (change: RecordChange) => void): () => void;
 }
 
-/** A policy: who may use what, and how much of it. */
+/** A policy: a rule that restricts what grants allow. */
 export interface Policy {
-    /** Unique in the whole store: the policy's address is `policy://<id>`. */
+    /** Unique in the whole store; the policy's address is `policy://<id>`. */
     id: string;
-    /** Whom it holds for: `all`, `user:<id>`, `team:<id>` or `project:<team>:<project>`. */
+    /** Scope: `all`, `user:<id>`, `team:<id>` or `project:<team>:<project>`. */
     scope: string;
-    /** What it is about. */
+    /** Kind of work. */
     kind: 'model' | 'agent' | 'computer';
-    /** What it does. One matching `deny` is the whole answer. */
+    /** Effect. A matching `deny` always wins. */
     effect: 'allow' | 'deny';
-    /** What it is held against. Values of one type are alternatives; `*` stands for any run of characters. */
+    /** Conditions. Values of one type are alternatives; `*` matches any characters. */
     match?: { model?: string[]; proxy?: string[]; agent?: string[]; computer?: string[] };
-    /** Every one must have room; none is no limit. */
+    /** Limits that must all have room; absent for no limit. Stored, not enforced. */
     limits?: PolicyLimit[];
-    /** Kept, not enforced. */
+    /** Stored, not enforced. */
     pool?: unknown;
-    /** Kept, not enforced. */
+    /** Stored, not enforced. */
     cap?: unknown;
     /** A timestamp, or a date that covers its whole day. */
     from?: string;
@@ -55,16 +55,16 @@ export interface Policy {
     description?: string;
 }
 
-/** How much of something a policy allows. */
+/** A limit of a policy. */
 export interface PolicyLimit {
     amount: number;
-    /** Of a model `usd`, `tokens` or `calls`; of an agent `usd`, `tokens`, `turns` or `hours`; of a computer `hours` or `sessions`. */
+    /** For a model `usd`, `tokens` or `calls`; for an agent `usd`, `tokens`, `turns` or `hours`; for a computer `hours` or `sessions`. */
     measure: 'usd' | 'tokens' | 'calls' | 'turns' | 'hours' | 'sessions';
     period: 'day' | 'week' | 'month' | 'total';
     pool: 'shared' | 'each';
 }
 
-/** The row a body is, its dates as instants; throws an `RpcError` (-32602) that names the wrong field. */
+/** Returns a valid policy with its dates as timestamps, or throws an `RpcError` (-32602) that names the invalid field. */
 export function checkPolicy(body: unknown): Policy;
 
 /** A policy store in one JSON file. */
@@ -75,29 +75,29 @@ export function filePolicies(options: { file: string }): {
     remove(id: string): Promise<boolean>;
 };
 
-/** A tool as an endpoint serves it; one without `run` is run by a client. */
+/** A tool of an endpoint; without `run`, a client runs it. */
 export interface ServedTool {
     definition: { name: string; title?: string; description?: string; inputSchema?: unknown };
     run?(input: unknown): Awaitable<unknown>;
 }
 
 /**
- * Endpoints that serve tools over MCP, for a plugin that runs its own listener or route. `origin` is read when an
- * endpoint opens; where it is nothing none can be opened.
+ * MCP endpoints for a plugin with its own listener or route. `origin` is read when an endpoint opens; without a value
+ * none can be opened.
  */
 export function toolServers(about: {
     origin: string | (() => string | null | undefined);
     name: string;
     version: string;
 }): {
-    /** Opens an endpoint with a path and a token of its own. */
+    /** Opens an endpoint with a separate path and token. */
     open(options: {
         tools(): Awaitable<readonly ServedTool[]>;
         /** Runs a tool that has no `run`. */
         runClient?(name: string, input: unknown): Awaitable<unknown>;
-        /** `notify` to be told of changes on the `GET` stream; `list`, where left out, to ask again. */
+        /** `notify` reports changes on the `GET` stream; `list` requires a new listing. Default: `list`. */
         toolsChanged?: 'notify' | 'list';
     }): { url: string; token: string; changed(): void; close(): void } | undefined;
-    /** Answers the requests under `/ahp-mcp`; `undefined` for every other. */
+    /** Handles requests under `/ahp-mcp`; returns `undefined` for others. */
     request(request: Request): Promise<Response | undefined>;
 };

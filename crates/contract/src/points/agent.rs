@@ -1,6 +1,7 @@
-//! Backends: what runs agent sessions. Spec: *Registration methods*, *Backend extensions*.
+//! Backends, which run agent sessions. Spec: *Registration methods*, *Backend extensions*.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -21,8 +22,8 @@ use crate::registry::Owner;
 
 /// A backend a client names in `createSession`.
 ///
-/// The host keeps the session's state: a backend says what happens with `start.emit`, in the protocol's own
-/// actions, and is told what people do through the members of the session it answers.
+/// The host stores the session's state. A backend reports with `start.emit`, in the protocol's actions, and receives
+/// users' requests through the members of the session that `create` returns.
 ///
 /// ```
 /// use ostler_contract::points::{Agent, AgentSession, Emit, Start};
@@ -56,61 +57,61 @@ use crate::registry::Owner;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Agent {
-    /// The id a client names, unique on the host; the scheme of its session URIs.
+    /// The id that clients name, unique on the host; the scheme of its session URIs.
     pub provider: Text,
-    /// Shown to people.
+    /// Display name.
     pub display_name: Text,
-    /// One line.
+    /// A one-line description.
     pub description: Option<String>,
-    /// The settings of a session, `{ properties }`: used before one exists and by every session.
+    /// The schema of the session settings, `{ properties }`. Used before a session exists and by every session.
     pub schema: Call<fn() -> Value>,
-    /// The value per setting when nothing is chosen.
+    /// The default value of each setting.
     pub defaults: Call<fn() -> JsonObject>,
     /// Starts or resumes one chat's conversation.
     pub create: Call<fn(start: Frozen<Start>) -> AgentSession>,
-    /// What a second chat may be made from; without it a session has one chat.
+    /// The kinds of additional chats; absent for one chat per session.
     pub chats: Option<ChatAbilities>,
-    /// Whether it works in more than one directory.
+    /// Whether a session can have several directories.
     pub multiple_directories: Option<bool>,
-    /// RFC 9728 records; without them no token can be given to it.
+    /// RFC 9728 metadata of the resources that need a token; without it the backend gets no tokens.
     pub protected_resources: Option<Vec<ProtectedResourceMetadata>>,
-    /// What a machine needs to run it, by name. Called when a machine is made, never at load.
+    /// The needs of the backend in a machine, by name. Called when a machine is created, never at load.
     pub machine: Option<Call<fn() -> BTreeMap<String, MachineNeed>>>,
-    /// Whether a session in a machine runs in a host started inside it.
+    /// Whether a session in a machine runs in a host that is started inside it.
     pub runs_nested: Option<bool>,
-    /// Whether it is built from a preset: a nested host has none of these.
+    /// Whether the backend is built from a preset; a nested host has no such backends.
     pub variant: Option<bool>,
-    /// Whether only its own plugin starts sessions with it: it is not listed, never the default, and no
-    /// client may name it.
+    /// Whether only this plugin starts sessions with it. Such a backend is not listed, never the default, and not
+    /// available to clients.
     pub unlisted: Option<bool>,
-    /// Asked once at the start, before any session.
+    /// Called once at the start, before any session.
     pub probe: Option<Call<fn() -> Offered>>,
-    /// Directories it will work in.
+    /// The directories in which it can work.
     pub directories: Option<Call<fn() -> Vec<String>>>,
-    /// Its own stored sessions.
+    /// The sessions that the backend stores.
     pub list: Option<Call<fn() -> Vec<Listed>>>,
-    /// One of them.
+    /// One stored session by id.
     pub find: Option<Call<fn(id: String) -> Option<Listed>>>,
-    /// Removes its own copy; resolves when it is already gone.
+    /// Deletes the backend's copy of a session; resolves if there is none.
     pub delete: Option<Call<fn(id: String, directory: Option<String>)>>,
-    /// Past turns of one of its sessions, with nothing started.
+    /// The past turns of a stored session, without starting it.
     pub transcript: Option<Call<fn(id: String) -> Option<Vec<Turn>>>>,
 }
 
-/// What a second chat may be made from.
+/// The kinds of additional chats.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ChatAbilities {
-    /// A chat up to one of its turns.
+    /// A chat can be forked from a turn.
     #[serde(default)]
     pub fork: bool,
-    /// A turn, for a conversation beside it.
+    /// A side chat can be opened next to a turn.
     #[serde(default)]
     pub side_chat: bool,
 }
 
-/// What a backend offers, asked once at the start.
+/// What a backend offers, requested once at the start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Offered {
@@ -125,28 +126,28 @@ pub struct Offered {
     pub customizations: Option<Vec<Customization>>,
 }
 
-/// One model.
+/// A model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct OfferedModel {
-    /// What `model.id` names.
+    /// The id used as `model.id`.
     pub id: String,
-    /// Shown to people.
+    /// Display name.
     pub name: String,
-    /// In tokens.
+    /// Size of the context window in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_context_window: Option<i64>,
-    /// In tokens.
+    /// Maximum output in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<i64>,
-    /// Whether it sees images.
+    /// Whether the model accepts images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_vision: Option<bool>,
 }
 
 impl OfferedModel {
-    /// The model as the root state lists it.
+    /// Returns the model as listed in the root state.
     pub fn listed(&self, provider: &str) -> SessionModelInfo {
         SessionModelInfo {
             id: self.id.clone(),
@@ -163,37 +164,37 @@ impl OfferedModel {
     }
 }
 
-/// One `/` command.
+/// A `/` command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct OfferedCommand {
-    /// Without the slash.
+    /// Name without the slash.
     pub name: String,
-    /// What it does.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// One stored session of a backend.
+/// A session that a backend stores.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct Listed {
-    /// The backend's own id.
+    /// The backend's id of the session.
     pub id: String,
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601.
+    /// Time of the last change, ISO 8601.
     pub modified_at: String,
-    /// `file://` URIs.
+    /// Directories as `file://` URIs.
     #[serde(default)]
     pub working_directories: Vec<String>,
 }
 
-/// One thing a machine needs to run a backend. The field that names the shape carries its value: `directory`
-/// and `file` with `target`, `name`, `source` with `target`, `part`, or `state`. Spec: *Backend extensions*.
+/// A need of a backend in a machine. The field that determines its shape contains its value: `directory` and `file`
+/// with `target`, `name`, `source` with `target`, `part`, or `state`. Spec: *Backend extensions*.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
@@ -207,40 +208,40 @@ pub struct MachineNeed {
     /// An environment variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A host path copied to `target` after the machine is made.
+    /// A host path, copied to `target` after the machine is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// One agent command line, or `ostler` itself, built at the version the host's versions file pins. It is at
-    /// `/opt/ostler/<part>`, read-only, with the parts it requires beside it.
+    /// An agent's command-line program, or `ostler` itself, at the version in the versions file, read-only at
+    /// `/opt/ostler/<part>` with the parts it requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// A named volume for the agent's own configuration: where in the machine.
+    /// A named volume for the agent's configuration, by its path in the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Where in the machine.
+    /// Path in the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Whether a mount may not be written to.
+    /// Whether the mount is read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// What stands in for a part the versions file does not pin: a host folder.
+    /// A host directory that replaces a part without a version in the versions file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-    /// Host files a new volume is seeded from, each under its own name; never a login file.
+    /// Host files that initialize a new volume, each under its own name; never a login file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Vec<String>>,
-    /// The value when neither the profile nor an option gives one.
+    /// The value if neither the profile nor an option has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Whether a machine without it is refused.
+    /// Whether a machine without a value is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// For a person.
+    /// A description for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// Where an emitted action goes.
+/// The target of an emitted action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum Emit {
@@ -248,179 +249,179 @@ pub enum Emit {
     Session,
     /// This chat's channel.
     Chat,
-    /// A terminal the host opened for it.
+    /// A terminal that the host opened for the session.
     Terminal,
 }
 
-/// What `create` is handed: names, settings, and handles to act with. Frozen.
+/// The argument of `create`: names, settings and handles. Frozen.
 #[derive(Debug, Clone, Cross)]
 pub struct Start {
     /// The session's URI.
     pub uri: String,
     /// The chat's URI.
     pub chat_uri: String,
-    /// The name this chat's conversation is kept under; absent for a session's first chat.
+    /// The name of this chat's conversation; absent for the first chat of a session.
     pub chat_id: Option<String>,
-    /// Defaults with the client's values on top.
+    /// The session's settings: the client's values over the defaults.
     pub settings: JsonObject,
-    /// A path.
+    /// The session's directory, a path.
     pub working_directory: Option<String>,
-    /// More paths.
+    /// Further directories.
     pub additional: Option<Vec<String>>,
-    /// Tools bound to this session.
+    /// The tools of the session.
     pub tools: Option<Vec<BoundTool>>,
-    /// The host's `mcpServers` by name; absent, not empty, when it holds none.
+    /// The `mcpServers` of the host by name; absent if there are none.
     pub mcp_servers: Option<JsonObject>,
-    /// One text per offered host tool that has one.
+    /// The instructions of the offered host tools.
     pub instructions: Option<Vec<String>>,
-    /// How long a client's tool may take, in milliseconds; 0 = forever.
+    /// Timeout of client tools in milliseconds; 0 disables it.
     pub client_tool_timeout_ms: u64,
-    /// Reports what happened in the running turn, in this order: a part opens (`chat/responsePart`) before its text
-    /// (`chat/delta`, `chat/reasoning`); a tool call goes `chat/toolCallStart`, `chat/toolCallReady`,
-    /// `chat/toolCallComplete`; `chat/usage` comes before the end; and one of `chat/turnComplete`, `chat/turnCancelled`
-    /// and `chat/error` ends the turn. An action out of that order, or about another turn, changes nothing and is sent
-    /// to no client. The host itself emits `chat/turnStarted` and `chat/toolCallConfirmed`. Throws on an action the
-    /// protocol does not have, and a `QuotaExceededError` where 50,000 emitted ones wait already: a backend that is so
-    /// far ahead pauses and emits again.
+    /// Reports on the running turn, in this order: a part opens (`chat/responsePart`) before its text (`chat/delta`,
+    /// `chat/reasoning`); a tool call is `chat/toolCallStart`, `chat/toolCallReady`, `chat/toolCallComplete`;
+    /// `chat/usage` precedes the end; and one of `chat/turnComplete`, `chat/turnCancelled` and `chat/error` ends the
+    /// turn. An action that is out of order, or about another turn, has no effect and is not sent. The host emits
+    /// `chat/turnStarted` and `chat/toolCallConfirmed`. Throws for an unknown action, and a `QuotaExceededError` when
+    /// 50,000 actions are waiting; the backend then pauses and emits again.
     pub emit: Func<fn(channel: Emit, action: StateAction)>,
-    /// Opens a read-only chat for a worker, once per call id.
+    /// Opens a read-only chat for a worker, once per tool call id.
     pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
-    /// Reads a resource as the session's owner: a message's attachment, what a client publishes, what a provider serves.
-    /// A client is asked, and has 30 seconds and 16 MiB for its answer.
+    /// Reads a resource with the grants of the session's owner: an attachment, a resource of a client, or one of a
+    /// provider. A client has 30 seconds and 16 MiB for its response.
     pub read: Option<Call<fn(uri: String) -> ResourceContent>>,
-    /// The settings of the editors that are active in the session, as they are now: `telemetryLevel` (`off`, `crash`,
-    /// `error`, `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command:
-    /// `true`, `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. One that no editor sent is absent; where
-    /// editors differ the most careful value counts.
+    /// The current settings of the editors that are active in the session: `telemetryLevel` (`off`, `crash`, `error`,
+    /// `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command: `true`,
+    /// `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. A setting that no editor sent is absent; if
+    /// editors differ, the most restrictive value applies.
     pub client_settings: Option<Call<fn() -> JsonObject>>,
-    /// Opens the session's tools endpoint, the same one for its life; absent on a host built without tool servers.
+    /// Opens the session's tools endpoint, which stays the same for the session's life; absent on a host without tool
+    /// servers.
     pub tools_server: Option<Call<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
-    /// Opens terminals the host lists; absent on a host without a terminal store.
+    /// Opens terminals that the host lists; absent on a host without a terminal store.
     pub terminals: Option<SessionTerminals>,
-    /// The machine the session runs in; absent where it runs on this host.
+    /// The machine of the session; absent if it runs on the host.
     pub computer: Option<SessionComputer>,
-    /// Environment variables for the processes a backend starts: `OSTLER_SESSION`, the session's URI, and, in a
-    /// session that a run of an automation started, `OSTLER_RUN`, the run's URI. Terminals the host opens and
-    /// processes in machines have them already.
+    /// Environment variables for the processes of a backend: `OSTLER_SESSION`, the session's URI, and `OSTLER_RUN`, the
+    /// URI of the automation run that started the session. Terminals of the host and processes in machines already have
+    /// them.
     pub env: BTreeMap<String, String>,
-    /// The backend's own id to continue.
+    /// The backend's id of the conversation to continue.
     pub resume: Option<String>,
-    /// The backend's name for the turn to fork at, under a new id.
+    /// The backend's name of the turn to fork at, under a new id.
     pub fork_at: Option<String>,
-    /// The backend's name for the turn to rewind to, under the same id; ignored beside `forkAt`.
+    /// The backend's name of the turn to rewind to, under the same id; ignored with `forkAt`.
     pub rewind_at: Option<String>,
-    /// Hidden context for the first turn, before its text; never on the wire.
+    /// Hidden context before the text of the first turn; never sent to clients.
     pub context: Option<String>,
-    /// Turns already known.
+    /// The known turns.
     pub seed: Option<Vec<Turn>>,
-    /// Keeps the backend's own name for a turn.
+    /// Records the backend's name of a turn.
     pub on_turn_recorded: Func<fn(turn_id: String, transcript_id: String)>,
-    /// A token per protected resource, from the asking connection only.
+    /// Tokens by protected resource, of the requesting connection only.
     pub credentials: Option<BTreeMap<String, String>>,
 }
 
-/// A tool as a backend sees it.
+/// A tool as a backend uses it.
 #[derive(Debug, Clone, Cross)]
 pub struct BoundTool {
-    /// Name, description, schema.
-    pub definition: ToolDefinition,
-    /// Runs it; absent where a client runs it. Resolves to what the tool's own `run` returned, any JSON value and mostly
-    /// a text, not to the protocol's `ToolCallResult`: the backend makes that of it, and of the error a failed tool
-    /// rejects with, for `chat/toolCallComplete`.
+    /// Name, description and schema.
+    pub definition: Arc<ToolDefinition>,
+    /// Runs the tool; absent if a client runs it. Resolves to what the tool's `run` returned: any JSON value, usually a
+    /// string. It is not the protocol's `ToolCallResult`, which the backend builds from it, or from the error of a
+    /// failed tool, for `chat/toolCallComplete`.
     pub run: Option<Call<fn(input: Value, call: Option<ToolCallPlace>) -> Value>>,
-    /// The tool's own claim of what it does.
+    /// The effects that the tool declares.
     pub effects: Option<ToolEffects>,
-    /// The client that runs it: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result comes to
-    /// `completeToolCall`. The definition's name is then `<owner>__<name>`; the client knows the tool as `<name>`.
+    /// The client that runs the tool: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result
+    /// is passed to `completeToolCall`. The definition's name is `<owner>__<name>`; the client knows the tool as
+    /// `<name>`.
     pub owner: Option<String>,
-    /// Whether the model need not be told of it at once.
+    /// Whether the tool may be described to the model later.
     pub defer_loading: Option<bool>,
 }
 
-/// In which turn and call a backend runs a tool.
+/// The turn and tool call in which a backend runs a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ToolCallPlace {
-    /// The turn.
+    /// Turn id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<String>,
-    /// The call.
+    /// Tool call id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
 }
 
-/// A worker chat asked for.
+/// The request for a worker chat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct WorkerRequest {
-    /// Shown to people.
+    /// Title of the chat.
     pub title: String,
-    /// What the worker is called.
+    /// Name of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<String>,
-    /// What it does.
+    /// Description of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it was asked; opens its turn.
+    /// The text that opens its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The call of the worker this one was spawned by.
+    /// The tool call of the worker that requested this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_tool_call_id: Option<String>,
 }
 
-/// A worker chat opened.
+/// An open worker chat.
 #[derive(Debug, Clone, Cross)]
 pub struct Worker {
     /// The chat's URI.
     pub uri: String,
-    /// Its one turn; every part emitted names it.
+    /// The id of its only turn; every emitted part contains it.
     pub turn_id: String,
-    /// Says what happened in it.
+    /// Emits an action in the worker chat.
     pub emit: Func<fn(action: StateAction)>,
-    /// Ends its turn, once.
+    /// Ends the turn, once.
     pub end: Func<fn(status: crate::events::TurnStatus, why: Option<String>)>,
 }
 
-/// How a backend wants its tools endpoint.
+/// Options of a tools endpoint.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct ToolsServerOptions {
-    /// Has a client run a tool it contributed. Where the answer is the result the client reported, that says whether
-    /// the call failed.
+    /// Has a client run its tool. If it returns the client's result, that result determines whether the call failed.
     pub run_client: Option<Call<fn(name: String, input: Value) -> Value>>,
-    /// `notify` to hear of changes on the stream, `list` (where left out) to ask again.
+    /// `notify` reports changes on the stream; `list` requires a new listing. Default: `list`.
     pub tools_changed: Option<ToolsChanged>,
 }
 
-/// How a backend learns that its tools changed.
+/// How an agent learns of changed tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolsChanged {
-    /// Is sent `notifications/tools/list_changed`.
+    /// The endpoint sends `notifications/tools/list_changed`.
     Notify,
-    /// Asks again.
+    /// The agent lists the tools again.
     List,
 }
 
 /// A session's tools endpoint.
 #[derive(Debug, Clone, Cross)]
 pub struct ToolsServer {
-    /// Where.
+    /// URL.
     pub url: String,
-    /// The bearer token of this path.
+    /// Bearer token of this URL.
     pub token: String,
-    /// Closes it for this backend; once no other backend of the session holds it, its path is gone.
+    /// Releases the endpoint for this backend; the URL stops working when no backend of the session uses it.
     pub close: Func<fn()>,
 }
 
-/// What `create` answers: the running half of one chat. `begin`, `cancel` and `close` are required.
+/// The result of `create`: a running chat. `begin`, `cancel` and `close` are required.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct AgentSession {
-    /// Runs a turn. It may resolve before the turn has ended: only an emitted action ends it. Where it throws or rejects
-    /// while the turn runs, the host ends the turn with a `chat/error` of the type `backend` and the error's message;
-    /// after the end it is a line in the log. The conversation goes on with the next turn either way.
+    /// Runs a turn. It can resolve before the turn ends: only an emitted action ends the turn. If it throws or rejects
+    /// during the turn, the host ends the turn with a `chat/error` of type `backend` and the error's message; after the
+    /// turn, the error is only logged. The next turn starts in either case.
     pub begin: Call<
         fn(
             turn_id: String,
@@ -430,8 +431,8 @@ pub struct AgentSession {
             attachments: Option<Vec<MessageAttachment>>,
         ),
     >,
-    /// Runs a turn that is a command line, `!ls` say: it reports a tool call, has the host run the command in a
-    /// terminal that people can watch, and ends the turn. Without it such a turn fails.
+    /// Runs a turn that is a command line, such as `!ls`: it reports a tool call, lets the host run the command in a
+    /// visible terminal, and ends the turn. Without it, such a turn fails.
     pub ran: Option<
         Call<
             fn(
@@ -441,55 +442,55 @@ pub struct AgentSession {
             ),
         >,
     >,
-    /// Stops a running turn. Every parked question is settled.
+    /// Cancels a running turn and all its pending questions.
     pub cancel: Call<fn(turn_id: String)>,
-    /// Ends the conversation; `removing` when its record goes too.
+    /// Ends the conversation; with `removing`, its record is deleted too.
     pub close: Call<fn(removing: Option<bool>)>,
-    /// The backend's own id; nothing until the agent named itself.
+    /// The backend's id; nothing until the agent has one.
     pub agent_id: Option<Call<fn() -> Option<String>>>,
-    /// Continues the latest turn, which failed; `false` refuses.
+    /// Continues the latest turn, which failed; `false` rejects.
     pub resume: Option<Call<fn(turn_id: String) -> bool>>,
-    /// Takes a message into the running turn; `false` refuses.
+    /// Adds a message to the running turn; `false` rejects.
     pub steer:
         Option<Call<fn(id: String, text: String, attachments: Option<Vec<MessageAttachment>>) -> bool>>,
     /// Stops one worker.
     pub stop_worker: Option<Call<fn(tool_call_id: String)>>,
     /// Answers a tool call that waits for approval.
     pub confirm: Option<Call<fn(tool_call_id: String, approved: bool, option_id: Option<String>)>>,
-    /// Answers a question; `false` refuses.
+    /// Answers a question; `false` rejects.
     pub answer: Option<
         Call<fn(request_id: String, accepted: bool, answers: BTreeMap<String, ChatInputAnswer>) -> bool>,
     >,
-    /// Takes one answer of several while a person still writes.
+    /// Receives one of several answers while the user is still editing.
     pub set_answer:
         Option<Call<fn(request_id: String, question_id: String, answer: Option<ChatInputAnswer>) -> bool>>,
-    /// Takes the tools bound to this session anew.
+    /// Replaces the tools of the session.
     pub set_tools: Option<Call<fn(tools: Vec<BoundTool>) -> bool>>,
-    /// Takes the result of a tool a client ran, a `ToolCallResult`: the client's own, or a failed one where the client
-    /// left or took longer than `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` refuses.
+    /// Receives the `ToolCallResult` of a client tool: the client's, or a failed one if the client disconnected or
+    /// exceeded `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` rejects.
     pub complete_tool_call: Option<Call<fn(tool_call_id: String, client_id: String, result: Value) -> bool>>,
-    /// A client left; its running tool calls are failed.
+    /// Reports that a client has left; its running tool calls have failed.
     pub client_gone: Option<Call<fn(client_id: String)>>,
-    /// Takes a setting; `true`, or the sentence that refuses.
+    /// Changes a setting; returns `true`, or the message of a rejection.
     pub set_config: Option<Call<fn(key: String, value: Value) -> Value>>,
-    /// Takes a title.
+    /// Changes the title.
     pub set_title: Option<Call<fn(title: String)>>,
-    /// Turns a customization on or off.
+    /// Enables or disables a customization.
     pub set_customization_enabled: Option<Call<fn(id: String, on: bool)>>,
     /// Starts an MCP server.
     pub start_mcp_server: Option<Call<fn(id: String)>>,
-    /// Stops one.
+    /// Stops an MCP server.
     pub stop_mcp_server: Option<Call<fn(id: String)>>,
-    /// A resource got its token.
+    /// Receives the token of a protected resource.
     pub authenticated: Option<Call<fn(resource: String, token: String)>>,
-    /// The backend's name for where a fork after a turn begins; nothing where none can. Without it `forkAt` is the
-    /// turn's own id.
+    /// The backend's name of the point after a turn where a fork begins, or nothing if there is none. Without it,
+    /// `forkAt` is the turn's id.
     pub fork_point: Option<Call<fn(turn_id: String) -> Option<String>>>,
-    /// A sentence, once it can go on no more: every later action is refused with it.
+    /// The reason why the session can no longer continue; later actions are rejected with it.
     pub ended: Option<Call<fn() -> Option<String>>>,
 }
 
-/// Who a turn came from.
+/// The origin of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct TurnFrom {
@@ -499,13 +500,13 @@ pub struct TurnFrom {
     /// The message's own `_meta`.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<JsonObject>,
-    /// `{ uri }` of the custom agent chosen.
+    /// `{ uri }` of the selected custom agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Value>,
 }
 
 impl TurnFrom {
-    /// What a message says of where it came from.
+    /// Returns the origin that a message declares.
     pub fn of(message: &Message) -> Self {
         Self {
             origin: serde_json::to_value(&message.origin).ok(),
@@ -516,7 +517,7 @@ impl TurnFrom {
 }
 
 impl Agent {
-    /// The settings of its sessions, as the protocol carries them. A schema that does not read is empty.
+    /// Returns the settings schema in the protocol's form; an invalid schema is empty.
     pub fn read_schema(schema: Value) -> Option<SessionConfigSchema> {
         serde_json::from_value(crate::settings::drawn(schema)).ok()
     }

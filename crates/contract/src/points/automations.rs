@@ -1,5 +1,5 @@
-//! The automation store: definitions and runs. The host matches events, starts runs and settles them; the
-//! store keeps. Spec: *Registration methods*.
+//! The automation store: definitions and runs. The host matches events, starts runs and records their results. Spec:
+//! *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::wire::state::{
@@ -10,40 +10,39 @@ use serde::{Deserialize, Serialize};
 use super::{ChangeType, PortValue};
 use crate::call::Call;
 
-/// Where automations and their runs are kept.
+/// The store of automations and their runs.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct AutomationStore {
-    /// Every automation.
+    /// All automations.
     pub list: Call<fn() -> Vec<KeptAutomation>>,
-    /// One of them, or nothing.
+    /// One automation, or nothing.
     pub get: Call<fn(id: String) -> Option<KeptAutomation>>,
-    /// Event types beyond the host's and the plugins' that this store's automations may wait for.
+    /// Event types of this store's automations in addition to those of the host and of plugins.
     pub triggers: Call<fn() -> Vec<AutomationTriggerDefinition>>,
-    /// Keeps a new one.
+    /// Stores a new automation.
     pub create:
         Call<fn(id: String, definition: AutomationDefinition, owner: Option<String>) -> KeptAutomation>,
-    /// Changes one: keys left out stay as they are.
+    /// Changes an automation; absent keys are unchanged.
     pub update: Call<fn(id: String, changes: AutomationDefinitionPatch) -> KeptAutomation>,
-    /// Forgets one; `true` when there was one.
+    /// Deletes an automation; `true` if it existed.
     pub remove: Call<fn(id: String) -> bool>,
-    /// Keeps a run, replacing what its URI held. Once this resolves a crash does not lose it.
+    /// Stores a run, replacing the one with its URI. When it resolves, the run is durable.
     pub run: Call<fn(run: AutomationRunState)>,
     /// One run by its URI, or nothing.
     pub run_of: Call<fn(uri: String) -> Option<AutomationRunState>>,
-    /// The runs of an automation, newest first, a page at a time.
+    /// The runs of an automation, newest first, in pages.
     pub runs: Call<fn(id: String, cursor: Option<String>) -> RunPage>,
-    /// Calls back after a definition was changed from outside; answers the function that stops it.
+    /// Calls back after a definition changed outside the host; returns the function that stops it.
     pub watch: Option<Call<fn(on_change: Call<fn(change: AutomationChange)>) -> Option<Call<fn()>>>>,
-    /// The runs that had not ended when the host last stopped.
+    /// The runs that had not ended when the host stopped.
     pub unfinished: Option<Call<fn() -> Vec<AutomationRunState>>>,
-    /// How far the schedules of an automation have come, or nothing. A store without this and `keep_progress` has
-    /// automations whose schedules do not fire.
+    /// The progress of an automation's schedules, or nothing. Without this and `keep_progress`, schedules do not fire.
     pub progress: Option<Call<fn(id: String) -> Option<AutomationProgress>>>,
-    /// Keeps how far the schedules of an automation have come.
+    /// Stores the progress of an automation's schedules.
     pub keep_progress: Option<Call<fn(id: String, progress: AutomationProgress)>>,
-    /// Where definitions are kept, for the announcement.
+    /// Location of the definitions, for the announcement.
     pub place: Option<String>,
-    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    /// Called once when the host closes, after its sessions and the plugins' close functions: writes pending data.
     pub close: Option<Call<fn()>>,
 }
 
@@ -51,48 +50,48 @@ impl PortValue for AutomationStore {
     const NAME: &'static str = "automations";
 }
 
-/// An automation as it is kept.
+/// A stored automation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct KeptAutomation {
-    /// Its id: the last part of its URI.
+    /// Its id, the last segment of its URI.
     pub id: String,
-    /// What it does and when.
+    /// The definition.
     pub definition: AutomationDefinition,
-    /// Whose it is; fixed when it is made.
+    /// The owner, which does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601.
+    /// Time of the last change, ISO 8601.
     pub modified_at: String,
 }
 
-/// How far the schedules of an automation have come.
+/// The progress of an automation's schedules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct AutomationProgress {
     /// Its schedule triggers.
     pub schedules: Vec<ScheduleProgress>,
-    /// Scheduled runs counted against `afterRuns`; absent where there is no such condition.
+    /// Scheduled runs counted for `afterRuns`; absent without that condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_count: Option<i64>,
 }
 
-/// How far one schedule trigger has come.
+/// The progress of one schedule trigger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ScheduleProgress {
-    /// The trigger.
+    /// Id of the trigger.
     pub trigger: String,
-    /// The expression that `next` was worked out from.
+    /// The expression from which `next` was computed.
     pub expression: String,
     /// Its time zone.
     pub time_zone: String,
-    /// The earliest occurrence that has not been dealt with, ISO 8601.
+    /// The earliest occurrence that was not handled, ISO 8601.
     pub next: String,
 }
 
@@ -103,17 +102,17 @@ pub struct ScheduleProgress {
 pub struct RunPage {
     /// Newest first.
     pub runs: Vec<AutomationRunState>,
-    /// Where the next page begins; absent on the last.
+    /// Cursor of the next page; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One definition changed from outside.
+/// A definition that changed outside the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct AutomationChange {
-    /// The automation.
+    /// Id of the automation.
     pub id: String,
-    /// How.
+    /// Kind of change.
     pub r#type: ChangeType,
 }

@@ -1,4 +1,4 @@
-//! What a session changed. Spec: *Registration methods*.
+//! Changesets of sessions. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::PortValue;
 use crate::call::Call;
 
-/// Tells what sessions changed. With one registered, each session lists its changesets, and a client subscribes to
+/// The source of changesets. With this port, each session lists its changesets, and clients subscribe to
 /// `<session>/changeset/<scope>`.
 ///
 /// ```
@@ -24,13 +24,13 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Changes {
-    /// Which changesets a session has.
+    /// The changesets of a session.
     pub scopes: Call<fn(of: ChangesOf) -> Vec<ChangeScope>>,
-    /// What a changeset holds now.
+    /// The current content of a changeset.
     pub state: Call<fn(of: ChangesOf, scope: String) -> ChangesState>,
-    /// What a listing shows of a session's changes, or nothing.
+    /// The summary of a session's changes for listings, or nothing.
     pub summary: Call<fn(of: ChangesOf) -> Option<ChangesSummary>>,
-    /// Runs one of the operations a changeset offers.
+    /// Runs one of the operations of a changeset.
     pub operate: Option<
         Call<
             fn(
@@ -47,13 +47,13 @@ impl PortValue for Changes {
     const NAME: &'static str = "changes";
 }
 
-/// Whose changes are asked for.
+/// The session whose changes are requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ChangesOf {
     /// The session's URI.
     pub session: String,
-    /// The path it works in, where it has one.
+    /// Path of its directory, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
@@ -63,29 +63,29 @@ pub struct ChangesOf {
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ChangeScope {
-    /// What follows `<session>/changeset/`: `session`, `uncommitted`, `turn/{turnId}`, …
+    /// The part after `<session>/changeset/`: `session`, `uncommitted`, `turn/{turnId}`, …
     pub scope: String,
-    /// Shown to people.
+    /// Display name.
     pub label: String,
-    /// More words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// `session`, `branch`, `uncommitted`, `turn`, `compare-turns` or `other`, as where left out.
+    /// `session`, `branch`, `uncommitted`, `turn`, `compare-turns` or `other`. Default: `other`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_kind: Option<String>,
-    /// Whether people mark its files as seen; the host keeps the marks.
+    /// Whether users can mark files as reviewed; the host stores the marks.
     #[serde(default)]
     pub review: bool,
 }
 
-/// What a changeset holds.
+/// The content of a changeset.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ChangesState {
     /// Its files.
     #[serde(default)]
     pub files: Vec<ChangesetFile>,
-    /// What may be done with them.
+    /// The available operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<ChangesetOperation>>,
 }

@@ -15,11 +15,11 @@ use crate::cross::{Cross, Mismatch, Text};
 use crate::host::PluginHost;
 use crate::recorder::{Key, Space, Unique};
 
-/// What a name of a plugin's own channel or command starts with.
+/// The prefix of names of plugin channels and commands.
 const OWN: &str = "x-";
 
-/// A channel of a plugin's own: clients subscribe to URIs of its scheme and are sent what the plugin publishes.
-/// No client dispatches there.
+/// A plugin channel: clients subscribe to URIs of its scheme and receive the actions that the plugin publishes. Clients
+/// cannot dispatch to it.
 ///
 /// ```
 /// use ostler_contract::{Call, json, points::{Channel, Description}};
@@ -34,68 +34,68 @@ const OWN: &str = "x-";
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Channel {
-    /// The grant a subscribe needs: `<subject>:<operation>`.
+    /// The grant required to subscribe: `<subject>:<operation>`.
     pub grant: Text,
-    /// The state a subscribe answers. It is asked once the client counts as a subscriber: what is published from
-    /// then on follows the state, so an action may be in both.
+    /// Returns the state for a new subscriber. The client is already a subscriber when it is called, so later actions
+    /// follow the state and can be contained in both.
     pub snapshot: Call<fn(uri: String, reader: Option<Reader>, client: String) -> Value>,
-    /// Asked only of a reader the grant refused; may let it in.
+    /// Called only for a reader without the grant; can accept the reader.
     pub authorize: Option<Call<fn(uri: String, reader: Reader) -> bool>>,
-    /// Called once a client watches no URI of the scheme on any connection.
+    /// Called when a client no longer subscribes to any URI of the scheme.
     pub left: Option<Call<fn(client: String)>>,
-    /// Names the channel to clients; the title is the scheme where it has none.
+    /// Describes the channel to clients. Default title: the scheme.
     pub describe: Option<Call<fn() -> Description>>,
 }
 
-/// What a client may be told about a channel or a command.
+/// The description of a channel or command for clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Description {
-    /// What it is called.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// More words.
+    /// Longer description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What `registerChannel` answers.
+/// The result of `registerChannel`.
 #[derive(Debug, Clone, Cross)]
 pub struct ChannelHandle {
-    /// Sends an action to whoever watches a URI, under the host's next number; its `type` starts with `<scheme>/`.
-    /// Actions of one URI are sent in the order they were published. Throws before the host is built.
+    /// Sends an action to the subscribers of a URI, with the next sequence number; its `type` starts with `<scheme>/`.
+    /// Actions of one URI are sent in the order of the calls. Throws before the host is built.
     pub publish: Func<fn(uri: String, action: JsonObject, options: Option<PublishOptions>)>,
-    /// Who watches a URI, once per client id and person.
+    /// The subscribers of a URI, one entry per client id and user.
     pub subscribers: Func<fn(uri: String) -> Vec<Subscriber>>,
 }
 
-/// Somebody who watches a URI of a channel.
+/// A subscriber of a plugin channel's URI.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Subscriber {
     /// The client's id.
     pub client: String,
-    /// Who it is; absent on a host with no users directory and on the root connection.
+    /// The user; absent on a host without a users file and for the root connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reader: Option<Reader>,
 }
 
-/// Who is sent an action.
+/// Who receives an action.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct PublishOptions {
-    /// Asked for each subscriber at the send, and again when the action is replayed; one it refuses or throws
-    /// for is not sent the action.
+    /// Called for each subscriber, and again when the action is replayed. A subscriber that it rejects, or for which it
+    /// throws, does not receive the action.
     pub visible: Option<Call<fn(reader: Option<Reader>, client: String) -> bool>>,
-    /// The one client that gets it.
+    /// The only client that receives the action.
     pub to: Option<String>,
 }
 
-/// A channel and its scheme, registered.
+/// A channel with its scheme.
 #[derive(Debug)]
 pub struct SchemeChannel {
-    /// Starts with `x-`.
+    /// The scheme, starting with `x-`.
     pub scheme: Text,
-    /// Serves it.
+    /// The channel.
     pub channel: Channel,
 }
 
@@ -147,12 +147,12 @@ impl Answer<SchemeChannel> for ChannelHandle {
     }
 }
 
-/// Whether a name is one of those a plugin's own channels and commands have.
+/// Returns whether a name has the prefix of plugin channels and commands.
 pub(super) fn is_own(name: &str) -> bool {
     name.get(..OWN.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN)) && name.len() > OWN.len()
 }
 
-/// Refuses a text that is no grant, or one that nobody could be given.
+/// Rejects text that is not a grant, or a grant that no user can hold.
 pub(super) fn refuse_grant(text: &str, member: &str) -> Result<(), Mismatch> {
     match Grant::parse(text) {
         Some(grant) if grant.is_known() => Ok(()),

@@ -1,4 +1,4 @@
-//! Text for chats people and tools open. Spec: *Plugin host calls*, chat preamble.
+//! Hidden text for chats that users and tools open. Spec: *Plugin host calls*, chat preamble.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::wire::state::{ChatOrigin, ChatSummary};
@@ -8,8 +8,8 @@ use super::{Checked, Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Frozen, Mismatch};
 
-/// Says what a chat begins with, as hidden context of its first turn; nothing where it has nothing to say. Asked for
-/// each chat a client or the `createChat` tool opens in a session, side chats included, forks not.
+/// Returns the hidden context of a chat's first turn, or nothing. Called for each chat that a client or the
+/// `createChat` tool opens in a session, side chats included, forks not.
 ///
 /// ```
 /// use ostler_contract::points::{Preamble, PreambleChat};
@@ -22,7 +22,7 @@ use crate::cross::{Cross, Frozen, Mismatch};
 /// ```
 pub type Preamble = Call<fn(chat: Frozen<PreambleChat>) -> Option<String>>;
 
-/// The chat a preamble is asked for.
+/// The chat for which a preamble is requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct PreambleChat {
@@ -30,16 +30,16 @@ pub struct PreambleChat {
     pub session: String,
     /// The new chat's URI.
     pub chat: String,
-    /// What the chat is made from.
+    /// The origin of the chat.
     pub origin: ChatOrigin,
-    /// The chats the session has already.
+    /// The existing chats of the session.
     pub chats: Vec<ChatSummary>,
 }
 
-/// A [`Preamble`] registered.
+/// A registered [`Preamble`].
 #[derive(Debug)]
 pub struct ChatPreamble {
-    /// What is asked.
+    /// The function.
     pub preamble: Preamble,
 }
 

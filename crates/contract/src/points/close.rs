@@ -1,16 +1,16 @@
-//! What a plugin does when the host closes. Spec: *Host close*.
+//! Functions that run when the host closes. Spec: *Host close*.
 
 use super::{Checked, Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Mismatch};
 
-/// A function run when the host closes; a promise it answers is awaited.
+/// A function that runs when the host closes; a returned promise is awaited.
 pub type Closer = Call<fn()>;
 
-/// A [`Closer`] registered.
+/// A registered [`Closer`].
 #[derive(Debug)]
 pub struct Close {
-    /// What runs.
+    /// The function.
     pub close: Closer,
 }
 

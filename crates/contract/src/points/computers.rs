@@ -1,4 +1,4 @@
-//! Machines: where a backend's process runs, and what makes them. Spec: *Registration methods*, *Backend extensions*.
+//! Machines for backends' processes. Spec: *Registration methods*, *Backend extensions*.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::PortValue;
 use crate::call::Call;
 
-/// How a backend runs its process in a named machine. A session names one in its setting `computer`: an address,
-/// `computer://<id>`, or what one is made from, `disposable:<profile>` and `devcontainer://<folder>`.
+/// How a backend runs its process in a named machine. A session names one in its setting `computer`: an address
+/// `computer://<id>`, or the source of a new one, `disposable:<profile>` or `devcontainer://<folder>`.
 ///
-/// What a machine needs is the host's to find out; `make` is handed the plan.
+/// The host computes what a machine needs and passes the plan to `make`.
 ///
 /// ```
 /// use ostler_contract::{Call, points::{Computers, MachineProcess}};
@@ -28,17 +28,17 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Computers {
-    /// What to start on this host so that `process` runs in the machine, with its streams as its own.
+    /// Returns the host process that runs `process` in the machine and connects its streams.
     pub how: Call<fn(computer: String, process: MachineProcess) -> MachineProcess>,
-    /// The machines there are. Without it any address is taken at its word, until `how` refuses it.
+    /// The existing machines. Without it, every address is accepted until `how` rejects it.
     pub list: Option<Call<fn() -> Vec<Computer>>>,
-    /// What machines are made from, by name.
+    /// The profiles of new machines by name.
     pub profiles: Option<Call<fn() -> BTreeMap<String, MachineProfile>>>,
-    /// Makes a machine to a plan; answers its address. Without it only machines that are there can be named.
+    /// Creates a machine from a plan and returns its address. Without it, only existing machines can be used.
     pub make: Option<Call<fn(request: MachineRequest) -> String>>,
     /// Stops a machine and removes it.
     pub remove: Option<Call<fn(computer: String)>>,
-    /// A session that ran in a machine is gone: what was made for it alone may go too.
+    /// Reports that a session of the machine has ended; a machine created only for it can be removed.
     pub left: Option<Call<fn(computer: String, session: String)>>,
     /// Called once when the host closes.
     pub close: Option<Call<fn()>>,
@@ -48,104 +48,104 @@ impl PortValue for Computers {
     const NAME: &'static str = "computers";
 }
 
-/// A process to run: in a machine where it is asked for, on this host where it is answered.
+/// A process: the requested one in a machine, or the returned one on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachineProcess {
-    /// A program's name or path.
+    /// Name or path of the program.
     pub program: String,
-    /// Its arguments, each of them one word.
+    /// Arguments, one word each.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Where it works: a path.
+    /// Working directory, a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The variables it is given. Nothing else of the host's environment reaches a machine.
+    /// Environment variables. No other variables of the host reach a machine.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
 
-/// One machine.
+/// A machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct Computer {
-    /// The last part of its address.
+    /// The last segment of its address.
     pub id: String,
-    /// Shown to people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// One line.
+    /// A one-line description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it runs.
+    /// Whether it is running.
     #[serde(default)]
     pub running: bool,
-    /// The backends that may use it; every one where it does not say.
+    /// The backends that can use it. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
-    /// Where work begins whose folder is not mounted: a path.
+    /// Working directory if the session's directory is not mounted, a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// Which folders of this host it sees.
+    /// The host directories it can access.
     #[serde(default)]
     pub mounts: Vec<MachineMount>,
 }
 
-/// What machines are made from. A plugin may keep more in it; the host reads this.
+/// The profile of a new machine. A plugin can store more fields; the host reads these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachineProfile {
-    /// Shown to people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// One line.
+    /// A one-line description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The backends its machines are for; the asking session's where it names none.
+    /// The backends of its machines. Default: the session's backend.
     #[serde(default)]
     pub agents: Vec<String>,
-    /// Values of their needs, by the needs' names.
+    /// Values of needs, by the needs' names.
     #[serde(default)]
     pub needs: BTreeMap<String, String>,
 }
 
-/// A machine asked for.
+/// A request for a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachineRequest {
-    /// What it is made from: `disposable:<profile>` or `devcontainer://<folder>`.
+    /// Source: `disposable:<profile>` or `devcontainer://<folder>`.
     pub source: String,
-    /// The profile's name, where there is one.
+    /// Name of the profile, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The session it is made for.
+    /// The session that needs the machine.
     pub session: String,
-    /// Whose the session is, on a host that knows people.
+    /// Owner of the session, on a host with a users file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The session's first directory on this host: a path.
+    /// The session's first directory on the host, a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
     /// The backends it is prepared for, to be listed with it.
     pub agents: Vec<String>,
-    /// What it is given.
+    /// The content of the machine.
     pub plan: MachinePlan,
 }
 
-/// What a machine is given, every path of this host checked.
+/// The content of a machine, with validated host paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachinePlan {
-    /// Folders and files of this host, mounted.
+    /// Mounted host directories and files.
     pub mounts: Vec<MachineMount>,
     /// Environment variables, as `-e <name>=<value>`.
     pub env: BTreeMap<String, String>,
-    /// Folders and files of this host, copied in after the machine is made and before it first starts.
+    /// Host directories and files, copied after the machine is created and before its first start.
     pub copies: Vec<MachineCopy>,
     /// Images of parts, mounted read-only.
     pub parts: Vec<MachinePart>,
@@ -153,43 +153,43 @@ pub struct MachinePlan {
     pub volumes: Vec<MachineVolume>,
 }
 
-/// A folder or file of this host seen in a machine.
+/// A host directory or file mounted in a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachineMount {
-    /// On this host: a path.
+    /// Path on the host.
     pub source: String,
-    /// In the machine: a path.
+    /// Path in the machine.
     pub target: String,
-    /// Whether it may not be written to.
+    /// Whether it is read-only.
     #[serde(default)]
     pub read_only: bool,
 }
 
-/// A folder or file of this host copied into a machine.
+/// A host directory or file copied into a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct MachineCopy {
-    /// On this host: a path.
+    /// Path on the host.
     pub source: String,
-    /// In the machine: a path.
+    /// Path in the machine.
     pub target: String,
 }
 
-/// One agent command line, or the daemon itself, at the version the host's versions file pins: the machine maker
-/// builds its image and mounts it, read-only.
+/// An agent's command-line program, or the daemon itself, at the version in the versions file. The plugin builds its
+/// image and mounts it read-only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachinePart {
     /// Its name.
     pub part: String,
-    /// The version pinned.
+    /// Version.
     pub version: String,
-    /// Where in the machine: `/opt/ostler/<part>`.
+    /// Path in the machine: `/opt/ostler/<part>`.
     pub target: String,
-    /// The package it is built from, where the versions file names one.
+    /// The package to build it from, if the versions file names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
 }
@@ -199,23 +199,23 @@ pub struct MachinePart {
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct MachineVolume {
-    /// Its name: the same for every machine of one backend and one owner.
+    /// Name, the same for every machine of one backend and owner.
     pub name: String,
-    /// Where in the machine: a path.
+    /// Path in the machine.
     pub target: String,
-    /// Files copied into it when it is made.
+    /// Files copied into a new volume.
     #[serde(default)]
     pub seed: Vec<MachineCopy>,
 }
 
-/// The machine a session runs in, as its backend sees it.
+/// The machine of a session, for its backend.
 #[derive(Debug, Clone, Cross)]
 pub struct SessionComputer {
     /// Its address.
     pub uri: String,
-    /// Where a path of this host is in the machine; nothing where the machine does not see it.
+    /// Returns the path in the machine for a host path; nothing if the machine cannot access it.
     pub place: Call<fn(path: String) -> Option<String>>,
-    /// What to start on this host so that a process runs in the machine, where the session works unless it says where. A backend that is handed this starts nothing
-    /// of its session outside it.
+    /// Returns the host process that runs a process in the machine, by default in the session's directory. A backend
+    /// with this starts none of the session's processes outside the machine.
     pub how: Call<fn(process: MachineProcess) -> MachineProcess>,
 }

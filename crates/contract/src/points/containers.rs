@@ -1,4 +1,4 @@
-//! Dev containers: what makes them and carries a client's frames into them. Spec: *Registration methods*.
+//! Dev containers and the frames of clients to them. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::PortValue;
 use crate::call::{Call, Func};
 
-/// What makes dev containers. With it the host serves its dev-container commands and says so at `initialize`; without
-/// it, neither.
+/// The provider of dev containers. With this port the host serves and advertises its dev-container commands.
 ///
 /// ```
 /// use ostler_contract::{Call, points::{ContainerEvents, ContainerRequest, Containers, DevContainer}};
@@ -24,18 +23,18 @@ use crate::call::{Call, Func};
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Containers {
-    /// Whether a container can be made now.
+    /// Whether a container can be created now.
     pub available: Call<fn() -> bool>,
-    /// Makes the container of a folder, or takes the one there is, and connects to the host inside it. What that
-    /// host says goes to `events`.
+    /// Creates the container of a folder, or uses the existing one, and connects to the host inside it. Frames of that
+    /// host go to `events`.
     pub make: Call<fn(request: ContainerRequest, events: ContainerEvents) -> DevContainer>,
-    /// Writes one frame to the host inside, for a connection that `make` opened.
+    /// Writes one frame to the host inside, on a connection that `make` opened.
     pub write: Call<fn(container: String, connection: String, data: String)>,
-    /// Stops a container. It is there again at the next `make` of its folder.
+    /// Stops a container. The next `make` of its folder starts it again.
     pub stop: Call<fn(container: String)>,
-    /// Stops a container and removes it.
+    /// Stops and removes a container.
     pub remove: Call<fn(container: String)>,
-    /// Ends one connection; the container goes on.
+    /// Ends one connection; the container continues to run.
     pub disconnect: Option<Call<fn(container: String, connection: String)>>,
     /// Called once when the host closes.
     pub close: Option<Call<fn()>>,
@@ -45,44 +44,44 @@ impl PortValue for Containers {
     const NAME: &'static str = "containers";
 }
 
-/// A container asked for.
+/// A request for a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ContainerRequest {
-    /// The connection that is opened with it: the host's own name for it, given to `write`.
+    /// Id of the connection, used in `write`.
     pub connection: String,
-    /// The folder on this host: a path.
+    /// Path of the folder on the host.
     pub workspace_folder: String,
-    /// Shown to people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What the host in a container says, to be called by what made it.
+/// Callbacks for the host in a container.
 #[derive(Debug, Clone, Cross)]
 pub struct ContainerEvents {
-    /// One frame of the host inside.
+    /// A frame of the host inside.
     pub message: Func<fn(data: String)>,
-    /// A line that is no frame, of the making or of the host inside.
+    /// A line that is not a frame, from the creation or from the host inside.
     pub output: Func<fn(data: String)>,
     /// The connection has ended.
     pub closed: Func<fn()>,
 }
 
-/// A container made.
+/// A container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct DevContainer {
     /// Its id.
     pub id: String,
-    /// What it is called, where that is not what was asked.
+    /// Its name, if it differs from the requested one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The folder inside: a path.
+    /// Path of the folder in the container.
     pub remote_workspace_folder: String,
-    /// The folder on this host, where it is mounted: a path.
+    /// Path of the mounted folder on the host, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_workspace_folder: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a host tells those who look after it. Spec: *Registration methods*.
+//! Diagnostics of the host. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -6,7 +6,7 @@ use ostler_protocol::JsonObject;
 use super::PortValue;
 use crate::call::Call;
 
-/// Tells how the host is. Every member is optional, and what is there is advertised.
+/// Sources of diagnostics. Every member is optional; existing ones are advertised.
 ///
 /// ```
 /// use ostler_contract::{Cross, points::Diagnostics};
@@ -15,16 +15,16 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Diagnostics {
-    /// Tells log records of a level (`trace`, `debug`, `info`, `warn`, `error` or `fatal`) and above, each as an OTLP
-    /// `ExportLogsServiceRequest` in JSON, until the answer is called.
+    /// Reports log records at or above a level (`trace`, `debug`, `info`, `warn`, `error` or `fatal`), each as an OTLP
+    /// `ExportLogsServiceRequest` in JSON, until the returned function is called.
     pub logs: Option<Call<fn(level: String, told: Call<fn(payload: JsonObject)>) -> Option<Call<fn()>>>>,
-    /// Tells spans, each as an OTLP `ExportTraceServiceRequest` in JSON, until the answer is called.
+    /// Reports spans, each as an OTLP `ExportTraceServiceRequest` in JSON, until the returned function is called.
     pub traces: Option<Call<fn(told: Call<fn(payload: JsonObject)>) -> Option<Call<fn()>>>>,
-    /// Tells measurements, each as an OTLP `ExportMetricsServiceRequest` in JSON, until the answer is called.
+    /// Reports metrics, each as an OTLP `ExportMetricsServiceRequest` in JSON, until the returned function is called.
     pub metrics: Option<Call<fn(told: Call<fn(payload: JsonObject)>) -> Option<Call<fn()>>>>,
-    /// Facts about the network as the host sees it.
+    /// Facts about the host's network.
     pub network: Option<Call<fn() -> JsonObject>>,
-    /// Tries to reach a URL; answers what came of it.
+    /// Requests a URL and returns the outcome.
     pub fetch: Option<Call<fn(url: String) -> JsonObject>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of the directories sessions work in. Spec: *Registration methods*.
+//! Facts about the directories of sessions. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -6,8 +6,8 @@ use ostler_protocol::JsonObject;
 use super::PortValue;
 use crate::call::Call;
 
-/// Tells facts about a directory, as its branch and how far it is ahead. They stand in the `_meta` of every session that
-/// works there, where clients read them.
+/// The source of facts about a directory, such as its branch. They are in the `_meta` of every session in that
+/// directory, where clients read them.
 ///
 /// ```
 /// use ostler_contract::{Call, json, points::Directories};
@@ -20,9 +20,9 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Directories {
-    /// The facts of a directory, by key. Keys of the host's own are passed over.
+    /// The facts of a directory by key. Keys of the host are ignored.
     pub meta: Call<fn(directory: String) -> JsonObject>,
-    /// Says that a turn has ended there, so that what was known may be old.
+    /// Reports that a turn has ended in a directory, whose facts can have changed.
     pub refresh: Option<Call<fn(directory: String)>>,
 }
 

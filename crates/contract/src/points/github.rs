@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::cross::{Cross, Mismatch};
 use crate::shape::Shape;
 
-/// Finds and makes pull requests. What it finds for a session's branch stands in the session's `_meta`.
+/// The provider of pull requests. The pull request of a session's branch is in the session's `_meta`.
 ///
 /// ```
 /// use ostler_contract::{Call, points::PullRequests};
@@ -24,11 +24,11 @@ use crate::shape::Shape;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct PullRequests {
-    /// What a client gives a token for, as it is advertised beside each backend's own.
+    /// The protected resource whose token the port uses, advertised with those of the backends.
     pub resource: Resource,
     /// The pull request of a branch, or nothing.
     pub for_branch: Call<fn(asked: BranchAsked) -> Option<PullRequest>>,
-    /// Makes one.
+    /// Creates a pull request.
     pub create: Call<fn(request: PullRequestRequest) -> PullRequest>,
 }
 
@@ -41,7 +41,7 @@ impl PortValue for PullRequests {
 pub struct Resource(pub ProtectedResourceMetadata);
 
 impl Resource {
-    /// The resource of that URL.
+    /// Returns the metadata of a resource by its URL.
     pub fn named(url: &str) -> Self {
         let mut resource = Self::default();
         url.clone_into(&mut resource.0.resource);
@@ -79,38 +79,38 @@ impl Cross for Resource {
     }
 }
 
-/// A branch somebody works on.
+/// The branch whose pull request is requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct BranchAsked {
     /// The path of the directory.
     pub directory: String,
-    /// The branch, where it is known.
+    /// The branch, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The token a client gave for the resource.
+    /// The client's token for the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
 
-/// A pull request asked for.
+/// A request to create a pull request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct PullRequestRequest {
     /// The path of the directory.
     pub directory: String,
-    /// The branch, where it is known.
+    /// The branch, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The token a client gave for the resource.
+    /// The client's token for the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// What it is called.
+    /// Title.
     pub title: String,
-    /// What it says.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// The branch it is to be merged into; the repository's own where left out.
+    /// The target branch. Default: the repository's default branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Whether it is a draft.
@@ -122,27 +122,27 @@ pub struct PullRequestRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct PullRequest {
-    /// Whose the repository is.
+    /// Owner of the repository.
     pub owner: String,
-    /// The repository.
+    /// Name of the repository.
     pub repo: String,
-    /// Where it is read.
+    /// URL of its page.
     pub url: String,
     /// Its branch.
     pub branch: String,
-    /// Whether it may still be merged.
+    /// Its state.
     pub state: PullRequestState,
 }
 
-/// Whether a pull request may still be merged.
+/// The state of a pull request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum PullRequestState {
-    /// It may.
+    /// Open.
     #[default]
     Open,
-    /// It was put away.
+    /// Closed without a merge.
     Closed,
-    /// It was.
+    /// Merged.
     Merged,
 }

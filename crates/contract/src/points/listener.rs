@@ -1,4 +1,4 @@
-//! Listeners, and lines a plugin says about itself while it is applied. Spec: *Listener events*.
+//! Listeners, and problems that a plugin reports during `apply`. Spec: *Listener events*.
 
 use super::{Checked, Contribution, Slot};
 use crate::cross::{Cross, Mismatch};
@@ -7,9 +7,9 @@ use crate::events::{EventName, Handler};
 /// A listener registered with `on`.
 #[derive(Debug)]
 pub struct Listener {
-    /// What it listens to.
+    /// The event.
     pub event: EventName,
-    /// What is called.
+    /// The function.
     pub handler: Handler,
 }
 
@@ -23,7 +23,7 @@ impl Checked for Listener {
     }
 }
 
-/// A line said with `problem`.
+/// A line reported with `problem`.
 #[derive(Debug)]
 pub struct ProblemLine {
     /// The line.

@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::cross::{Cross, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
 
-/// A command a client sends by name. A plugin names its own after itself: `x-<plugin>/<verb>`.
+/// A command that clients send by name. Plugins use names of the form `x-<plugin>/<verb>`.
 ///
 /// ```
 /// use ostler_contract::{Call, JsonObject, Value, json, points::Method};
@@ -28,24 +28,24 @@ use crate::recorder::{Key, Space, Unique};
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Method {
-    /// The grant a call needs: `<subject>:<operation>`.
+    /// The grant required to call: `<subject>:<operation>`.
     pub grant: Text,
-    /// Asked only of a caller the grant refused; may let it in.
+    /// Called only for a caller without the grant; can accept the caller.
     pub authorize: Option<Call<fn(params: JsonObject, reader: Reader) -> bool>>,
-    /// Answers one request with the result; a thrown `RpcError` is what the caller is told. `owner` is whose work
-    /// the call is: `user:<id>`, `plugin:<id>` or `root:<host>`, absent on a host with no users directory.
+    /// Handles a request and returns its result; the caller receives a thrown `RpcError`. `owner` is the owner of the
+    /// work: `user:<id>`, `plugin:<id>` or `root:<host>`, absent on a host without a users file.
     pub handle:
         Call<fn(params: JsonObject, reader: Option<Reader>, client: String, owner: Option<String>) -> Value>,
-    /// Names the command to clients; the title is the name where it has none.
+    /// Describes the command to clients. Default title: the name.
     pub describe: Option<Call<fn() -> Description>>,
 }
 
-/// A command and its name, registered.
+/// A command with its name.
 #[derive(Debug)]
 pub struct NamedMethod {
-    /// Starts with `x-`.
+    /// The name, starting with `x-`.
     pub name: Text,
-    /// Answers it.
+    /// The command.
     pub method: Method,
 }
 

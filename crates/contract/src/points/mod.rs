@@ -1,7 +1,7 @@
-//! The registration points: what a plugin may give the host.
+//! The registration points of plugins.
 //!
-//! One file per point, one line in the table below. From the line and the structs it names come the method on
-//! [`PluginHost`], the JavaScript method, the check and its sentence, and the TypeScript declaration.
+//! Each point has one file and one line in the table below. The method on [`PluginHost`], the JavaScript method, the
+//! validation with its messages, and the TypeScript declaration are derived from them.
 
 mod agent;
 mod automations;
@@ -71,63 +71,63 @@ use crate::registry::{Fold, Owner};
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
 
-/// How contributions of one kind come together.
+/// How contributions of one kind are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// One more in a list.
+    /// Appended to a list.
     Append,
-    /// Fills a singleton.
+    /// Provides a port.
     Port,
-    /// One entry under a name.
+    /// Registered under a name.
     Keyed,
 }
 
-/// What the table says of a point. Generated; see [`Contribution`] for what a point file writes.
+/// The table's entry of a point. Generated; see [`Contribution`] for what the point's file implements.
 pub trait Point: Contribution {
     /// The JavaScript method.
     const METHOD: &'static str;
-    /// Its row.
+    /// The declaration.
     fn declaration() -> &'static PointDeclaration;
-    /// Whether the values hold to their shapes.
+    /// Validates the values against their shapes.
     fn check_values(&self) -> Result<(), Mismatch>;
 }
 
-/// What a point file writes beside the struct.
+/// What the file of a point implements in addition to its struct.
 pub trait Contribution: Any + Send + Sync {
-    /// How contributions come together.
+    /// How contributions are merged.
     const SLOT: Slot;
-    /// The port's name, for a port.
+    /// The name of the port, for a port.
     const PORT: &'static str = "";
 
-    /// The name this contribution takes, if it takes one.
+    /// The name that this contribution takes, if any.
     fn key(&self) -> Option<Key> {
         None
     }
 
-    /// What the shapes cannot say.
+    /// Validation beyond the shapes.
     fn refuse(&self) -> Result<(), Mismatch> {
         Ok(())
     }
 
-    /// Whether it takes a held port over.
+    /// Whether it takes over a port.
     fn replaces(&self) -> bool {
         false
     }
 
-    /// Whether the name is the host's, registered or not.
+    /// Whether the name is reserved for the host.
     fn is_hosts(&self) -> bool {
         false
     }
 
-    /// The line when another plugin took the name first.
+    /// The message if another plugin has taken the name.
     fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
         key.clash(owner, holder, "registered")
     }
 }
 
-/// What a registration answers.
+/// The result of a registration.
 pub trait Answer<P: Point>: Cross {
-    /// Made once the value is recorded.
+    /// Creates the result after the value was recorded.
     fn answer(value: &Arc<P>, host: &PluginHost) -> Self;
 }
 
@@ -139,13 +139,13 @@ impl<P: Point> Answer<P> for () {
 pub struct PointDeclaration {
     /// The JavaScript method.
     pub method: &'static str,
-    /// What it becomes.
+    /// Description.
     pub docs: &'static str,
-    /// How contributions come together.
+    /// How contributions are merged.
     pub slot: Slot,
-    /// The parameters' names.
+    /// Names of the parameters.
     pub params: &'static [&'static str],
-    /// The parameters' and the answer's shapes.
+    /// Shapes of the parameters and of the result.
     pub shape: fn() -> &'static FunctionShape,
     register: fn(&PluginHost, Vec<Live>) -> Result<Live, Thrown>,
     pub(crate) fold: fn(&mut Fold, Owner, Entry),
@@ -158,7 +158,7 @@ impl std::fmt::Debug for PointDeclaration {
 }
 
 impl PointDeclaration {
-    /// The registration method as JavaScript sees it.
+    /// Returns the registration method as a JavaScript function.
     pub(crate) fn live(&'static self, host: &PluginHost) -> Live {
         Live::Function(Function::new(Registration { point: self, host: host.clone() }))
     }
@@ -196,7 +196,7 @@ macro_rules! points {
         $point:ty: $method:literal $function:ident($($param:ident: $param_name:literal $ty:ty),+)
             $(-> $answer:ty)? = $build:expr;
     )+) => {
-        /// Every registration method, in the order of the contract's table.
+        /// All registration methods, in the order of the contract's table.
         pub const POINTS: &[PointDeclaration] = &[$(PointDeclaration {
             method: $method,
             docs: concat!($($docs, "\n"),+),
@@ -262,12 +262,12 @@ macro_rules! points {
     (@type $answer:ty) => { $answer };
 }
 
-/// How a contribution checks the values it holds.
+/// Validation of the values in a contribution.
 pub(crate) trait Checked {
     fn holds(&self) -> Result<(), Mismatch>;
 }
 
-/// A contribution that is one value crossing whole checks itself as it crosses.
+/// A contribution that is a single value is validated when it crosses the boundary.
 impl<T: Cross> Checked for T {
     fn holds(&self) -> Result<(), Mismatch> {
         Cross::check(self)
@@ -287,35 +287,35 @@ points! {
             completions: "completions" Option<SettingAnswerer>
         )
         = |key, schema, completions| SessionSetting { key, schema, completions };
-    /// The store behind `file:`: what clients read, list and, where it has a write half, write.
+    /// The store behind `file:`: files that clients read, list and, with a write half, write.
     Port<ResourceStore>: "registerResources"
         register_resources(store: "store" ResourceStore, when: "when" Option<When>) = Port::new;
     /// One host-owned URI scheme, routed beside the `file:` store.
     SchemeProvider: "registerResourceProvider"
         register_resource_provider(scheme: "scheme" crate::Text, provider: "provider" ResourceProvider)
         = |scheme, provider| SchemeProvider { scheme, provider };
-    /// One channel a client subscribes to, under an `x-` scheme. Answers a handle to publish on.
+    /// One channel a client subscribes to, under an `x-` scheme. Returns a handle to publish on.
     SchemeChannel: "registerChannel"
         register_channel(scheme: "scheme" crate::Text, channel: "channel" Channel) -> ChannelHandle
         = |scheme, channel| SchemeChannel { scheme, channel };
     /// One command a client sends by name, under an `x-` name.
     NamedMethod: "registerMethod" register_method(name: "name" crate::Text, method: "method" Method)
         = |name, method| NamedMethod { name, method };
-    /// What opens terminals.
+    /// Opens terminals.
     Port<TerminalStore>: "registerTerminals"
         register_terminals(store: "store" TerminalStore, when: "when" Option<When>) = Port::new;
-    /// How a backend runs its process in a named machine, and what makes machines.
+    /// How a backend runs its process in a named machine, and how machines are created.
     Port<Computers>: "registerComputers"
         register_computers(computers: "computers" Computers, when: "when" Option<When>) = Port::new;
     /// Whether a dev container can be made, made, written to, stopped and removed.
     Port<Containers>: "registerContainers"
         register_containers(containers: "containers" Containers, when: "when" Option<When>) = Port::new;
-    /// What sessions changed: their changesets, and what may be done with them.
+    /// The changes of sessions: their changesets and operations.
     Port<Changes>: "registerChanges" register_changes(source: "source" Changes, when: "when" Option<When>) = Port::new;
-    /// What is known of the directories sessions work in.
+    /// Facts about the directories of sessions.
     Port<Directories>: "registerDirectories"
         register_directories(facts: "facts" Directories, when: "when" Option<When>) = Port::new;
-    /// Working trees: with them a session may be given a tree of its own.
+    /// Working trees for sessions.
     Port<Worktrees>: "registerWorktrees"
         register_worktrees(worktrees: "worktrees" Worktrees, when: "when" Option<When>) = Port::new;
     /// Pull requests of a code host.
@@ -328,17 +328,17 @@ points! {
     /// sessions it holds.
     Port<SessionStore>: "registerSessions"
         register_sessions(store: "store" SessionStore, when: "when" Option<When>) = Port::new;
-    /// Where secrets are kept.
+    /// The store of secrets.
     Port<Vault>: "registerVault" register_vault(vault: "vault" Vault, when: "when" Option<When>) = Port::new;
-    /// Where policies are kept: which agents, models and machines may be used.
+    /// The store of policies, which restrict agents, models and machines.
     Port<Policies>: "registerPolicies"
         register_policies(policies: "policies" Policies, when: "when" Option<When>) = Port::new;
-    /// What the host tells those who look after it.
+    /// Diagnostics of the host for its operators.
     Port<Diagnostics>: "registerDiagnostics"
         register_diagnostics(diagnostics: "diagnostics" Diagnostics, when: "when" Option<When>) = Port::new;
-    /// Where use is kept: what models and machines cost.
+    /// The store of usage: the costs of models and machines.
     Port<Usage>: "registerUsage" register_usage(usage: "usage" Usage, when: "when" Option<When>) = Port::new;
-    /// Where records are kept.
+    /// The store of records.
     Port<RecordStore>: "registerRecords"
         register_records(store: "store" RecordStore, when: "when" Option<When>) = Port::new;
     /// One HTTP route on the host's own listener, under `/plugins/<id>/`.

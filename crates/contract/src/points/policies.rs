@@ -1,4 +1,4 @@
-//! Policies: which agents, models and machines may be used. Spec: *Policies, vault, usage stores*.
+//! The store of policies, which restrict agents, models and machines. Spec: *Policies, vault, usage stores*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -6,8 +6,8 @@ use ostler_protocol::JsonObject;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where policies are kept. An id is unique in the whole store: it is one address, `policy://<id>`. The host checks
-/// every row it is given with [`check_policy`](crate::policy::check_policy).
+/// The store of policies. An id is unique in the whole store: it is one address, `policy://<id>`. The host validates
+/// every policy with [`check_policy`](crate::policy::check_policy).
 ///
 /// ```
 /// use ostler_contract::{Call, points::Policies};
@@ -23,15 +23,15 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Policies {
-    /// Every row, in the order they were put.
+    /// All policies, in the order of their insertion.
     pub list: Call<fn() -> Vec<JsonObject>>,
-    /// The row of an id, or nothing.
+    /// One policy, or nothing.
     pub get: Call<fn(id: String) -> Option<JsonObject>>,
-    /// Keeps a row, in place of the one of its id.
+    /// Stores a policy, replacing the one with its id.
     pub put: Call<fn(policy: JsonObject)>,
-    /// Forgets a row; `true` when there was one.
+    /// Deletes a policy; `true` if it existed.
     pub remove: Call<fn(id: String) -> bool>,
-    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    /// Called once when the host closes, after its sessions and the plugins' close functions: writes pending data.
     pub close: Option<Call<fn()>>,
 }
 

@@ -1,4 +1,4 @@
-//! Ports: singletons a plugin may fill, and take over with `replace`. Spec: *Registration methods*.
+//! Ports: parts of the host that a plugin can provide, or take over with `replace`. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
@@ -7,26 +7,26 @@ use super::{Checked, Contribution, Slot};
 use crate::cross::{Cross, Mismatch};
 use crate::recorder::{Key, Space, Unique};
 
-/// Whether to take over a port that is held.
+/// Whether to take over a port that is already provided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum When {
-    /// Take it over.
+    /// Takes it over.
     Replace,
 }
 
-/// What fills a port.
+/// A value that provides a port.
 pub trait PortValue: Cross + Sync {
-    /// The port's name: one of a closed set.
+    /// The name of the port, one of a closed set.
     const NAME: &'static str;
 }
 
-/// A port filled.
+/// A registered port.
 #[derive(Debug)]
 pub struct Port<V> {
-    /// With what.
+    /// Its value.
     pub value: V,
-    /// Whether a holder has to make way.
+    /// Whether it takes the port over.
     pub when: Option<When>,
 }
 
@@ -36,7 +36,7 @@ impl<V> Port<V> {
     }
 }
 
-/// The one a plugin may register of its kind.
+/// Returns the key of a point that a plugin can register once.
 pub(super) fn single(member: &'static str) -> Key {
     Key { space: Space::Single, name: member.to_owned(), member, unique: Unique::Once }
 }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{ChangeType, PortValue};
 use crate::call::{Call, Func};
 
-/// Where records are kept.
+/// The store of records.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct RecordStore {
     /// Opens a collection.
     pub collection: Call<fn(name: String, options: CollectionOptions) -> StoredCollection>,
-    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    /// Called once when the host closes, after its sessions and the plugins' close functions: writes pending data.
     pub close: Option<Call<fn()>>,
 }
 
@@ -20,33 +20,33 @@ impl PortValue for RecordStore {
     const NAME: &'static str = "records";
 }
 
-/// How a collection is kept.
+/// The options of a collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct CollectionOptions {
-    /// The field that holds a record's long text.
+    /// The field with a record's long text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
-/// A collection as a store serves it.
+/// A collection of a store.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct StoredCollection {
-    /// The record of an id, or nothing.
+    /// One record, or nothing.
     pub get: Call<fn(id: String) -> Option<JsonObject>>,
-    /// Every record.
+    /// All records.
     pub list: Call<fn() -> Vec<JsonObject>>,
     /// The records whose top-level fields equal each field of `match`.
     pub find: Call<fn(r#match: JsonObject) -> Vec<JsonObject>>,
-    /// Keeps a record, replacing what its id held. Refuses an id that is no slug.
+    /// Stores a record, replacing the one with its id. Rejects an id that is not a slug.
     pub put: Call<fn(record: JsonObject)>,
-    /// Forgets a record; `true` when there was one.
+    /// Deletes a record; `true` if it existed.
     pub remove: Call<fn(id: String) -> bool>,
-    /// Calls back after each change; answers the function that stops it.
+    /// Calls back after each change; returns the function that stops it.
     pub watch: Call<fn(on_change: Call<fn(change: RecordChange)>) -> Option<Call<fn()>>>,
 }
 
-/// A collection as a plugin is handed it: every call but `watch` answers a promise.
+/// A collection for a plugin: every call except `watch` returns a promise.
 ///
 /// ```
 /// use ostler_contract::{PluginHost, Thrown, Value, json};
@@ -60,26 +60,26 @@ pub struct StoredCollection {
 /// ```
 #[derive(Debug, Clone, Cross)]
 pub struct Collection {
-    /// The record of an id, or nothing.
+    /// One record, or nothing.
     pub get: Call<fn(id: String) -> Option<JsonObject>>,
-    /// Every record.
+    /// All records.
     pub list: Call<fn() -> Vec<JsonObject>>,
     /// The records whose top-level fields equal each field of `match`.
     pub find: Call<fn(r#match: JsonObject) -> Vec<JsonObject>>,
-    /// Keeps a record, replacing what its id held. Refuses an id that is no slug.
+    /// Stores a record, replacing the one with its id. Rejects an id that is not a slug.
     pub put: Call<fn(record: JsonObject)>,
-    /// Forgets a record; `true` when there was one.
+    /// Deletes a record; `true` if it existed.
     pub remove: Call<fn(id: String) -> bool>,
-    /// Calls back after each change; answers the function that stops it.
+    /// Calls back after each change; returns the function that stops it.
     pub watch: Func<fn(on_change: Call<fn(change: RecordChange)>) -> Func<fn()>>,
 }
 
-/// One change in a collection.
+/// A change in a collection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct RecordChange {
-    /// The record.
+    /// Id of the record.
     pub id: String,
-    /// How it changed.
+    /// Kind of change.
     pub r#type: ChangeType,
 }

@@ -18,9 +18,9 @@ use crate::recorder::{Key, Space, Unique};
 use crate::reserved;
 use crate::shape::Shape;
 
-/// Serves one URI scheme. Every member beyond `read` is optional; the ones there are advertise what the
-/// scheme can do and become grants on it (`read` asks for `<scheme>:get`, `write` for `<scheme>:put`, every
-/// other one for its own name).
+/// The provider of a URI scheme. Every member except `read` is optional. The existing members are advertised as
+/// operations of the scheme and become grants (`read` requires `<scheme>:get`, `write` requires `<scheme>:put`, every
+/// other member its own name).
 ///
 /// ```
 /// use ostler_contract::{Call, RpcError, points::{ResourceContent, ResourceProvider}};
@@ -38,18 +38,18 @@ use crate::shape::Shape;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct ResourceProvider {
-    /// What a URI names.
+    /// Reads a resource.
     pub read: Call<fn(uri: String, reader: Option<Reader>) -> ResourceContent>,
-    /// What is under a URI; asked for the scheme's root too.
+    /// Lists the entries under a URI, also under the root of the scheme.
     pub list: Option<Call<fn(uri: String, reader: Option<Reader>) -> Vec<DirectoryEntry>>>,
-    /// Writes what a URI names.
+    /// Writes a resource.
     pub write: Option<Call<fn(uri: String, content: ResourceWrite, writer: ResourceWriter)>>,
-    /// Facts about what a URI names.
+    /// Returns facts about a resource.
     pub resolve:
         Option<Call<fn(uri: String, reader: Option<Reader>, options: ResourceResolving) -> ResourceFacts>>,
-    /// Removes what a URI names.
+    /// Deletes a resource.
     pub delete: Option<Call<fn(uri: String, recursive: bool, writer: ResourceWriter)>>,
-    /// Makes a directory.
+    /// Creates a directory.
     pub mkdir: Option<Call<fn(uri: String, writer: ResourceWriter)>>,
     /// Moves within the scheme.
     pub r#move: Option<
@@ -61,7 +61,7 @@ pub struct ResourceProvider {
     >,
     /// Answers a request for access.
     pub request: Option<Call<fn(uri: String, writer: ResourceWriter, access: ResourceAccess)>>,
-    /// Watches under a URI; answers the function that stops it.
+    /// Watches the resources under a URI; returns the function that stops it.
     pub watch: Option<
         Call<
             fn(
@@ -71,63 +71,63 @@ pub struct ResourceProvider {
             ) -> Option<Call<fn()>>,
         >,
     >,
-    /// What a client may be told about the scheme.
+    /// Describes the scheme to clients.
     pub describe: Option<Call<fn() -> SchemeDescription>>,
-    /// Asked before the grant is required; may let a reader read.
+    /// Called before the grant is required; can allow a reader to read.
     pub authorize: Option<Call<fn(uri: String, reader: Reader) -> bool>>,
-    /// Operations beyond the ten, advertised and granted under these names.
+    /// Operations in addition to the ten of the contract, advertised and granted under these names.
     pub operations: Option<Vec<String>>,
 }
 
-/// What a URI held.
+/// The content of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceContent {
-    /// The text, or base64 of the bytes.
+    /// The text, or the bytes as base64.
     pub data: String,
-    /// Which of the two.
+    /// The encoding of `data`.
     pub encoding: ContentEncoding,
-    /// Its media type.
+    /// Media type.
     pub content_type: Option<String>,
 }
 
 impl ResourceContent {
-    /// Text.
+    /// Returns content that is text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { data: text.into(), encoding: ContentEncoding::Utf8, content_type: None }
     }
 
-    /// Bytes.
+    /// Returns content that is bytes.
     pub fn base64(bytes: &[u8]) -> Self {
         Self { data: STANDARD.encode(bytes), encoding: ContentEncoding::Base64, content_type: None }
     }
 
-    /// Pretty JSON.
+    /// Returns content that is formatted JSON.
     pub fn json(value: &Value) -> Self {
         Self { content_type: Some("application/json".to_owned()), ..Self::text(format!("{value:#}")) }
     }
 }
 
-/// As it is written in JavaScript: the encoding may be left out.
+/// The form in JavaScript: the encoding is optional.
 mod written {
     use super::{Cross, Deserialize, Encoding, Serialize};
 
-    /// What a URI held.
+    /// The content of a resource.
     #[derive(Serialize, Deserialize, Cross)]
     #[serde(rename_all = "camelCase")]
     #[cross(data)]
     pub(super) struct ResourceContent {
-        /// The text, or base64 of the bytes.
+        /// The text, or the bytes as base64.
         pub data: String,
-        /// `utf-8` (where left out) or `base64`.
+        /// `utf-8` or `base64`. Default: `utf-8`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub encoding: Option<Encoding>,
-        /// Its media type.
+        /// Media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub content_type: Option<String>,
     }
 }
 
-/// How bytes are written in JSON.
+/// The encoding of bytes in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 pub enum Encoding {
     /// As text.
@@ -167,85 +167,85 @@ impl Cross for ResourceContent {
     }
 }
 
-/// What is to be written.
+/// The content of a write.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ResourceWrite {
-    /// The text, or base64 of the bytes.
+    /// The text, or the bytes as base64.
     pub data: String,
-    /// Which of the two; `utf-8` where left out.
+    /// The encoding of `data`. Default: `utf-8`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Encoding>,
-    /// Its media type.
+    /// Media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// Refuse when something is there.
+    /// Fails if the resource exists.
     #[serde(default)]
     pub create_only: bool,
-    /// Refuse when what is there has another etag.
+    /// Fails if the resource has another etag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_match: Option<String>,
-    /// `truncate` (where left out), `append` or `insert`.
+    /// `truncate`, `append` or `insert`. Default: `truncate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<WriteMode>,
-    /// Bytes from the start; from the end for `append`.
+    /// Position in bytes from the start; from the end for `append`.
     #[serde(default)]
     pub position: u64,
 }
 
-/// Where a write goes.
+/// How a write changes a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
-    /// Cut at the position, then write.
+    /// Truncates at the position, then writes.
     Truncate,
-    /// Write at the position counted from the end.
+    /// Writes at the position from the end.
     Append,
-    /// Splice in at the position.
+    /// Inserts at the position.
     Insert,
 }
 
-/// Who writes.
+/// The principal of a write.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ResourceWriter {
-    /// `user:<id>`, `plugin:<id>` or `root:<host>`; absent on a host with no users directory.
+    /// `user:<id>`, `plugin:<id>` or `root:<host>`; absent on a host without a users file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The client's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The principal; absent on a host with no users directory and on the root connection.
+    /// The user or plugin; absent on a host without a users file and for the root connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reader: Option<Reader>,
 }
 
-/// A person or plugin that reads, subscribes or calls.
+/// A user or plugin that reads, subscribes or calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Reader {
     /// `user:<id>` or `plugin:<id>`.
     pub id: String,
-    /// The roles of the person's record.
+    /// The user's roles.
     #[serde(default)]
     pub roles: Vec<String>,
     /// `<team>`, `<team>:<project>` or `<team>:*`.
     #[serde(default)]
     pub memberships: Vec<String>,
-    /// What the principal holds, as `<subject>:<operation>`.
+    /// The principal's grants, as `<subject>:<operation>`.
     #[serde(default)]
     pub grants: Vec<String>,
 }
 
 impl Reader {
-    /// Whether the principal holds a grant.
+    /// Returns whether the principal has a grant.
     pub fn holds(&self, asked: &Grant) -> bool {
         self.grants.iter().filter_map(|held| Grant::parse(held)).any(|held| held.covers(asked))
     }
 
-    /// Whether the principal is an owner or a member of the owning team or project. A member of a team belongs to the
-    /// projects of the team; a member of a project does not belong to its team.
+    /// Returns whether the principal is an owner or a member of the owning team or project. A member of a team belongs
+    /// to its projects; a member of a project does not belong to its team.
     pub fn belongs_to(&self, owner: &str) -> bool {
         if self.id == owner {
             return true;
@@ -263,107 +263,107 @@ impl Reader {
     }
 }
 
-/// How a URI is resolved.
+/// Options of `resolve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ResourceResolving {
-    /// Whether a symbolic link stands for what it leads to; otherwise it is told of itself.
+    /// Whether symbolic links are followed; otherwise facts are about the link itself.
     pub follow_symlinks: bool,
 }
 
-/// What access is asked for.
+/// The requested access.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ResourceAccess {
-    /// To read.
+    /// Read access.
     #[serde(default)]
     pub read: bool,
-    /// To write.
+    /// Write access.
     #[serde(default)]
     pub write: bool,
 }
 
-/// Facts about what a URI names.
+/// Facts about a resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ResourceFacts {
-    /// Its own name, where it was reached by another.
+    /// Its canonical URI, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
     /// `file`, `directory` or `symlink`.
     pub r#type: String,
-    /// In bytes.
+    /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// When it was changed, ISO 8601.
+    /// Time of the last change, ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<String>,
-    /// When it was made, ISO 8601.
+    /// Time of creation, ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctime: Option<String>,
-    /// Its media type.
+    /// Media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// Changes with the content.
+    /// A value that changes with the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
 
-/// How a move or copy treats what is in the way.
+/// Options of a move or copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ResourceTransfer {
-    /// Refuse rather than overwrite.
+    /// Fails if the destination exists.
     #[serde(default)]
     pub fail_if_exists: bool,
 }
 
-/// One change under a watched URI.
+/// A change under a watched URI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ResourceChanged {
-    /// What changed.
+    /// URI of the resource.
     pub uri: String,
-    /// How.
+    /// Kind of change.
     pub r#type: ChangeType,
 }
 
-/// How something changed.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeType {
-    /// It is new.
+    /// Created.
     Added,
-    /// It is another.
+    /// Changed.
     Updated,
-    /// It is gone.
+    /// Deleted.
     Deleted,
 }
 
-/// What a client may be told about a scheme.
+/// The description of a scheme for clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct SchemeDescription {
-    /// What it is called.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// More words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of what is written.
+    /// JSON Schema of the content of writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<JsonObject>,
 }
 
-/// A scheme and its provider, registered.
+/// A scheme with its provider.
 #[derive(Debug)]
 pub struct SchemeProvider {
     /// Lowercase letters, digits, `+`, `-` and `.`, starting with a letter.
     pub scheme: Text,
-    /// Serves it.
+    /// The provider.
     pub provider: ResourceProvider,
 }
 
@@ -394,7 +394,7 @@ impl Contribution for SchemeProvider {
     }
 }
 
-/// Refuses a reserved name for a harness or a scheme.
+/// Rejects reserved names of harnesses and schemes.
 pub(super) fn refuse_reserved(name: &str, member: &str) -> Result<(), Mismatch> {
     if reserved::is_reserved(name) {
         return Err(Mismatch::expected(format!("a name of its own; {name} is reserved")).within(member));

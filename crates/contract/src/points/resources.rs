@@ -14,8 +14,8 @@ use super::{
 use crate::call::Call;
 use crate::cross::Text;
 
-/// Serves `file:` URIs, and paths that have no scheme. It decides which files those are: what a client names is taken
-/// nowhere else. Without any of the write half, what it serves is only read.
+/// The store of `file:` URIs, and of paths without a scheme. It decides which files are available. Without members of
+/// the write half, its files are read-only.
 ///
 /// ```
 /// use ostler_contract::{Call, RpcError, points::{ResourceContent, ResourceFacts, ResourceStore}};
@@ -34,20 +34,19 @@ use crate::cross::Text;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct ResourceStore {
-    /// What is in a directory.
+    /// Lists a directory.
     pub list: Call<fn(uri: String, reader: Option<Reader>) -> Vec<DirectoryEntry>>,
-    /// What a URI names.
+    /// Reads a file.
     pub read: Call<fn(uri: String, reader: Option<Reader>) -> ResourceContent>,
-    /// Facts about what a URI names, and its own name where that is another.
+    /// Returns facts about a file, and its canonical URI if it differs.
     pub resolve: Call<fn(uri: String, reader: Option<Reader>, options: ResourceResolving) -> ResourceFacts>,
-    /// What a person may mean who typed the beginning of a path after `@`, in a session of that directory; the best
-    /// first.
+    /// Completes a path that a user types after `@`, in a session of that directory; best match first.
     pub complete: Call<fn(directory: String, typed: String) -> Vec<ResourceCompletion>>,
-    /// Writes what a URI names.
+    /// Writes a file.
     pub write: Option<Call<fn(uri: String, content: ResourceWrite, writer: ResourceWriter)>>,
-    /// Removes what a URI names.
+    /// Deletes a file or directory.
     pub delete: Option<Call<fn(uri: String, recursive: bool, writer: ResourceWriter)>>,
-    /// Makes a directory and its parents.
+    /// Creates a directory and its parents.
     pub mkdir: Option<Call<fn(uri: String, writer: ResourceWriter)>>,
     /// Moves a file or a directory.
     pub r#move: Option<
@@ -57,9 +56,9 @@ pub struct ResourceStore {
     pub copy: Option<
         Call<fn(source: String, destination: String, options: ResourceTransfer, writer: ResourceWriter)>,
     >,
-    /// Answers a request for access; a throw denies it. It gives nothing that a grant does not.
+    /// Answers a request for access; an error denies it. It adds no grants.
     pub request: Option<Call<fn(uri: String, writer: ResourceWriter, access: ResourceAccess)>>,
-    /// Watches under a URI; answers the function that stops it.
+    /// Watches the files under a URI; returns the function that stops it.
     pub watch: Option<
         Call<
             fn(
@@ -76,7 +75,7 @@ impl PortValue for ResourceStore {
 }
 
 impl ResourceStore {
-    /// The store as what it is routed as: the provider of `file:`.
+    /// Returns the store as the provider of the scheme `file`.
     pub fn provider(&self) -> SchemeProvider {
         let store = self.clone();
         let provider = ResourceProvider {
@@ -96,18 +95,18 @@ impl ResourceStore {
     }
 }
 
-/// One file or directory a person may mean.
+/// A completion of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ResourceCompletion {
     /// Its URI.
     pub uri: String,
-    /// As it is written after `@`: from the session's directory on. A directory's ends with a slash.
+    /// The text after `@`, relative to the session's directory. Directories end with a slash.
     pub path: String,
 }
 
 impl ResourceContent {
-    /// Bytes: text where they are, and no zero byte is among them; base64 otherwise.
+    /// Returns content for bytes: text if they are UTF-8 without zero bytes, otherwise base64.
     pub fn bytes(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Self::text(text),
@@ -118,10 +117,10 @@ impl ResourceContent {
 }
 
 impl ResourceWrite {
-    /// The bytes to write.
+    /// Returns the bytes to write.
     ///
     /// # Errors
-    /// `-32602`: they are said to be base64 and are not.
+    /// `-32602`: the data is not valid base64.
     pub fn decoded(&self) -> Result<Vec<u8>, RpcError> {
         match self.encoding {
             Some(Encoding::Base64) => {

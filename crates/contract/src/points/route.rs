@@ -7,8 +7,8 @@ use crate::cross::{Cross, Mismatch};
 use crate::http::{Request, Response};
 use crate::recorder::Key;
 
-/// A `Request` in, a `Response` out. The full path, prefix included, reaches it; it authenticates its caller
-/// itself, before it reads the body.
+/// Handles a `Request` and returns a `Response`. It receives the full path, with its prefix, and authenticates the
+/// caller before it reads the body.
 ///
 /// ```
 /// use ostler_contract::{Call, http::{self, StatusCode}, points::RouteHandler};
@@ -20,10 +20,10 @@ use crate::recorder::Key;
 /// ```
 pub type RouteHandler = Call<fn(request: Request) -> Response>;
 
-/// A route registered.
+/// A registered route.
 #[derive(Debug)]
 pub struct Route {
-    /// What answers.
+    /// The function.
     pub handler: RouteHandler,
 }
 

@@ -1,4 +1,4 @@
-//! Settings of sessions that are no backend's. Spec: *Session configuration picker*.
+//! Session settings of plugins. Spec: *Session configuration picker*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -12,59 +12,59 @@ use crate::cross::{Cross, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
 use crate::registry::Owner;
 
-/// Answers the rows of a picker.
+/// Returns the rows of a picker.
 pub type SettingAnswerer = Call<fn(asked: SettingQuery) -> Vec<SettingChoice>>;
 
-/// What a picker is asked for.
+/// The query of a picker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct SettingQuery {
-    /// What the person typed; empty for what is shown first.
+    /// The typed text; empty for the first rows.
     #[serde(default)]
     pub query: String,
     /// The backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// A path.
+    /// The directory, a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// The other settings as they are answered so far.
+    /// The current values of the other settings.
     #[serde(flatten)]
     pub others: JsonObject,
 }
 
-/// One row of a picker.
+/// A row of a picker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct SettingChoice {
-    /// What the setting becomes.
+    /// The value of the setting.
     pub value: String,
-    /// Shown to people.
+    /// Display name.
     pub label: String,
-    /// More words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What [`SettingQuery`] holds beside the other settings, which therefore cannot be called so.
+/// Fields of [`SettingQuery`] next to the other settings; settings cannot have these names.
 const ASKED_BESIDE: [&str; 3] = ["query", "provider", "workingDirectory"];
-/// What a setting may be, in JSON Schema's words.
+/// The types of settings, as in JSON Schema.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
-/// A setting a client draws on every session, beside the backend's own. With an answerer it is a picker.
+/// A setting of every session, in addition to those of the backend. With an answerer it is a picker.
 #[derive(Debug)]
 pub struct SessionSetting {
-    /// What it is called among the session's settings.
+    /// Name of the setting.
     pub key: Text,
-    /// JSON Schema of the one value.
+    /// JSON Schema of the value.
     pub schema: JsonObject,
-    /// Answers the rows of a picker; the host marks the setting `enumDynamic` itself.
+    /// Returns the rows of a picker; the host marks the setting as `enumDynamic`.
     pub completions: Option<SettingAnswerer>,
 }
 
 impl SessionSetting {
-    /// The setting as the protocol carries it; marked where it is a picker.
+    /// Returns the setting in the protocol's form, marked if it is a picker.
     pub fn drawn(&self) -> Option<SessionConfigPropertySchema> {
         let mut property = drawn(&self.key, &self.schema).ok()?;
         if self.completions.is_some() {

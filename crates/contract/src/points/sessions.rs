@@ -1,5 +1,4 @@
-//! The session store: what the host keeps of a session beside what its backend keeps. Spec: *Registration
-//! methods*.
+//! The session store: data of sessions that backends do not store. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -10,88 +9,88 @@ use serde_json::Value;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where sessions are kept, by their id. Once a `set…` resolves a crash does not lose it.
+/// The store of sessions, by id. When a `set…` function resolves, its data is durable.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct SessionStore {
     /// Read and archived marks.
     pub flags: Call<fn(id: String) -> Option<SessionFlags>>,
-    /// Keeps the marks.
+    /// Stores the marks.
     pub set_flags: Call<fn(id: String, flags: SessionFlags)>,
-    /// Who the session is and how it is set up, or nothing.
+    /// The record of a session, or nothing.
     pub config: Call<fn(id: String) -> Option<KeptSession>>,
-    /// Keeps that.
+    /// Stores the record.
     pub set_config: Call<fn(id: String, session: KeptSession)>,
     /// Artifacts and references of the session.
     pub artifacts: Call<fn(id: String) -> Vec<Value>>,
-    /// Keeps them.
+    /// Stores them.
     pub set_artifacts: Call<fn(id: String, artifacts: Vec<Value>)>,
     /// Pull requests of the session, by working directory.
     pub pull_requests: Call<fn(id: String) -> JsonObject>,
-    /// Keeps them.
+    /// Stores them.
     pub set_pull_requests: Call<fn(id: String, pull_requests: JsonObject)>,
-    /// A chat's title, if a person or agent gave it one.
+    /// Title of a chat that a user or agent set.
     pub chat_title: Call<fn(id: String, chat: String) -> Option<String>>,
-    /// Keeps it; nothing takes it back.
+    /// Stores the title, which cannot be removed.
     pub set_chat_title: Call<fn(id: String, chat: String, title: Option<String>)>,
     /// The session's chats.
     pub chats: Call<fn(id: String) -> Vec<KeptChat>>,
-    /// Keeps them.
+    /// Stores them.
     pub set_chats: Call<fn(id: String, chats: Vec<KeptChat>)>,
-    /// The ids of the sessions held.
+    /// The ids of all sessions.
     pub sessions: Call<fn() -> Vec<String>>,
-    /// Forgets everything about a session.
+    /// Deletes all data of a session.
     pub forget: Call<fn(id: String)>,
-    /// Every session with its marks, at once; the host asks one by one where it is left out.
+    /// All sessions with their marks. Without it, the host requests them one by one.
     pub all: Option<Call<fn() -> Vec<StoredSession>>>,
-    /// One session with its marks and chats, or nothing; the host asks for them one by one where it is left out.
+    /// One session with its marks and chats, or nothing. Without it, the host requests them separately.
     pub session: Option<Call<fn(id: String) -> Option<StoredSession>>>,
-    /// A page of the listing: up to `limit` sessions, the latest `modifiedAt` first and by `uri` among equal ones,
-    /// compared as text, beginning after a place. Fewer than `limit` only where nothing follows. A store that has
-    /// `page`, `sessionOfChat` and `drafts` is read on demand; of any other, every session is loaded at the start.
+    /// A page of the listing: up to `limit` sessions after a position, the latest `modifiedAt` first, then by `uri`,
+    /// both compared as text. Fewer than `limit` only on the last page. A store with `page`, `sessionOfChat` and
+    /// `drafts` is read on demand; from any other, every session is loaded at the start.
     pub page: Option<Call<fn(limit: u64, after: Option<ListedPlace>) -> Vec<StoredSession>>>,
-    /// The id of the session that has an open chat of that URI, or nothing; the one stored first where several do. A
-    /// default chat with the URI the host gave it may be left out.
+    /// The id of the session with an open chat of that URI, or nothing; the first stored one if there are several.
+    /// Default chats with the host's URI can be omitted.
     pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
-    /// The ids of the sessions that have `draft`.
+    /// The ids of the sessions with `draft`.
     pub drafts: Option<Call<fn() -> Vec<String>>>,
-    /// How many sessions are held; the host counts `sessions()` where it is left out.
+    /// The number of sessions. Without it, the host counts `sessions()`.
     pub count: Option<Call<fn() -> u64>>,
-    /// The turns of a chat, oldest first. Where any of these three is left out the host keeps turns itself.
+    /// The turns of a chat, oldest first. Without all three turn functions, the host stores turns itself.
     pub turns: Option<Call<fn(id: String, chat: String) -> Vec<Turn>>>,
-    /// Keeps a turn at its place, replacing what the place held.
+    /// Stores a turn at a position, replacing the one there.
     pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
-    /// Forgets the turns of a chat from a place on.
+    /// Deletes the turns of a chat from a position on.
     pub drop_turns: Option<Call<fn(id: String, chat: String, from: u64)>>,
-    /// The annotations of a session. Where this or `setAnnotations` is left out the host keeps annotations itself.
+    /// The annotations of a session. Without this and `setAnnotations`, the host stores annotations itself.
     pub annotations: Option<Call<fn(id: String) -> Vec<Value>>>,
-    /// Keeps them.
+    /// Stores them.
     pub set_annotations: Option<Call<fn(id: String, annotations: Vec<Value>)>>,
-    /// Keeps an attachment beside a session; the same id is the same content. Where either of these two is left out the
-    /// host keeps attachments itself.
+    /// Stores an attachment of a session; equal ids have equal content. Without both attachment functions, the host
+    /// stores attachments itself.
     pub set_attachment: Option<Call<fn(id: String, attachment: String, content: KeptAttachment)>>,
-    /// An attachment by its id, whichever session it is kept beside, or nothing.
+    /// An attachment by its id, of any session, or nothing.
     pub attachment: Option<Call<fn(attachment: String) -> Option<KeptAttachment>>>,
-    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    /// Called once when the host closes, after its sessions and the plugins' close functions: writes pending data.
     pub close: Option<Call<fn()>>,
 }
 
 impl SessionStore {
-    /// Whether it keeps attachments.
+    /// Returns whether the store stores attachments.
     pub fn keeps_attachments(&self) -> bool {
         self.set_attachment.is_some() && self.attachment.is_some()
     }
 
-    /// Whether it keeps turns.
+    /// Returns whether the store stores turns.
     pub fn keeps_turns(&self) -> bool {
         self.turns.is_some() && self.set_turn.is_some() && self.drop_turns.is_some()
     }
 
-    /// Whether sessions can be read on demand, so that none has to be loaded at the start.
+    /// Returns whether sessions can be read on demand instead of at the start.
     pub fn reads_on_demand(&self) -> bool {
         self.page.is_some() && self.session_of_chat.is_some() && self.drafts.is_some()
     }
 
-    /// Whether it keeps annotations.
+    /// Returns whether the store stores annotations.
     pub fn keeps_annotations(&self) -> bool {
         self.annotations.is_some() && self.set_annotations.is_some()
     }
@@ -106,66 +105,66 @@ impl PortValue for SessionStore {
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct SessionFlags {
-    /// Somebody has seen what it said last.
+    /// A user has seen the latest output.
     #[serde(default)]
     pub is_read: bool,
-    /// It was put away.
+    /// The session is archived.
     #[serde(default)]
     pub is_archived: bool,
 }
 
-/// Who a session is and how it is set up.
+/// The record of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct KeptSession {
-    /// Its URI, as the host lists it.
+    /// Its URI in listings.
     pub uri: String,
     /// Its backend.
     pub provider: String,
-    /// `user:<id>`, `plugin:<id>`, …; absent without a users directory.
+    /// Owner: `user:<id>`, `plugin:<id>`, …; absent without a users file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Its title.
     pub title: String,
-    /// ISO 8601; never moves.
+    /// Time of creation, ISO 8601; never changes.
     pub created_at: String,
-    /// ISO 8601.
+    /// Time of the last change, ISO 8601.
     pub modified_at: String,
-    /// Settings chosen.
+    /// Values of its settings.
     #[serde(default)]
     pub values: JsonObject,
-    /// `file://` URIs.
+    /// Directories as `file://` URIs.
     #[serde(default)]
     pub working_directories: Vec<String>,
-    /// What made it, where that was no person: `{ kind: "automation", automation, run }`.
+    /// What created it, if not a user: `{ kind: "automation", automation, run }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
-    /// The backend's own id to continue.
+    /// The backend's id of the conversation to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<String>,
-    /// The working tree made for it, which goes with it.
+    /// Its working tree, which is removed with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<super::Worktree>,
-    /// `{ team, project }` the work is charged to.
+    /// `{ team, project }` that is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
-    /// Present while the session is a draft: a client created it and no turn has started.
+    /// Present while the session is a draft: a client created it, and no turn has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<KeptDraft>,
-    /// How many annotations it has.
+    /// Numbers of its annotations.
     #[serde(default, skip_serializing_if = "AnnotationCounts::is_none")]
     pub annotations: AnnotationCounts,
 }
 
-/// How many annotations a session has.
+/// Numbers of annotations of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct AnnotationCounts {
     /// Annotations.
     pub annotations: u64,
-    /// Entries of all of them.
+    /// Entries of all annotations.
     pub entries: u64,
 }
 
@@ -175,7 +174,7 @@ impl AnnotationCounts {
     }
 }
 
-/// A session that is not announced and not listed before its first turn.
+/// The state of a session that is not announced or listed before its first turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
@@ -191,17 +190,17 @@ pub struct KeptDraft {
 pub struct StoredSession {
     /// Its id.
     pub id: String,
-    /// Who it is.
+    /// Its record.
     pub session: KeptSession,
     /// Its marks.
     #[serde(default)]
     pub flags: SessionFlags,
-    /// Its chats; the host asks for them one by one where they are left out.
+    /// Its chats. Without them, the host requests them per session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chats: Option<Vec<KeptChat>>,
 }
 
-/// A place in the listing of sessions: that of the session a page ended with.
+/// A position in the listing of sessions: the last session of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
@@ -212,86 +211,86 @@ pub struct ListedPlace {
     pub uri: String,
 }
 
-/// One chat of a session.
+/// A chat of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct KeptChat {
     /// Its URI.
     pub uri: String,
-    /// The name its conversation is kept under at the backend.
+    /// The name of its conversation at the backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<String>,
     /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it was made from.
+    /// Its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
     /// Whether it is the session's default chat.
     #[serde(default)]
     pub default: bool,
-    /// Whether it was closed: its conversation stays claimed and is not listed.
+    /// Whether it was closed: its conversation is not reused and not listed.
     #[serde(default)]
     pub closed: bool,
-    /// What waits to be said.
+    /// Queued messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Value>,
-    /// What somebody is writing.
+    /// The draft of a user's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<Value>,
-    /// Whether its title came of what was said first; another one was given to it.
+    /// Whether its title was derived from its first message; otherwise it was set.
     #[serde(default)]
     pub derived: bool,
-    /// The part of the session's folders it works in, as `file://` URIs; all of them where left out.
+    /// The session's directories that it uses, as `file://` URIs. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directories: Option<Vec<String>>,
-    /// Its own marks.
+    /// Its marks.
     #[serde(default)]
     pub flags: SessionFlags,
-    /// Hidden context its first turn still has to be given.
+    /// Hidden context that its first turn has not received yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Whether turns were removed from it that its backend still has to be told of.
+    /// Whether its backend has not been informed yet of removed turns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rewind: bool,
-    /// The queued message that a turn is being started with. It waits again where the turn is not in the store.
+    /// The queued message whose turn is being started. It is queued again if the turn is not in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting: Option<StartingTurn>,
 }
 
-/// A turn that takes a queued message.
+/// A turn that uses a queued message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct StartingTurn {
     /// The turn's id.
     pub turn: String,
-    /// The message as it waited.
+    /// The queued message.
     pub queued: Value,
 }
 
-/// What a message brought along and now refers to.
+/// An attachment of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct KeptAttachment {
-    /// Its media type.
+    /// Media type.
     pub content_type: String,
-    /// Its bytes, as base64.
+    /// Bytes as base64.
     pub data: String,
 }
 
-/// A turn as it is kept: a finished one, or a running one as far as it has come.
+/// A stored turn, finished or running.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct KeptTurn {
-    /// The turn. One still running is kept as if it had failed, which is what a crash makes of it.
+    /// The turn. A running turn is stored as failed, which is its state after a crash.
     pub turn: Turn,
-    /// Who sent it.
+    /// The sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// The backend's own name for it.
+    /// The backend's name of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript_id: Option<String>,
 }

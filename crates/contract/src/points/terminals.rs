@@ -1,4 +1,4 @@
-//! The terminal store: what opens shells. Spec: *Registration methods*.
+//! The terminal store, which opens shells. Spec: *Registration methods*.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::PortValue;
 use crate::call::{Call, Func};
 
-/// What opens terminals. The host lists each one, keeps what it said last, and serves it to whoever watches.
+/// The terminal store. The host lists terminals, stores their recent output and serves it to subscribers.
 ///
 /// ```
 /// use ostler_contract::{Call, points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore}};
@@ -29,8 +29,8 @@ use crate::call::{Call, Func};
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct TerminalStore {
-    /// Opens a terminal. What its process says, from the first moment on, goes to `events`. A directory that is
-    /// not there is a shell that failed: its reason is output, and it exits with 127.
+    /// Opens a terminal. Output of its process goes to `events` from the start. For a missing directory, the shell
+    /// fails: the reason is output, and the exit code is 127.
     pub create: Call<fn(request: TerminalRequest, events: TerminalEvents) -> Terminal>,
     /// Called once when the host closes, after its terminals have ended.
     pub close: Option<Call<fn()>>,
@@ -40,26 +40,26 @@ impl PortValue for TerminalStore {
     const NAME: &'static str = "terminals";
 }
 
-/// A terminal asked for.
+/// A request for a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct TerminalRequest {
     /// Its URI, as the host lists it.
     pub terminal: String,
-    /// A path; the host's first directory where nobody named one.
+    /// Working directory, a path. Default: the host's first directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// What to run instead of a shell: with `args` a program, without them a line for the shell.
+    /// A command instead of a shell: a program with `args`, a shell line without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The program's arguments, each of them one word.
+    /// Arguments of the program, one word each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// The shell the asking person prefers; the store's own choice where there is none.
+    /// The user's preferred shell, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Variables beside the host's environment.
+    /// Environment variables in addition to the host's.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Width in columns.
@@ -68,89 +68,89 @@ pub struct TerminalRequest {
     pub rows: u16,
 }
 
-/// What a terminal says, to be called by the store that opened it.
+/// Callbacks for the store that opened the terminal.
 #[derive(Debug, Clone, Cross)]
 pub struct TerminalEvents {
-    /// Output. Of a pseudoterminal, marks of shell integration (OSC 133, 633 and 7) are read and taken out by the
-    /// host, which reports commands and directories by them.
+    /// Output. For a pseudoterminal, the host parses and removes shell integration marks (OSC 133, 633 and 7) and
+    /// reports commands and directories from them.
     pub data: Func<fn(data: String)>,
-    /// The process has ended and everything it said was said. Once; what comes later is dropped.
+    /// The process has ended and all its output was reported. Called once; later calls are ignored.
     pub exited: Func<fn(exit_code: Option<i64>)>,
     /// The process changed its title.
     pub title: Func<fn(title: String)>,
-    /// The process works somewhere else now: a path.
+    /// The process changed its working directory, a path.
     pub cwd: Func<fn(cwd: String)>,
 }
 
-/// A terminal opened.
+/// An open terminal.
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Terminal {
-    /// What it is called where nobody named it: its shell, say.
+    /// Title if no user set one, such as the shell's name.
     pub title: Option<String>,
-    /// Where it works, where that is not what was asked: a path.
+    /// Working directory if it differs from the requested one, a path.
     pub cwd: Option<String>,
-    /// Whether a pseudoterminal stands behind it; plain pipes do where it does not say.
+    /// Whether it is a pseudoterminal. Default: `false`, plain pipes.
     pub is_pty: Option<bool>,
-    /// Takes what was typed.
+    /// Receives typed input.
     pub input: Call<fn(data: String)>,
-    /// Takes another size. The host only writes it down where it is left out.
+    /// Changes the size. Without it, the host only records the size.
     pub resize: Option<Call<fn(cols: u16, rows: u16)>>,
-    /// Ends its processes: `SIGTERM` where no signal is named. The terminal stays listed, with what it said.
+    /// Ends its processes, by default with `SIGTERM`. The terminal stays listed with its output.
     pub kill: Option<Call<fn(signal: Option<String>)>>,
-    /// Ends its processes and lets go of everything.
+    /// Ends its processes and releases all resources.
     pub dispose: Call<fn()>,
 }
 
-/// How a backend opens terminals that the host lists and people can watch.
+/// How a backend opens terminals that the host lists and users can see.
 #[derive(Debug, Clone, Cross)]
 pub struct SessionTerminals {
-    /// Opens one, claimed by this chat.
+    /// Opens a terminal, claimed by this chat.
     pub open: Call<fn(request: SessionTerminalRequest) -> SessionTerminal>,
 }
 
-/// A terminal a backend asks for.
+/// A backend's request for a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct SessionTerminalRequest {
-    /// What to run instead of a shell: with `args` a program, without them a line for the shell.
+    /// A command instead of a shell: a program with `args`, a shell line without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The program's arguments, each of them one word.
+    /// Arguments of the program, one word each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// A path; the session's first directory when left out.
+    /// Working directory, a path. Default: the session's first directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables beside the host's environment.
+    /// Environment variables in addition to the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    /// Shown to people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The turn it is for.
+    /// The turn that uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<String>,
-    /// The tool call it is for.
+    /// The tool call that uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
 }
 
-/// A terminal a backend opened.
+/// A terminal of a backend.
 #[derive(Debug, Clone, Cross)]
 pub struct SessionTerminal {
-    /// Its URI, to be linked in a tool call's content.
+    /// Its URI, for links in the content of tool calls.
     pub uri: String,
-    /// What it has said, as far as the host keeps it.
+    /// The output that the host has stored.
     pub output: Call<fn() -> String>,
-    /// Resolves once its process has ended: the exit code, where there was one.
+    /// Resolves when its process has ended, with the exit code if there is one.
     pub wait: Call<fn() -> Option<i64>>,
-    /// Types into it.
+    /// Writes input.
     pub write: Call<fn(data: String)>,
-    /// Gives it another size.
+    /// Changes the size.
     pub resize: Call<fn(cols: u16, rows: u16)>,
-    /// Ends its process. The terminal stays listed, with what it said.
+    /// Ends its process. The terminal stays listed with its output.
     pub kill: Call<fn()>,
-    /// Ends its process and takes it off the list.
+    /// Ends its process and removes it from the list.
     pub release: Call<fn()>,
 }

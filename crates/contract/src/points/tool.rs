@@ -1,4 +1,4 @@
-//! Server tools. Spec: *Host tool*.
+//! Host tools. Spec: *Host tool*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::cross::{Frozen, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
 
-/// A server tool offered to every session's model.
+/// A tool offered to every session's model.
 ///
 /// ```
 /// use ostler_contract::{Call, Value, json, points::{Tool, ToolContext, ToolSpec}};
@@ -34,35 +34,35 @@ use crate::recorder::{Key, Space, Unique};
 pub struct Tool {
     /// `{ name, description, inputSchema }`
     pub definition: ToolSpec,
-    /// What the tool says it does: a claim, by which a backend decides whether to ask a person.
+    /// The effects the tool declares; a backend uses them to decide whether to ask for approval.
     pub effects: Option<ToolEffects>,
-    /// Withheld from every session until the operator's `advancedTools` setting allows it.
+    /// Whether sessions get the tool only with the operator's `advancedTools` setting.
     pub advanced_permission: Option<bool>,
-    /// A text for the model beside the description.
+    /// Instructions for the model in addition to the description.
     pub instruction: Option<String>,
-    /// Whether the model need not be told of it at once.
+    /// Whether the tool may be described to the model later.
     pub defer_loading: Option<bool>,
-    /// The body. What it throws is what the model is told.
+    /// Runs the tool. The model receives the message of an error.
     pub run: Call<fn(input: Value, at: ToolContext) -> Value>,
 }
 
-/// What a model is told of a tool.
+/// The description of a tool for a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ToolSpec {
-    /// The name a model calls.
+    /// The name that the model calls.
     pub name: Text,
-    /// Shown to people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, for the model.
+    /// Description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of its input.
+    /// JSON Schema of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<JsonObject>,
-    /// JSON Schema of what it answers.
+    /// JSON Schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonObject>,
 }
@@ -81,25 +81,25 @@ impl From<&ToolSpec> for ToolDefinition {
     }
 }
 
-/// What a tool says it does; nothing is assumed of what it does not say.
+/// The effects a tool declares; undeclared ones are unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ToolEffects {
-    /// It reads.
+    /// Reads data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<bool>,
-    /// It writes.
+    /// Writes data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
-    /// It goes out.
+    /// Uses the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
-    /// It cannot be undone.
+    /// Cannot be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
 }
 
-/// Where a tool runs, and what it may do there.
+/// The context of a tool call and the operations available to it.
 #[derive(Debug, Clone, Cross)]
 pub struct ToolContext {
     /// The session's URI.
@@ -108,59 +108,59 @@ pub struct ToolContext {
     pub chat: String,
     /// The session's backend.
     pub provider: Option<String>,
-    /// The running turn's id, if one runs.
+    /// The id of the running turn, if any.
     pub turn: Call<fn() -> Option<String>>,
-    /// Every session the host lists.
+    /// All sessions that the host lists.
     pub sessions: Call<fn() -> Vec<SessionSummary>>,
     /// The chats of a session.
     pub chats: Call<fn(session: String) -> Vec<ChatSummary>>,
-    /// The turns of a chat, frozen; the session's default chat when none is named.
+    /// The turns of a chat, frozen. Default: the session's default chat.
     pub context: Call<fn(session: String, chat: Option<String>) -> Frozen<Vec<Turn>>>,
-    /// Says something in a chat: at once when it is free, else queued. Answers `sent` or `queued`.
+    /// Sends a message to a chat, immediately or through the queue. Returns `sent` or `queued`.
     pub send: Call<fn(session: String, chat: Option<String>, text: String) -> String>,
-    /// Starts a session of this one's owner; answers its URI.
+    /// Starts a session with the same owner and returns its URI.
     pub create: Call<fn(request: ToolSession) -> String>,
-    /// Opens one more chat in a session and says the first thing in it; answers its URI.
+    /// Opens a chat in a session, sends its first message and returns its URI.
     pub create_chat: Call<fn(session: String, request: ToolChat) -> String>,
     /// Renames a session.
     pub rename: Call<fn(session: String, title: String)>,
-    /// Removes a session other than this one.
+    /// Disposes of another session.
     pub remove: Call<fn(session: String)>,
-    /// Reads what a URI names, as this session's owner.
+    /// Reads a resource with the grants of the session's owner.
     pub read: Call<fn(uri: String) -> String>,
 }
 
-/// A session a tool starts.
+/// A request for a session by a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct ToolSession {
-    /// The first turn.
+    /// Text of the first turn.
     pub prompt: String,
-    /// The session's title.
+    /// Title of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// A path; this session's own when left out.
+    /// A path. Default: the directory of the tool's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// A backend; this session's own when left out.
+    /// A backend. Default: the backend of the tool's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// A model's id.
+    /// Model id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 
-/// A chat a tool opens.
+/// A request for a chat by a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct ToolChat {
-    /// The first turn.
+    /// Text of the first turn.
     pub prompt: String,
-    /// The chat's title.
+    /// Title of the chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// A model's id.
+    /// Model id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }

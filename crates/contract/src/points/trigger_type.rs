@@ -11,7 +11,7 @@ use crate::recorder::{Key, Space, Unique};
 use crate::reserved;
 use crate::thrown::Thrown;
 
-/// An event trigger type an automation may be saved with. The plugin fires it with `fireTrigger`.
+/// An event trigger type for automations. The plugin fires it with `fireTrigger`.
 ///
 /// ```
 /// use ostler_contract::points::{TriggerEvent, TriggerType};
@@ -28,14 +28,14 @@ use crate::thrown::Thrown;
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct TriggerType {
-    /// Its name. `session` and `watch` are the host's own.
+    /// Its name. `session` and `watch` are reserved for the host.
     pub r#type: Text,
-    /// What it is called.
+    /// Display name.
     pub title: Text,
-    /// More words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// At least one, with ids unique within the type.
+    /// Its events: at least one, with ids unique within the type.
     pub events: Vec<TriggerEvent>,
     /// JSON Schema a client draws the trigger's settings from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,20 +46,20 @@ pub struct TriggerType {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct TriggerEvent {
-    /// What `fireTrigger` and an automation's trigger name.
+    /// The id used in `fireTrigger` and in triggers of automations.
     pub id: Text,
-    /// What it is called.
+    /// Display name.
     pub title: Text,
-    /// More words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
 impl TriggerType {
-    /// Whether a plugin may fire an event of a type; `own` is what it holds under that name.
+    /// Checks whether a plugin can fire an event of a type; `own` is the plugin's type of that name.
     ///
     /// # Errors
-    /// The type is none of the plugin's, or does not offer the event.
+    /// The plugin has no such type, or the type has no such event.
     pub fn may_fire(
         own: Option<&Self>,
         plugin: impl std::fmt::Display,

@@ -1,4 +1,4 @@
-//! What work cost, and where that is kept. Spec: *Usage entry*, *Policies, vault, usage stores*.
+//! Usage and its store. Spec: *Usage entry*, *Policies, vault, usage stores*.
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
@@ -8,7 +8,7 @@ use super::PortValue;
 use crate::call::Call;
 use crate::cross::Mismatch;
 
-/// Where use is kept. What was written is never changed.
+/// The store of usage. Entries never change.
 ///
 /// ```
 /// use ostler_contract::{Call, points::{Usage, UsageTotal}};
@@ -24,15 +24,15 @@ use crate::cross::Mismatch;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Usage {
-    /// Keeps one entry. Once it resolves a crash does not lose it; a throw reaches whoever recorded it.
+    /// Stores one entry. When it resolves, the entry is durable; an error is thrown at the recorder.
     pub record: Call<fn(entry: UsageEntry)>,
-    /// What the entries asked for come to.
+    /// The sum of the matching entries.
     pub total: Call<fn(query: UsageQuery) -> UsageTotal>,
-    /// Every pool that was ever charged, in order.
+    /// All pools that were ever charged, in order.
     pub pools: Call<fn() -> Vec<String>>,
-    /// The entries asked for, newest first.
+    /// The matching entries, newest first.
     pub records: Call<fn(query: UsageQuery) -> Vec<UsageEntry>>,
-    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    /// Called once when the host closes, after its sessions and the plugins' close functions: writes pending data.
     pub close: Option<Call<fn()>>,
 }
 
@@ -51,7 +51,7 @@ pub enum UsageKind {
     Computer,
 }
 
-/// What told of the use.
+/// The source of a usage entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum UsageSource {
@@ -63,30 +63,30 @@ pub enum UsageSource {
     Computer,
 }
 
-/// One entry of use. Keys beyond these are kept as they are.
+/// A usage entry. Other keys are stored unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct UsageEntry {
     /// What was used.
     pub kind: UsageKind,
-    /// The keys charged: the owner as written, `team:<team>`, `project:<team>:<project>`. Made of `owner`, `team` and
-    /// `project` where left out.
+    /// The pools charged: the owner, `team:<team>`, `project:<team>:<project>`. Default: derived from `owner`, `team`
+    /// and `project`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<String>>,
-    /// When, as ISO 8601; now where left out.
+    /// Time, ISO 8601. Default: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// What told of it.
+    /// Source of the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<UsageSource>,
-    /// Whose work it was: `user:<id>`, `root:<host>`, …
+    /// Owner of the work: `user:<id>`, `root:<host>`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The team it was for.
+    /// Team of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
-    /// The team's project it was for.
+    /// Project of that team.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// The session's URI.
@@ -104,51 +104,51 @@ pub struct UsageEntry {
     /// The machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computer: Option<String>,
-    /// For how long the machine was used.
+    /// Seconds for which the machine was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// The model and its tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<UsageModel>,
-    /// What is charged.
+    /// Cost that is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<UsageCost>,
-    /// What the provider said it costs.
+    /// Cost that the provider reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_cost: Option<UsageCost>,
-    /// Everything else.
+    /// All other keys.
     #[serde(flatten)]
     pub rest: JsonObject,
 }
 
-/// A model and what it took.
+/// A model and its tokens.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct UsageModel {
-    /// `<maker>/<name>`, or as the backend calls it.
+    /// `<maker>/<name>`, or the backend's name for it.
     pub name: String,
-    /// Who serves it.
+    /// Provider of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Tokens it was given.
+    /// Input tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
-    /// Tokens it said.
+    /// Output tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
-    /// Tokens of a cache.
+    /// Cached tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<UsageCache>,
 }
 
-/// Tokens of a cache.
+/// Cached tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct UsageCache {
-    /// Read from it.
+    /// Tokens read from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<u64>,
-    /// Written to it.
+    /// Tokens written to the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<u64>,
 }
@@ -157,50 +157,50 @@ pub struct UsageCache {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct UsageCost {
-    /// How much.
+    /// Amount.
     pub amount: f64,
-    /// Of what, as `USD`.
+    /// Currency, such as `USD`.
     pub currency: String,
-    /// Where the amount is from.
+    /// Origin of the amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<CostFrom>,
-    /// The part of it that is for what the model was given.
+    /// The part for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<f64>,
-    /// The part of it that is for what the model said.
+    /// The part for output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<f64>,
 }
 
-/// Where an amount is from.
+/// The origin of an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
 pub enum CostFrom {
-    /// The backend said so.
+    /// Reported by the backend.
     Harness,
-    /// It was reckoned by a price list.
+    /// Computed from a price list.
     Price,
 }
 
-/// Which entries are asked for.
+/// A filter of entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct UsageQuery {
-    /// Those that charged this pool; every one where left out.
+    /// The pool they charged. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// From this instant on, ISO 8601 in UTC.
+    /// Start of the period, ISO 8601 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Before this instant, ISO 8601 in UTC.
+    /// End of the period (exclusive), ISO 8601 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// At most as many.
+    /// Maximum number of entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// What entries come to: the measures that were charged, and no others.
+/// The sum of entries; only charged measures are present.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
@@ -208,37 +208,37 @@ pub struct UsageTotal {
     /// US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
-    /// The dollars for what models were given.
+    /// US dollars for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_usd: Option<f64>,
-    /// The dollars for what models said.
+    /// US dollars for output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_usd: Option<f64>,
-    /// Every token: given, said, and of a cache.
+    /// All tokens: input, output and cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Tokens models were given.
+    /// Input tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
-    /// Tokens models said.
+    /// Output tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
-    /// Tokens read from a cache.
+    /// Tokens read from caches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<u64>,
-    /// Tokens written to a cache.
+    /// Tokens written to caches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
-    /// Entries of models.
+    /// Number of model entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
-    /// For how long machines were used.
+    /// Seconds for which machines were used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
 impl UsageTotal {
-    /// Adds one entry. Only US dollars add up; another currency is in the entries.
+    /// Adds an entry. Only US dollars are summed; the entries contain other currencies.
     pub fn add(&mut self, entry: &UsageEntry) {
         let money = |sum: &mut Option<f64>, add: Option<f64>| {
             if let Some(add) = add {
@@ -275,7 +275,7 @@ impl UsageTotal {
 }
 
 impl UsageEntry {
-    /// The pools the entry charges: the ones it names, or the ones of its owner, team and project.
+    /// Returns the pools an entry charges: its `pools`, or those of its owner, team and project.
     pub fn charged(&self) -> Vec<String> {
         if let Some(pools) = &self.pools {
             return pools.clone();
@@ -286,10 +286,10 @@ impl UsageEntry {
         self.owner.iter().cloned().chain(team.map(|team| format!("team:{team}"))).chain(project).collect()
     }
 
-    /// Checks what the shapes cannot say of an entry.
+    /// Validates an entry beyond its shape.
     ///
     /// # Errors
-    /// The member that does not hold.
+    /// An invalid member.
     pub fn refuse(&self) -> Result<(), Mismatch> {
         for (at, pool) in self.pools.iter().flatten().enumerate() {
             if !is_pool(pool) {
@@ -317,10 +317,10 @@ impl UsageEntry {
     }
 }
 
-/// How it is said whose something is: an owner, or a pool that is charged.
+/// The forms of owners and pools.
 pub const OWNER_FORMS: &str = "user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
 
-/// Whether a text names a pool.
+/// Returns whether text is a pool.
 pub fn is_pool(pool: &str) -> bool {
     let mut parts = pool.split(':');
     let words = match parts.next() {

@@ -5,8 +5,8 @@ use ostler_contract_derive::Cross;
 use super::PortValue;
 use crate::call::Call;
 
-/// Where secrets are kept. A plugin that provides one must be listed first in the configuration, and its own
-/// options cannot name a secret.
+/// The store of secrets. A plugin that provides one must be listed first in the configuration, and its own options
+/// cannot name a secret.
 ///
 /// ```
 /// use ostler_contract::{Call, points::Vault};
@@ -24,13 +24,13 @@ use crate::call::Call;
 pub struct Vault {
     /// The value under `host:<name>`, `team:<team>/<name>` or `user:<id>/<name>`, or nothing.
     pub get: Call<fn(name: String) -> Option<String>>,
-    /// Keeps a value under a name.
+    /// Stores a value.
     pub set: Call<fn(name: String, value: String)>,
-    /// Forgets a name; `true` when there was one.
+    /// Deletes a name; `true` if it existed.
     pub delete: Call<fn(name: String) -> bool>,
-    /// The names, never the values.
+    /// All names, never values.
     pub list: Call<fn() -> Vec<String>>,
-    /// Called once when the host closes, after its sessions and what plugins do then: keeps what is not kept yet.
+    /// Called once when the host closes, after its sessions and the plugins' close functions: writes pending data.
     pub close: Option<Call<fn()>>,
 }
 

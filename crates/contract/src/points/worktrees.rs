@@ -1,4 +1,4 @@
-//! Working trees of a repository, one for a session. Spec: *Registration methods*.
+//! Working trees for sessions. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::PortValue;
 use crate::call::Call;
 
-/// Makes working trees. With one registered, a session whose directory is in a repository may be given a tree of its
-/// own: the host asks before it starts the backend, whoever starts the session. Directories are paths.
+/// The provider of working trees. With this port, a session whose directory is in a repository can get a separate tree;
+/// the host creates it before the backend, however the session starts. Directories are paths.
 ///
 /// ```
 /// use ostler_contract::{Call, points::Worktrees};
@@ -24,17 +24,17 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Worktrees {
-    /// The repository a directory is in, or nothing.
+    /// The repository of a directory, or nothing.
     pub repository: Call<fn(directory: String) -> Option<Repository>>,
-    /// Its branches that hold what a person typed, newest commit first.
+    /// Its branches that contain the typed text, newest commit first.
     pub branches: Call<fn(repository: String, typed: String) -> Vec<String>>,
-    /// Makes a tree.
+    /// Creates a tree.
     pub create: Call<fn(request: WorktreeRequest) -> Worktree>,
-    /// Whether a tree holds work that is not committed.
+    /// Whether a tree has uncommitted changes.
     pub dirty: Call<fn(tree: String) -> bool>,
-    /// Removes a tree; its branch stays.
+    /// Removes a tree; its branch remains.
     pub remove: Call<fn(tree: String)>,
-    /// Where git keeps what it knows of a tree: what moves there moves with every commit and every staged file.
+    /// The directory of git's data about a tree, which changes with every commit and staged file.
     pub git_dir: Option<Call<fn(tree: String) -> Option<String>>>,
 }
 
@@ -46,44 +46,44 @@ impl PortValue for Worktrees {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Repository {
-    /// The path of its own tree.
+    /// Path of its main tree.
     pub root: String,
 }
 
-/// A tree asked for.
+/// A request for a tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct WorktreeRequest {
-    /// The path of the repository.
+    /// Path of the repository.
     pub repository: String,
-    /// What the tree is to be called: a word no other tree of this host has.
+    /// Name of the tree, unique on this host.
     pub name: String,
-    /// The branch to begin from; the one committed to last where left out.
+    /// Base branch. Default: the one with the latest commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Whether the tree gets a branch of its own; otherwise it is on the branch itself.
+    /// Whether to create a branch; otherwise the tree uses the base branch.
     pub create_new_branch: bool,
-    /// What the name of that branch begins with.
+    /// Prefix of the new branch's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_prefix: Option<String>,
-    /// Whether that branch tracks the one it began from.
+    /// Whether the new branch tracks the base branch.
     pub track: bool,
-    /// Ignored files to copy, as gitignore patterns; after the links.
+    /// Ignored files to copy after the links, as gitignore patterns.
     #[serde(default)]
     pub include_files: Vec<String>,
-    /// Ignored folders to link, as gitignore patterns.
+    /// Ignored directories to link, as gitignore patterns.
     #[serde(default)]
     pub symlink_folders: Vec<String>,
 }
 
-/// A tree that was made.
+/// A working tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Worktree {
     /// Its path.
     pub path: String,
-    /// The branch it is on.
+    /// Its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
 }

@@ -245,7 +245,7 @@ impl Host {
                 let mut definition = from_automation(request.definition);
                 definition.meta = with_editor(with_pinned(definition.meta, None), None);
                 check(&definition, Some(&definition.triggers), self.keeps_schedules())?;
-                let owner = self.owner_of(by);
+                let owner = self.access.owner_of(by);
                 let kept = store.create.call((id, definition, owner)).await.map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
@@ -257,7 +257,7 @@ impl Host {
                 let mut changes = request.changes;
                 let settings = &held.settings;
                 // Where the host knows no users, nobody is known to have changed it.
-                let known = self.owner_of(by).filter(|_| self.gate.guarded);
+                let known = self.access.owner_of(by).filter(|_| self.access.gate.guarded);
                 let editor = known.or_else(|| settings.editor.clone());
                 if changes.meta.is_some() || editor != settings.editor {
                     let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());
@@ -294,7 +294,7 @@ impl Host {
     }
 
     fn require_own(&self, by: &Principal, held: &Entry, verb: &str) -> Result<(), String> {
-        let owned = self.gate.require_owned(by, held.owner.as_deref(), verb, &held.wire.resource);
+        let owned = self.access.gate.require_owned(by, held.owner.as_deref(), verb, &held.wire.resource);
         owned.map_err(|refused| refused.message)
     }
 

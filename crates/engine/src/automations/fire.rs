@@ -230,9 +230,9 @@ impl Host {
             };
         };
         // What a subscription to a session asks, which `session:read` covers.
-        self.require_of(owner, &Grant::of("session", "state")).map_err(|refused| refused.message)?;
+        self.access.require_of(owner, &Grant::of("session", "state")).map_err(|refused| refused.message)?;
         match happened.of_session {
-            Some(session) if !self.sees_of(owner, session) => Err(format!(
+            Some(session) if !self.access.sees_of(owner, session) => Err(format!(
                 "{owner} may only see its own sessions, and this one belongs to {}",
                 session.unwrap_or("nobody")
             )),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use ostler_contract::budget::VALUE;
 use ostler_contract::{JsonObject, Value};
 use ostler_protocol::surrogates::{read_json, well_formed};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -14,8 +15,6 @@ pub(super) const LONGEST: usize = 1024 * 1024;
 const SHORT: usize = 4 * 1024;
 /// How much is stored that nothing reads.
 const UNREAD: usize = 64 * 1024;
-/// What one value counts beside its text.
-const VALUE: usize = 128;
 
 /// What was read of an event's data.
 #[derive(Debug, Default, PartialEq)]

@@ -188,7 +188,7 @@ impl Host {
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         let entry = self.automations.entry(id).ok_or_else(unknown)?;
-        self.gate.require_owned(by, entry.owner.as_deref(), "run", &entry.wire.resource)?;
+        self.access.gate.require_owned(by, entry.owner.as_deref(), "run", &entry.wire.resource)?;
         let refused = |why: String| RpcError::permission_denied(why);
         self.may_start(entry.owner.as_deref()).map_err(refused)?;
         let settings = &entry.settings;
@@ -210,7 +210,7 @@ impl Host {
                 requests.clear();
             }
             let origin = AutomationRunOrigin::Manual(AutomationManualRunOrigin {});
-            let by = self.owner_of(by);
+            let by = self.access.owner_of(by);
             let mut run =
                 self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), by.as_deref(), 1);
             run.meta.get_or_insert_default().insert(names::meta_key(REQUEST), request.into());
@@ -319,7 +319,7 @@ impl Host {
         if let Some(agent) = &provider {
             let model = model.as_ref().map(|model| model.id.as_str());
             let wanted = Use { agent, model, computer: None };
-            self.may_use(entry.owner.as_deref(), wanted).await.map_err(|refused| refused.message)?;
+            self.access.may_use(entry.owner.as_deref(), wanted).await.map_err(|refused| refused.message)?;
         }
         let session = match pinned {
             Some(session) => session,
@@ -411,11 +411,11 @@ impl Host {
     /// Why work of an owner may not start.
     fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
         let Some(owner) = owner else { return Ok(()) };
-        if !self.has_been_here(owner) {
+        if !self.access.has_been_here(owner) {
             let id = owner.strip_prefix("user:").unwrap_or(owner);
             return Err(format!("{id} has to sign in once before an automation of theirs may run"));
         }
-        self.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
+        self.access.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
     }
 
     /// A session fell quiet: the run that waits for it is over.

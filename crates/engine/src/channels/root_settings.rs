@@ -3,17 +3,17 @@
 //! hands them in.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ostler_contract::Pending;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 
 use crate::core::fanout::{Origin, Outgoing, Overlaid, Overlay, rejection};
-use crate::core::wire::FrameRecorder;
 use crate::front::connection::Connection;
 use crate::host::Host;
 use crate::users::principal::Principal;
+
+pub use crate::core::refusals::no_setting;
 
 /// Settings of whoever built the host.
 pub trait OwnSettings: Send + Sync {
@@ -42,11 +42,6 @@ pub struct OwnChange {
     pub refused: Option<String>,
 }
 
-/// Why a key is refused that no setting has.
-pub fn no_setting(key: &str) -> String {
-    format!("{key} is not a setting of this host")
-}
-
 impl std::fmt::Debug for dyn OwnSettings {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("OwnSettings")
@@ -59,22 +54,8 @@ impl Host {
         let _ = self.own_settings.set(settings);
     }
 
-    /// Offers tools that ask for the operator's leave, or no longer: from the next session on.
-    pub fn set_advanced_tools(&self, offered: bool) {
-        self.advanced_tools.store(offered, Ordering::Relaxed);
-    }
-
-    /// Records the frames of every connection from now on, or no longer.
-    pub fn record_frames(&self, recorder: Option<Arc<dyn FrameRecorder>>) {
-        self.wire.set(recorder);
-    }
-
-    pub(crate) fn advanced_tools(&self) -> bool {
-        self.advanced_tools.load(Ordering::Relaxed)
-    }
-
     fn may_read_config(&self, principal: &Principal) -> bool {
-        self.gate.require(principal, &Grant::of("config", "settings")).is_ok()
+        self.access.gate.require(principal, &Grant::of("config", "settings")).is_ok()
     }
 
     /// Puts them into a root state somebody is about to see.
@@ -102,7 +83,10 @@ impl Host {
         let host = Arc::downgrade(&me);
         let overlay = move |id| {
             let reads = host.upgrade().is_some_and(|host| {
-                host.connection(id).is_some_and(|connection| host.may_read_config(&connection.principal()))
+                host.access
+                    .clients
+                    .get(id)
+                    .is_some_and(|connection| host.may_read_config(&connection.principal()))
             });
             match reads {
                 true => Overlaid::Same,

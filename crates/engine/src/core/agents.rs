@@ -2,14 +2,30 @@
 
 use std::sync::Arc;
 
-use crate::host::Host;
+use crate::core::shared::Core;
 use ostler_contract::points::{Agent, Tool};
 use ostler_contract::registry::Owned;
 use ostler_protocol::wire::state::{
     AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability,
+    ToolDefinition,
 };
 
-impl Host {
+/// A tool of the host, and its definition as the protocol has it, which all sessions share.
+#[derive(Debug, Clone)]
+pub struct OfferedTool {
+    /// The tool.
+    pub tool: Owned<Tool>,
+    /// Its definition.
+    pub definition: Arc<ToolDefinition>,
+}
+
+impl OfferedTool {
+    fn new(tool: &Owned<Tool>) -> Self {
+        Self { tool: tool.clone(), definition: Arc::new((&tool.definition).into()) }
+    }
+}
+
+impl Core {
     /// The backend of that name.
     pub fn agent(&self, provider: &str) -> Option<Owned<Agent>> {
         self.registry()?.all::<Agent>().iter().find(|agent| *agent.provider == *provider).cloned()
@@ -32,10 +48,11 @@ impl Host {
     }
 
     /// The tools every session is offered.
-    pub fn offered_tools(&self) -> Vec<Owned<Tool>> {
+    pub fn offered_tools(&self) -> Vec<OfferedTool> {
         let Some(registry) = self.registry() else { return Vec::new() };
-        let offered = |tool: &&Owned<Tool>| self.advanced_tools() || tool.advanced_permission != Some(true);
-        registry.all::<Tool>().iter().filter(offered).cloned().collect()
+        let all = self.tools.get_or_init(|| registry.all::<Tool>().iter().map(OfferedTool::new).collect());
+        let advanced = self.advanced_tools();
+        all.iter().filter(|tool| advanced || tool.tool.advanced_permission != Some(true)).cloned().collect()
     }
 
     /// Asks each backend once what it offers and says so to whoever watches.

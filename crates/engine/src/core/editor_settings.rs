@@ -3,9 +3,6 @@
 
 use ostler_protocol::{JsonObject, Value, json};
 
-use crate::host::Host;
-use crate::sessions::Entry;
-
 /// What values a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -126,19 +123,9 @@ pub(crate) fn schema() -> JsonObject {
     SETTINGS.iter().filter(|setting| setting.handed).map(property).collect()
 }
 
-impl Host {
-    /// The settings of the clients that are active in a session, for its backend. Where clients differ the most careful
-    /// value counts: the lowest level, `false`, and the rules that all of them have.
-    pub(crate) fn client_settings(&self, entry: &Entry) -> JsonObject {
-        let active = entry.active_clients();
-        let connections = self.open_connections().into_iter();
-        let of_session = connections
-            .filter(|connection| connection.client_id().is_some_and(|client| active.contains(&client)));
-        merged(of_session.map(|connection| self.root.own_values(connection.id())))
-    }
-}
-
-fn merged(clients: impl Iterator<Item = JsonObject>) -> JsonObject {
+/// The settings of several clients as one. Where clients differ the most careful value counts: the lowest level,
+/// `false`, and the rules that all of them have.
+pub(crate) fn merged(clients: impl Iterator<Item = JsonObject>) -> JsonObject {
     let mut all = JsonObject::new();
     for own in clients {
         for setting in SETTINGS.iter().filter(|setting| setting.handed) {

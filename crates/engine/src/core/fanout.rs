@@ -460,6 +460,10 @@ impl Inner {
             None => self.channels.entry(channel.into()).or_default(),
         };
         entry.subscribers.retain(|other| other.connection != subscriber.connection);
+        if entry.subscribers.capacity() == 0 {
+            // Most channels have one subscriber.
+            entry.subscribers.reserve_exact(1);
+        }
         entry.subscribers.push(subscriber);
         entry.count();
     }

@@ -7,7 +7,7 @@ pub struct Limits {
     pub memory: usize,
     /// Bytes of messages and answers of one connection.
     pub connection_memory: usize,
-    /// Bytes of bodies whose sender has not been verified yet.
+    /// Bytes of bodies whose sender the host does not know: of signed calls before the check, and of routes in JavaScript.
     pub unverified_bodies: usize,
     /// Sessions in memory at the same time.
     pub awake_sessions: usize,

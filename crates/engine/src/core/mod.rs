@@ -20,6 +20,7 @@ pub mod outbox;
 pub(crate) mod refusals;
 pub mod responder;
 pub(crate) mod root;
+pub mod shared;
 pub(crate) mod stage;
 pub(crate) mod weak;
 pub mod wire;

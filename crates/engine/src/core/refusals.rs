@@ -4,7 +4,7 @@ use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::{RpcError, Value};
 
-use crate::host::Host;
+use crate::core::shared::Core;
 
 /// Nothing new begins any more.
 pub(crate) const STOPPING: &str = "the host is stopping";
@@ -29,6 +29,17 @@ pub(crate) fn no_memory() -> RpcError {
         "the memory for answers is in use (limits.connectionMemoryMb, limits.memoryMb); read the answers that wait, \
          then ask again",
     )
+}
+
+/// The longest text of a client's message, in bytes. A session's messages are in memory while it is awake.
+const LONGEST_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// Why the text of a message is refused, where it is too long.
+pub(crate) fn message_too_long(text: &str) -> Option<String> {
+    let length = text.len();
+    (length > LONGEST_MESSAGE).then(|| {
+        format!("the text of a message may take {LONGEST_MESSAGE} bytes, not {length}; attach a long text as a file")
+    })
 }
 
 /// A connection that asks and does not wait.
@@ -107,8 +118,8 @@ pub(crate) fn not_served(command: &str) -> RpcError {
 }
 
 /// A provider that is not here, or that the asker may not use.
-pub(crate) fn no_provider(host: &Host, provider: &str) -> RpcError {
-    let hint = did_you_mean(provider, host.listed_agents().map(|agent| &*agent.provider));
+pub(crate) fn no_provider(core: &Core, provider: &str) -> RpcError {
+    let hint = did_you_mean(provider, core.listed_agents().map(|agent| &*agent.provider));
     RpcError::provider_not_found(format!("No provider called {provider}{hint}"))
 }
 
@@ -138,4 +149,9 @@ pub(crate) fn nothing_serves(scheme: &str) -> RpcError {
 /// A URI of no kind of channel.
 pub(crate) fn no_channel(uri: &str) -> RpcError {
     RpcError::not_found(format!("there is no channel {uri}"))
+}
+
+/// Why a key is refused that no setting has.
+pub fn no_setting(key: &str) -> String {
+    format!("{key} is not a setting of this host")
 }

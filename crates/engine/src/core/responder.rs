@@ -28,12 +28,14 @@ pub struct Responder {
     outbox: Arc<Outbox>,
     log: Log,
     answered: bool,
+    /// What the request takes in memory.
+    _request: Option<Charge>,
 }
 
 impl Responder {
-    pub(crate) fn new(id: Id, outbox: Arc<Outbox>, log: Log) -> (Self, usize) {
+    pub(crate) fn new(id: Id, outbox: Arc<Outbox>, log: Log, request: Option<Charge>) -> (Self, usize) {
         let owed = outbox.owe();
-        (Self { id, outbox, log, answered: false }, owed)
+        (Self { id, outbox, log, answered: false, _request: request }, owed)
     }
 
     /// Answers a result.

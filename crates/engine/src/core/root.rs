@@ -13,10 +13,10 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 use parking_lot::Mutex;
 
-use crate::channels::root_settings::no_setting;
 use crate::core::editor_settings::{self, is_ignored, is_own, too_much, wrong_value};
 use crate::core::fanout::{Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
 use crate::core::ids::ConnectionId;
+use crate::core::refusals::no_setting;
 
 /// The root channel's state.
 #[derive(Debug)]

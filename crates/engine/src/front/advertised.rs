@@ -73,7 +73,7 @@ impl Host {
 
     async fn described_schemes(&self) -> Vec<(Owned<SchemeProvider>, SchemeDescription)> {
         let held = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
-        let described = self.own_providers().iter().chain(held).map(|held| async move {
+        let described = self.resources.own_providers().iter().chain(held).map(|held| async move {
             let told =
                 self.described(&held.owner, "scheme", &held.scheme, held.provider.describe.as_ref()).await;
             (held.clone(), told.unwrap_or_default())

@@ -9,13 +9,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::front::connection::Connection;
+use crate::users::clients::Answer;
 
 /// How long a client may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How many requests may wait for the answers of one connection.
 const WAITING_MAX: usize = 64;
-
-type Answer = Result<Value, RpcError>;
 
 /// The requests of one connection that are not answered yet.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use ostler_contract::Charge;
-use ostler_contract::budget::SMALL;
+use ostler_contract::budget::{SMALL, VALUE};
 use ostler_contract::events::Event;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
@@ -24,14 +25,13 @@ use crate::core::wire::{Sender, Tap};
 use crate::front::client_requests::Requests;
 use crate::host::Host;
 use crate::sessions::{Place, ToSession};
+use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
 /// How long a client may be gone before the sessions it was active in are told.
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 /// How many requests of one connection may wait for their answers.
 const MOST_REQUESTS: usize = 1024;
-/// What one JSON value of a message takes in memory, in bytes.
-const VALUE: usize = 128;
 /// How many resources are read for one connection at the same time.
 const READS: usize = 4;
 
@@ -53,7 +53,7 @@ pub struct Connection {
 struct State {
     principal: Principal,
     /// Set by `initialize` or `reconnect`.
-    client: Option<Client>,
+    client: Option<Introduced>,
     /// By the URI as the client spelt it: the channel's own name.
     subscriptions: HashMap<String, String>,
     /// Tokens the connection pushed, by resource.
@@ -65,7 +65,7 @@ struct State {
 
 /// Who introduced itself.
 #[derive(Debug, Clone)]
-struct Client {
+struct Introduced {
     id: String,
     version: Version,
 }
@@ -75,7 +75,7 @@ impl Connection {
     pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
         let principal_known = principal != Principal::Anyone;
         if let Principal::Person(person) = &principal {
-            host.record_sign_in(person);
+            host.access.record_sign_in(person);
         }
         let id = host.next_connection();
         let tap = Tap { wire: host.wire.clone(), connection: id };
@@ -96,7 +96,8 @@ impl Connection {
             }),
         });
         host.root.knows(connection.id, principal_known);
-        host.add_connection(&connection);
+        let client = Arc::downgrade(&connection);
+        host.access.clients.add(id, client);
         connection
     }
 
@@ -113,7 +114,7 @@ impl Connection {
     /// Who the connection is, by what the host knows of people now.
     pub fn principal(&self) -> Principal {
         let principal = self.state.lock().principal.clone();
-        self.host.gate.now(principal)
+        self.host.access.gate.now(principal)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -130,7 +131,7 @@ impl Connection {
 
     /// Whose work this connection starts.
     pub(crate) fn owner(&self) -> Option<String> {
-        self.host.owner_of(&self.principal())
+        self.host.access.owner_of(&self.principal())
     }
 
     pub(crate) fn credentials(&self) -> Option<BTreeMap<String, String>> {
@@ -169,6 +170,11 @@ impl Connection {
         }
     }
 
+    /// Charges a long message that waits to be handled. It is in memory already, so that what is read after it waits.
+    pub(crate) fn charge_copies(&self, length: usize, copies: usize) -> Option<Charge> {
+        (length > SMALL).then(|| self.outbox.budget().take_anyway(length * copies))
+    }
+
     /// Takes one message that came as no frame.
     pub(crate) async fn receive_own(self: &Arc<Self>, message: Message) {
         if let Some(tap) = self.outbox.tap() {
@@ -185,7 +191,9 @@ impl Connection {
         }
         match message {
             Message::Request { id, method, params } => {
-                let (responder, owed) = Responder::new(id, self.outbox.clone(), self.host.log.clone());
+                let charge = self.charge_copies(params.text().len(), 1);
+                let (responder, owed) =
+                    Responder::new(id, self.outbox.clone(), self.host.log.clone(), charge);
                 if owed > MOST_REQUESTS && !matches!(self.state.lock().principal, Principal::Plugin { .. }) {
                     return responder.fail(too_many_requests());
                 }
@@ -209,7 +217,8 @@ impl Connection {
                 if let Err(error) = self.admit(&command.needs()) {
                     return responder.fail(error);
                 }
-                self.handle(command, responder).await;
+                // What the largest command needs is no part of the future that every message is received with.
+                Box::pin(self.handle(command, responder)).await;
             }
             Message::Notification { method, params } => {
                 if self.state.lock().client.is_none() {
@@ -224,7 +233,7 @@ impl Connection {
                             Some(session) => self.host.load_channel(session).await,
                             None => None,
                         };
-                        self.handle_dispatch(dispatch);
+                        self.handle_dispatch(dispatch, params.text().len());
                     }
                     Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
                     Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
@@ -247,7 +256,7 @@ impl Connection {
     fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
         match needs {
             Needs::Nothing => Ok(()),
-            Needs::Grant(grant) => self.host.gate.require(&self.principal(), grant),
+            Needs::Grant(grant) => self.host.access.gate.require(&self.principal(), grant),
             // A scheme nobody serves is said before who may use it.
             Needs::OnScheme { .. } => Ok(()),
         }
@@ -255,7 +264,7 @@ impl Connection {
 
     /// Puts down who introduced itself.
     pub(crate) fn introduce(&self, id: &str, version: Version) {
-        self.state.lock().client = Some(Client { id: id.to_owned(), version });
+        self.state.lock().client = Some(Introduced { id: id.to_owned(), version });
         self.host.events.raise(Event::ClientConnect { client: id.to_owned() });
     }
 
@@ -340,7 +349,7 @@ impl Connection {
     pub(crate) fn handle_unsubscribe(&self, spelled: &str) {
         let channel = self.state.lock().subscriptions.remove(spelled);
         let Some(channel) = channel else { return };
-        self.host.fanout.unsubscribe(&channel, self.id);
+        self.host.unsubscribe(&channel, self.id);
         self.left(&channel);
     }
 
@@ -362,7 +371,7 @@ impl Connection {
     /// What is told at once, however the connection ends; answers whether it was that.
     fn left_at_once(&self, channel: &str) -> bool {
         match self.host.sessions.channel(channel) {
-            Channel::ResourceWatch(_) => self.host.release_watch(channel),
+            Channel::ResourceWatch(_) => self.host.resources.release_watch(channel),
             Channel::Telemetry => self.host.release_telling(channel),
             Channel::Plugin { scheme } => self.host.left_plugin_channel(&scheme, channel, self, false),
             _ => return false,
@@ -384,12 +393,12 @@ impl Connection {
         self.reads.close();
         self.requests.close();
         for channel in subscriptions.values() {
-            self.host.fanout.unsubscribe(channel, self.id);
+            self.host.unsubscribe(channel, self.id);
             self.left_at_once(channel);
         }
         self.host.relays_left(self.id);
         self.host.root.forget(self.id);
-        self.host.remove_connection(self.id);
+        self.host.access.clients.remove(self.id);
         let client = self.client_id();
         self.host.events.raise(Event::ClientDisconnect {
             client: client.clone().unwrap_or_else(|| "anonymous".to_owned()),
@@ -412,6 +421,44 @@ impl Connection {
                 }
             }
         });
+    }
+}
+
+impl Client for Connection {
+    fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    fn client_id(&self) -> Option<String> {
+        self.client_id()
+    }
+
+    fn principal(&self) -> Principal {
+        self.principal()
+    }
+
+    fn owner(&self) -> Option<String> {
+        self.owner()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed()
+    }
+
+    fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    fn ask<'a>(&'a self, method: &'a str, params: &'a Value) -> BoxFuture<'a, Answer> {
+        Box::pin(self.ask(method, params))
+    }
+
+    fn close(&self) {
+        self.close();
+    }
+
+    fn drop_forbidden(self: Arc<Self>) {
+        Self::drop_forbidden(&self);
     }
 }
 

@@ -47,7 +47,7 @@ impl HostCalls for HostDoor {
     fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
         let host = self.host()?;
         // What a listener to lines writes would be told to it again without end.
-        let log = if host.events.hears_lines(&caller.plugin) { &host.written } else { &host.log };
+        let log = if host.events.hears_lines(&caller.plugin) { &host.unheard_log } else { &host.log };
         log.line(format_args!("plugin {}: {line}", caller.plugin));
         Ok(())
     }
@@ -100,7 +100,7 @@ impl HostCalls for HostDoor {
                 let what = format!("startSession needs owner to be {}", ostler_contract::points::OWNER_FORMS);
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
-            host.require_of(&request.owner, &Grant::of("session", "create"))?;
+            host.access.require_of(&request.owner, &Grant::of("session", "create"))?;
             let new = NewSession {
                 id: host.new_id(),
                 provider: request.provider,
@@ -148,7 +148,7 @@ impl HostCalls for HostDoor {
         Box::pin(async move {
             let host = host?;
             host.built().await;
-            host.record_use(entry).await
+            host.usage.record_use(entry).await
         })
     }
 

@@ -40,7 +40,7 @@ impl Host {
         match store.complete.call((directory, mention.path.to_owned())).await {
             Ok(found) => found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect(),
             Err(why) => {
-                let line = format_args!("{}: its files could not be offered: {}", entry.uri, why.for_log());
+                let line = format_args!("{}: cannot complete file names: {}", entry.uri, why.for_log());
                 self.log.line(line);
                 Vec::new()
             }

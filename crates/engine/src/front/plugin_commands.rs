@@ -52,14 +52,14 @@ impl Connection {
         };
         let (host, principal) = (self.host().clone(), self.principal());
         let call = Call { command, params, principal, client };
-        match host.require_named(&call.principal, &call.command.method.grant) {
+        match host.access.require_named(&call.principal, &call.command.method.grant) {
             Ok(()) => answer(host, call, responder),
             Err(refusal) => drop(tokio::spawn(async move {
                 let Call { command, params, principal, .. } = &call;
                 let authorize = command.method.authorize.clone();
                 let asked = params.clone();
                 let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
-                match host.authorized(&command.owner, &command.name, principal, ask).await {
+                match host.access.authorized(&command.owner, &command.name, principal, ask).await {
                     true => answer(host, call, responder),
                     false => responder.fail(refusal),
                 }
@@ -71,8 +71,8 @@ impl Connection {
 /// Begins the call now; answers it later.
 fn answer(host: Arc<Host>, call: Call, responder: Responder) {
     let Call { command, params, principal, client } = call;
-    let reader = host.reader_known(&principal);
-    let owner = principal.owner(&host.options.host_name).filter(|_| host.gate.guarded);
+    let reader = host.access.reader_known(&principal);
+    let owner = principal.owner(&host.options.host_name).filter(|_| host.access.gate.guarded);
     let answered = command.method.handle.call((params, reader, client, owner));
     tokio::spawn(async move {
         let outcome: Result<Value, RpcError> = in_time(HANDLE_LIMIT, answered).await.map_err(|why| {

@@ -28,29 +28,9 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Host {
-    /// Whether the host ends.
-    pub fn is_closing(&self) -> bool {
-        self.stage() == Stage::Closing
-    }
-
     /// Ends the announcements: a line said later is dropped.
     pub fn end_announcements(&self) -> Vec<String> {
         self.announcements.lock().take().unwrap_or_default()
-    }
-
-    /// Whether new sessions and turns are refused.
-    pub fn is_stopping(&self) -> bool {
-        self.stage() >= Stage::Stopping
-    }
-
-    /// Refuses new sessions and turns while nothing can be stored; `None` takes them again.
-    pub fn set_lost_storage(&self, why: Option<String>) {
-        *self.lost_storage.write() = why;
-    }
-
-    /// Why nothing can be stored, where that is so.
-    pub fn lost_storage(&self) -> Option<String> {
-        self.lost_storage.read().clone()
     }
 
     /// Refuses new sessions and turns from now on, tells the plugins, and closes their connections.
@@ -74,7 +54,7 @@ impl Host {
     }
 
     fn close_plugin_connections(&self) {
-        for connection in self.open_connections() {
+        for connection in self.access.clients.open() {
             if matches!(connection.principal(), Principal::Plugin { .. }) {
                 connection.close();
             }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use ostler_contract::points::ResourceContent;
-use ostler_protocol::commands::Command;
-use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
 use ostler_protocol::{RpcError, Value, uri};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use crate::front::connection::Connection;
-use crate::host::Host;
+use super::Resources;
+use crate::users::clients::Client;
 use crate::users::principal::Principal;
 
 /// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
@@ -21,7 +19,7 @@ const NO_AUTHORITY: &str = "-";
 /// The most a client may answer a read with, in bytes as they are sent.
 const CONTENT_MAX: usize = 16 * 1024 * 1024;
 
-impl Host {
+impl Resources {
     /// The connected client that publishes a URI: its authority is the client's id, and neither the host nor a plugin
     /// serves its scheme. `None` where the URI is not a client's.
     ///
@@ -32,14 +30,16 @@ impl Host {
         &self,
         uri: &str,
         asker: Option<&str>,
-    ) -> Result<Option<Arc<Connection>>, RpcError> {
+    ) -> Result<Option<Arc<dyn Client>>, RpcError> {
         let Some(scheme) = uri::scheme(uri) else { return Ok(None) };
         if scheme == "file" || scheme.starts_with("ahp-") || self.provider(uri).is_ok() {
             return Ok(None);
         }
         let Some(client) = authority(uri) else { return Ok(None) };
         let mut connections: Vec<_> = self
-            .open_connections()
+            .access
+            .clients
+            .open()
             .into_iter()
             .filter(|connection| {
                 !connection.is_closed()
@@ -69,7 +69,7 @@ impl Host {
     /// Reads what a client publishes.
     pub(crate) async fn read_published(
         &self,
-        client: &Connection,
+        client: &dyn Client,
         uri: &str,
         encoding: Option<ContentEncoding>,
     ) -> Result<ResourceContent, RpcError> {
@@ -94,72 +94,12 @@ impl Host {
     }
 }
 
-impl Connection {
-    /// Serves a `resource…` command on what a client publishes; `None` where the URI is not a client's. Whoever may do
-    /// it with files of the host may ask the client, and the client decides.
-    pub(crate) async fn handle_published(
-        &self,
-        command: &Command,
-        principal: &Principal,
-    ) -> Option<Result<Value, RpcError>> {
-        let (operation, uri, other, params) = match command {
-            Command::ResourceRead(params) => ("get", &params.uri, None, to_value(params)),
-            Command::ResourceList(params) => ("list", &params.uri, None, to_value(params)),
-            Command::ResourceResolve(params) => ("resolve", &params.uri, None, to_value(params)),
-            Command::ResourceWrite(params) => ("put", &params.uri, None, to_value(params)),
-            Command::ResourceDelete(params) => ("delete", &params.uri, None, to_value(params)),
-            Command::ResourceMkdir(params) => ("mkdir", &params.uri, None, to_value(params)),
-            Command::ResourceMove(params) => {
-                ("move", &params.source, Some(&params.destination), to_value(params))
-            }
-            Command::ResourceCopy(params) => {
-                ("copy", &params.source, Some(&params.destination), to_value(params))
-            }
-            Command::ResourceRequest(params) => ("request", &params.uri, None, to_value(params)),
-            Command::CreateResourceWatch(params) => ("watch", &params.uri, None, Value::Null),
-            _ => return None,
-        };
-        let (host, owner) = (self.host(), self.owner());
-        let client = match host.publisher(uri, owner.as_deref()) {
-            Ok(client) => client?,
-            Err(refused) => return Some(Err(refused)),
-        };
-        if let Err(refused) = host.gate.require(principal, &Grant::on("file", operation)) {
-            return Some(Err(refused));
-        }
-        if let Some(other) = other {
-            let taker = host.publisher(other, owner.as_deref()).ok().flatten();
-            if taker.is_none_or(|taker| taker.id() != client.id()) {
-                let why = format!("{uri} and {other} are served by different providers");
-                return Some(Err(RpcError::invalid_params(why)));
-            }
-        }
-        Some(match command {
-            Command::ResourceRead(params) => {
-                let read = host.read_published(&client, uri, params.encoding).await;
-                read.map(|content| {
-                    to_value(&ResourceReadResult {
-                        data: content.data,
-                        encoding: content.encoding,
-                        content_type: content.content_type,
-                    })
-                })
-            }
-            Command::CreateResourceWatch(_) => {
-                let scheme = uri::scheme(uri).unwrap_or_default();
-                Err(RpcError::method_not_found(format!("{scheme}: cannot watch")))
-            }
-            other => client.ask(other.name(), &unwrapped(params)).await,
-        })
-    }
-}
-
-fn to_value(params: &impl Serialize) -> Value {
+pub(crate) fn to_value(params: &impl Serialize) -> Value {
     serde_json::to_value(params).unwrap_or_default()
 }
 
 /// Parameters as the client is asked them: its URIs as it knows them.
-fn unwrapped(mut params: Value) -> Value {
+pub(crate) fn unwrapped(mut params: Value) -> Value {
     params["channel"] = uri::ROOT.into();
     for field in ["uri", "source", "destination"] {
         if let Some(Value::String(named)) = params.get_mut(field) {

@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_session};
 use ostler_contract::events::Event;
-use ostler_contract::points::Agent;
+use ostler_contract::points::{Agent, Emit};
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
 use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionState};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
-use super::chat::Chat;
+use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
-use super::mailbox::{Mailbox, Subscription, ToSession};
+use super::deferred::Deferred;
+use super::mailbox::{Inbox, Mailbox, Subscription, ToSession};
 use super::rest::{SLEEP_AFTER, release};
+use super::shared::SharedState;
 use super::{Entry, Place};
 use crate::core::fanout::{Audience, Origin, Outgoing};
 use crate::core::refusals::nothing_at;
@@ -37,13 +38,15 @@ pub(super) struct Actor {
     pub host: Arc<Host>,
     pub entry: Arc<Entry>,
     pub agent: Option<Owned<Agent>>,
+    /// Without what is in `shared`.
     pub state: SessionState,
+    pub shared: SharedState,
     pub chats: Vec<Chat>,
     pub next_chat: u64,
     /// Chats on their way.
     pub opening: Vec<Opening>,
     /// What was held back for one that is there now.
-    pub again: VecDeque<ToSession>,
+    pub again: VecDeque<Box<ToSession>>,
     pub mailbox: Mailbox,
     pub ahead: Ahead,
     pub audience: Arc<Audience>,
@@ -60,8 +63,10 @@ pub(super) struct Actor {
     pub annotations: Option<AnnotationsState>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
+    /// What is written later.
+    pub deferred: Deferred,
     /// Writes that nobody waits for.
-    pub unwaited: Vec<JoinHandle<bool>>,
+    pub unwaited: Vec<JoinHandle<()>>,
     channel: Arc<str>,
     /// Whether it was asked to sleep.
     rest: bool,
@@ -79,15 +84,16 @@ impl Actor {
         host: Arc<Host>,
         entry: Arc<Entry>,
         agent: Option<Owned<Agent>>,
-        state: SessionState,
+        mut state: SessionState,
         chats: Vec<Chat>,
         mailbox: Mailbox,
-    ) -> Self {
+    ) -> Box<Self> {
         let audience = host.fanout.audience(&entry.uri);
         let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
         let modified = chats.iter().map(|chat| (chat.number, chat.state.modified_at.clone())).collect();
-        Self {
+        Box::new(Self {
             channel: entry.uri.as_str().into(),
+            shared: SharedState::take(&host.sessions.schemas, host.offered_tools(), &mut state),
             host,
             entry,
             agent,
@@ -107,21 +113,25 @@ impl Actor {
             annotations: None,
             facts: Vec::new(),
             rest: false,
+            deferred: Deferred::default(),
             unwaited: Vec::new(),
             out: Vec::new(),
-        }
+        })
     }
 
     /// Serves the mailbox until the session ends or falls asleep.
-    pub async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ToSession>) {
+    ///
+    /// The session's task has the size of this future for as long as the session is awake, so what may take long is
+    /// boxed while it runs.
+    pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
         let mut batch = Vec::new();
         loop {
             let taken = tokio::select! {
                 biased;
                 taken = inbox.recv_many(&mut batch, BATCH) => taken,
                 () = wait_until(self.deadline()) => {
-                    self.tick().await;
-                    if self.may_sleep() && self.fall_asleep(&mut inbox).await {
+                    Box::pin(self.tick()).await;
+                    if self.may_sleep() && Box::pin(self.fall_asleep(&mut inbox)).await {
                         return;
                     }
                     continue;
@@ -135,7 +145,8 @@ impl Actor {
             let mut batched = batch.drain(..);
             while let Some(message) = self.again.pop_front().or_else(|| batched.next()) {
                 let Some(message) = self.held_back(message) else { continue };
-                if let Some(how) = self.handle(message).await {
+                let Some(message) = self.stream(*message) else { continue };
+                if let Some(how) = Box::pin(self.handle(message)).await {
                     end = Some(how);
                     break;
                 }
@@ -147,10 +158,10 @@ impl Actor {
                     self.settle();
                     // A backend that never pauses leaves no moment in which nothing waits.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {
-                        self.tick().await;
+                        Box::pin(self.tick()).await;
                     }
                     let rest = std::mem::take(&mut self.rest) && self.is_idle() && self.can_rest();
-                    if rest && self.fall_asleep(&mut inbox).await {
+                    if rest && Box::pin(self.fall_asleep(&mut inbox)).await {
                         return;
                     }
                     // A session that pauses keeps no memory for what it may be sent next.
@@ -163,11 +174,24 @@ impl Actor {
         }
     }
 
+    /// Takes streamed text of a turn, which waits for nothing; returns any other message.
+    fn stream(&mut self, message: ToSession) -> Option<ToSession> {
+        let (chat, action) = match message {
+            ToSession::Emit { chat, channel: Emit::Chat, action } if is_streamed(&action) => (chat, action),
+            ToSession::WorkerEmit { chat, action } if is_streamed(&action) => (chat, action),
+            other => return Some(other),
+        };
+        if let Some(at) = self.chat_numbered(chat) {
+            self.emit_streamed(at, action);
+        }
+        None
+    }
+
     async fn handle(&mut self, message: ToSession) -> Option<End> {
         match message {
             ToSession::Emit { chat, channel, action } => {
                 if let Some(at) = self.chat_numbered(chat) {
-                    self.handle_emit(at, channel, *action).await;
+                    self.handle_emit(at, channel, action).await;
                 }
             }
             ToSession::Dispatch(dispatch) => {
@@ -243,7 +267,7 @@ impl Actor {
             ToSession::Worker(opened) => self.open_worker(*opened),
             ToSession::WorkerEmit { chat, action } => {
                 if let Some(at) = self.chat_numbered(chat) {
-                    self.handle_emit(at, ostler_contract::points::Emit::Chat, *action).await;
+                    self.handle_emit(at, Emit::Chat, action).await;
                 }
             }
             ToSession::OpenChat { chat, answer } => {
@@ -286,6 +310,7 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::Around(found) => self.take_around(*found),
+            ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
                 self.dispose().await;
@@ -332,7 +357,7 @@ impl Actor {
                 return false;
             }
         }
-        if !super::chat::is_streamed(&action) {
+        if !is_streamed(&action) {
             self.dirty = true;
         }
         let channel = self.chats[at].channel();
@@ -424,7 +449,7 @@ impl Actor {
             .map(|chat| chat.kept_at + KEEP_EVERY)
             .min();
         let sleep = (self.is_idle() && self.can_rest()).then(|| self.busy_at + SLEEP_AFTER);
-        [gathered, unkept, sleep].into_iter().flatten().min()
+        [gathered, unkept, self.deferred.due(), sleep].into_iter().flatten().min()
     }
 
     async fn tick(&mut self) {
@@ -436,6 +461,9 @@ impl Actor {
             if self.chats[at].unkept && self.chats[at].kept_at + KEEP_EVERY <= now {
                 self.keep_running_turn(at).await;
             }
+        }
+        if self.deferred.due().is_some_and(|due| due <= now) {
+            self.write_deferred();
         }
         self.settle();
     }
@@ -450,10 +478,7 @@ impl Actor {
         let (channel, state) = match &place {
             Place::Session => {
                 self.host.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
-                let state = match subscriber.version {
-                    Version::V0_9 => super::older::session(&self.state).map(|state| state.to_string()),
-                    _ => serde_json::to_string(&self.state).ok(),
-                };
+                let state = self.shared.encode(&mut self.state, subscriber.version);
                 (self.entry.uri.clone(), state)
             }
             _ => match self.chat_at(&place) {

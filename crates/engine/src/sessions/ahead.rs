@@ -34,10 +34,10 @@ impl Ahead {
     }
 
     /// Gives back the places of what was taken out.
-    pub fn taken(&self, batch: &[ToSession]) {
+    pub fn taken(&self, batch: &[Box<ToSession>]) {
         let emitted = batch
             .iter()
-            .filter(|message| matches!(message, ToSession::Emit { .. } | ToSession::WorkerEmit { .. }))
+            .filter(|message| matches!(***message, ToSession::Emit { .. } | ToSession::WorkerEmit { .. }))
             .count();
         self.0.fetch_sub(emitted, Ordering::Relaxed);
     }

@@ -5,18 +5,15 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ostler_contract::Thrown;
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
-use ostler_protocol::commands::Command;
-use ostler_protocol::grants::Grant;
-use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
+use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::{Message, MessageAttachment, MessageResourceAttachment, Turn};
-use ostler_protocol::{RpcError, Value, json, uri};
+use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::front::connection::Connection;
 use crate::host::Host;
-use crate::users::principal::Principal;
 
 /// The most an attachment may hold to stay in its message, in bytes.
 const INLINE_MAX: usize = 4096;
@@ -53,43 +50,24 @@ pub(crate) fn content_of(kept: KeptAttachment) -> ResourceContent {
     }
 }
 
-impl Connection {
-    /// Serves a `resource…` command on a stored attachment, for whoever may read the messages that refer to it; `None`
-    /// where the URI names something else.
-    pub(crate) async fn handle_attachment(
+impl Host {
+    /// Reads what a URI names for a host tool: what the owner of its session may read.
+    pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
+        Ok(self.content_for_session(session, uri).await?.data)
+    }
+
+    /// Reads what a URI names as the owner of a session: an attachment, what a client publishes, or what a provider
+    /// serves.
+    pub(crate) async fn content_for_session(
         &self,
-        command: &Command,
-        principal: &Principal,
-    ) -> Option<Result<Value, RpcError>> {
-        let named = match command {
-            Command::ResourceRead(params) => &params.uri,
-            Command::ResourceResolve(params) => &params.uri,
-            _ => return None,
-        };
-        uri::attachment_id(named)?;
-        if let Err(refused) = self.host().gate.require(principal, &Grant::of("chat", "turns")) {
-            return Some(Err(refused));
+        session: &str,
+        uri: &str,
+    ) -> Result<ResourceContent, Thrown> {
+        if uri::attachment_id(uri).is_some() {
+            return Ok(content_of(self.read_attachment(uri).await?));
         }
-        let kept = match self.host().read_attachment(named).await {
-            Ok(kept) => kept,
-            Err(refused) => return Some(Err(refused)),
-        };
-        let answer = match command {
-            Command::ResourceResolve(_) => {
-                let size = STANDARD.decode(&kept.data).map(|bytes| bytes.len()).unwrap_or_default();
-                json!({ "uri": named, "type": "file", "size": size, "contentType": kept.content_type })
-            }
-            _ => {
-                let content = content_of(kept);
-                let result = ResourceReadResult {
-                    data: content.data,
-                    encoding: content.encoding,
-                    content_type: content.content_type,
-                };
-                serde_json::to_value(result).unwrap_or_default()
-            }
-        };
-        Some(Ok(answer))
+        let owner = self.session_at(session).await.and_then(|entry| entry.owner.clone());
+        self.resources.content_for(owner.as_deref(), uri).await
     }
 }
 

@@ -19,10 +19,11 @@ use super::mailbox::{Mailbox, ToSession};
 /// How long a backend may take to close before the host goes on without it.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// The sending end of a backend's lane.
+/// The sending end of a backend's lane. What it is told is boxed: a channel allocates its slots in blocks, also while
+/// it is empty.
 #[derive(Debug)]
 pub(super) struct Backend {
-    lane: mpsc::UnboundedSender<Tell>,
+    lane: mpsc::UnboundedSender<Box<Tell>>,
 }
 
 /// What a backend is told.
@@ -112,7 +113,7 @@ pub(super) enum Tell {
 impl Backend {
     /// Tells the backend something, later and in order.
     pub fn tell(&self, tell: Tell) {
-        let _ = self.lane.send(tell);
+        let _ = self.lane.send(Box::new(tell));
     }
 
     /// Whether it could not be started or has ended.
@@ -130,7 +131,7 @@ impl Backend {
     /// The lane of a session that is there already.
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
         let (lane, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(serve(session, chat, receiver, mailbox));
+        tokio::spawn(serve(Box::new(session), chat, receiver, mailbox));
         Self { lane }
     }
 
@@ -146,17 +147,21 @@ impl Backend {
         let (lane, mut receiver) = mpsc::unbounded_channel();
         let create = agent.create.clone();
         tokio::spawn(async move {
-            if let Some(ending) = ending {
-                let _ = ending.await;
-            }
-            start.mcp_servers = mcp_servers.await;
-            match create.call((Frozen(start),)).await {
+            // Boxed, so that the task of a backend that runs does not retain what only its start took.
+            let made = Box::pin(async move {
+                if let Some(ending) = ending {
+                    let _ = ending.await;
+                }
+                start.mcp_servers = mcp_servers.await;
+                create.call((Frozen(start),)).await.map(Box::new)
+            });
+            match made.await {
                 Ok(session) => serve(session, chat, receiver, mailbox).await,
                 Err(why) => {
                     let mut told = false;
                     // Whoever waits for this backend hears that there is none, until the lane is dropped.
                     while let Some(tell) = receiver.recv().await {
-                        match tell {
+                        match *tell {
                             Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn } => {
                                 told = true;
                                 let failed =
@@ -183,7 +188,12 @@ impl Backend {
 /// A call under way and the turn it was about.
 type Told = futures::future::BoxFuture<'static, (Option<String>, Result<(), Thrown>)>;
 
-async fn serve(session: AgentSession, chat: u64, mut lane: mpsc::UnboundedReceiver<Tell>, mailbox: Mailbox) {
+async fn serve(
+    session: Box<AgentSession>,
+    chat: u64,
+    mut lane: mpsc::UnboundedReceiver<Box<Tell>>,
+    mailbox: Mailbox,
+) {
     let mut under_way: FuturesUnordered<Told> = FuturesUnordered::new();
     let mut named = report_id(&session, chat, &mailbox).await;
     let report = |turn, outcome| {
@@ -201,7 +211,7 @@ async fn serve(session: AgentSession, chat: u64, mut lane: mpsc::UnboundedReceiv
             }
             tell = lane.recv() => tell,
         };
-        match tell {
+        match tell.map(|tell| *tell) {
             Some(Tell::Close { removing, done }) => {
                 let _ = session.close.call((Some(removing),)).await;
                 let _ = done.send(());

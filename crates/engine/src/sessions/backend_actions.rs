@@ -14,7 +14,7 @@ use ostler_protocol::wire::state::{
 use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
-use super::chat::{Chat, Streamed, is_streamed};
+use super::chat::{Chat, Streamed};
 use super::mailbox::WorkerOpened;
 use super::turns::{request_of, worker_uri};
 use crate::automations::Happened;
@@ -32,9 +32,6 @@ impl Actor {
 
     async fn emit_chat(&mut self, at: usize, action: StateAction) {
         self.happened(at, Happened::Stirred);
-        if is_streamed(&action) {
-            return self.emit_streamed(at, action);
-        }
         self.flush_gathered(at);
         match action {
             StateAction::ChatTurnStarted(started) => {
@@ -93,7 +90,9 @@ impl Actor {
         }
     }
 
-    fn emit_streamed(&mut self, at: usize, action: StateAction) {
+    /// Takes streamed text of a chat's turn.
+    pub(super) fn emit_streamed(&mut self, at: usize, action: StateAction) {
+        self.happened(at, Happened::Stirred);
         self.chats[at].unkept = true;
         let window = self.chats[at].audience.latency(self.host.options.delta_window_ms);
         let mut next = self.chats[at].stream(action, window);

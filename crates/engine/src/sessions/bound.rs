@@ -8,7 +8,7 @@ use ostler_protocol::wire::state::{SessionActiveClient, SessionStatus, ToolDefin
 use tokio::sync::watch;
 
 use super::Entry;
-use super::tools::bind;
+use super::tools::{BoundPlace, bind};
 use crate::host::Host;
 
 /// What a session's clients brought, and whether there is still a session.
@@ -60,7 +60,8 @@ impl SessionTools {
             return Vec::new();
         }
         let chat = self.entry.speaking_chat();
-        let own = host.offered_tools().into_iter().map(|tool| bind(&host, &self.entry.uri, tool, &chat));
+        let place = BoundPlace::new(&self.entry.uri, &chat);
+        let own = host.offered_tools().into_iter().map(|tool| bind(&host, tool, &place));
         own.chain(brought.tools.iter().cloned()).collect()
     }
 
@@ -113,7 +114,7 @@ pub(super) fn brought_by(clients: &[SessionActiveClient]) -> Vec<BoundTool> {
         let (id, tools) = (client.client_id.clone(), client.tools.clone());
         let named = tools.into_iter().filter(move |tool| is_word(&tool.name));
         named.map(move |tool| BoundTool {
-            definition: ToolDefinition { name: format!("{id}__{}", tool.name), ..tool },
+            definition: ToolDefinition { name: format!("{id}__{}", tool.name), ..tool }.into(),
             run: None,
             effects: None,
             owner: Some(id.clone()),

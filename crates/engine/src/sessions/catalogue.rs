@@ -164,6 +164,15 @@ impl Host {
             return Ok(Some(entry));
         }
         let Some(host) = self.me().filter(|_| !self.sessions.is_whole()) else { return Ok(None) };
+        // A store that answers immediately needs no task.
+        let mut load = Box::pin(load_from_store(host.clone(), id.to_owned()));
+        let under_way = self.sessions.loading.lock().contains_key(id);
+        if !under_way && let Some(loaded) = load.as_mut().now_or_never() {
+            if matches!(loaded, Ok(Some(_))) {
+                host.let_go_of_sessions();
+            }
+            return loaded;
+        }
         let loading = {
             let mut loading = self.sessions.loading.lock();
             match loading.get(id) {
@@ -174,7 +183,7 @@ impl Host {
                         return Ok(Some(entry));
                     }
                     let id = id.to_owned();
-                    let load = tokio::spawn(load(host, id.clone()));
+                    let load = tokio::spawn(finish_loading(host, id.clone(), load));
                     let load =
                         load.map(|loaded| loaded.unwrap_or_else(|_| Err(Thrown::new("the host is closing"))));
                     let load = load.boxed().shared();
@@ -399,22 +408,26 @@ fn follows(place: &ListedPlace, after: &ListedPlace) -> bool {
     order(place, after).is_gt()
 }
 
-async fn load(host: Arc<Host>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
-    let loaded = load_from_store(&host, &id).await;
+async fn finish_loading(
+    host: Arc<Host>,
+    id: String,
+    load: impl Future<Output = Result<Option<Arc<Entry>>, Thrown>>,
+) -> Result<Option<Arc<Entry>>, Thrown> {
+    let loaded = load.await;
     host.sessions.loading.lock().remove(&id);
     host.let_go_of_sessions();
     loaded
 }
 
-async fn load_from_store(host: &Host, id: &str) -> Result<Option<Arc<Entry>>, Thrown> {
+async fn load_from_store(host: Arc<Host>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
     let Some(store) = host.session_store() else { return Ok(None) };
     let stored = match &store.session {
-        Some(session) => in_time(LIMIT, session.call((id.to_owned(),))).await?,
-        None => in_time(LIMIT, one(store, id.to_owned())).await?,
+        Some(session) => in_time(LIMIT, session.call((id.clone(),))).await?,
+        None => in_time(LIMIT, one(store, id.clone())).await?,
     };
     let Some(mut stored) = stored else { return Ok(None) };
     let mut chats = host.chats_in(store, &mut stored).await;
-    let entry = Arc::new(entry_of(id, stored.session, stored.flags, Resting::Asleep));
+    let entry = Arc::new(entry_of(&id, stored.session, stored.flags, Resting::Asleep));
     // One that was on its way to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&entry.uri);
     let mut others = Vec::new();

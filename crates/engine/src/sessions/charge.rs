@@ -29,14 +29,14 @@ impl Actor {
         let Some(active) = &self.chats[at].state.active_turn else { return };
         let (turn, message) = (active.id.clone(), active.message.clone());
         let taken = Taken::read(usage);
-        let before = self.chats[at].counted.take().filter(|(of, _)| *of == turn).map(|(_, before)| before);
+        let before = self.chats[at].counted.take().filter(|before| before.0 == turn).map(|before| before.1);
         let added = taken.since(&before.unwrap_or_default());
-        self.chats[at].counted = Some((turn.clone(), taken));
+        self.chats[at].counted = Some(Box::new((turn.clone(), taken)));
         self.charge(at, &turn, added, &message).await;
     }
 
     async fn charge(&self, at: usize, turn: &str, taken: Taken, message: &Message) {
-        if self.host.usage_store().is_none() {
+        if self.host.usage.usage_store().is_none() {
             return;
         }
         let model = || message.model.as_ref().map_or_else(|| "default".to_owned(), |model| model.id.clone());
@@ -55,7 +55,7 @@ impl Actor {
             agent: Some(self.entry.provider.clone()),
             ..entry
         };
-        let record = self.host.record_use(entry);
+        let record = self.host.usage.record_use(entry);
         kept(&self.host.log, &format!("what a turn of {} took", self.entry.uri), record).await;
     }
 
@@ -69,7 +69,7 @@ impl Actor {
         let owner = self.entry.owner.as_deref().unwrap_or_default();
         match owner.split_once(':') {
             Some(("user", id)) => {
-                let primary = self.host.person(id).and_then(|person| person.primary.clone());
+                let primary = self.host.access.person(id).and_then(|person| person.primary.clone());
                 primary.map_or((None, None), |primary| match primary.split_once(':') {
                     Some((team, project)) => (Some(team.to_owned()), Some(project.to_owned())),
                     None => (Some(primary), None),

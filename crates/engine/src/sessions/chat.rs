@@ -41,7 +41,7 @@ pub(super) struct Chat {
     /// The backend's name for the running turn.
     pub transcript_id: Option<String>,
     /// What was put down of the running turn, where each report of its use is.
-    pub counted: Option<(String, Taken)>,
+    pub counted: Option<Box<(String, Taken)>>,
     /// When the running turn was last kept as far as it had come.
     pub kept_at: Instant,
     /// Whether more came since.
@@ -63,20 +63,21 @@ pub(super) struct Chat {
     /// The worker chats that calls of the running turn opened, by call.
     pub links: HashMap<String, Vec<ToolResultSubagentContent>>,
     /// The queued message a turn is being started with, and that turn, until both are in the store.
-    pub starting: Option<StartingTurn>,
+    pub starting: Option<Box<StartingTurn>>,
 }
 
 /// Streamed text of one part, on its way to being one action.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    action: StateAction,
+    /// Boxed: most chats gather nothing.
+    action: Box<StateAction>,
     /// When it has to go out.
     pub due: Instant,
 }
 
 impl Gathered {
     fn add(&mut self, next: &StateAction) -> bool {
-        match (&mut self.action, next) {
+        match (&mut *self.action, next) {
             (StateAction::ChatDelta(held), StateAction::ChatDelta(next))
                 if held.turn_id == next.turn_id
                     && held.part_id == next.part_id
@@ -269,7 +270,7 @@ impl Chat {
         let (now, wait) = (Instant::now(), Duration::from_millis(window));
         match self.streamed.take().filter(|last| last.part.has(&action)) {
             Some(last) if now < last.at + wait => {
-                self.gathered = Some(Gathered { action, due: last.at + wait });
+                self.gathered = Some(Gathered { action: Box::new(action), due: last.at + wait });
                 self.streamed = Some(last);
                 Streamed::Waits
             }
@@ -282,7 +283,7 @@ impl Chat {
 
     /// Takes what was gathered.
     pub fn take_gathered(&mut self) -> Option<StateAction> {
-        let action = self.gathered.take()?.action;
+        let action = *self.gathered.take()?.action;
         self.streamed = Part::of(&action).map(|part| LastStreamed { part, at: Instant::now() });
         Some(action)
     }
@@ -330,7 +331,7 @@ impl Chat {
             flags: self.flags(),
             context: self.context.clone(),
             rewind: self.rewind,
-            starting: self.starting.clone(),
+            starting: self.starting.as_deref().cloned(),
         }
     }
 }

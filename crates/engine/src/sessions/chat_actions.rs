@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
+use super::deferred::Part;
 use super::mailbox::Dispatch;
 use super::turns::named;
 use super::watched::STEER_LIMIT;
@@ -102,7 +103,7 @@ impl Actor {
                 }
                 if self.chats[at].state.draft != changed.draft {
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
-                    self.keep_later(self.keep_chats());
+                    self.deferred.add(Part::Chats);
                 }
                 Ok(())
             }
@@ -127,7 +128,7 @@ impl Actor {
             StateAction::ChatIsReadChanged(_) => {
                 if self.chats[at].would_mark(&action) {
                     self.apply_chat(at, action, origin);
-                    self.keep_later(self.keep_chats());
+                    self.deferred.add(Part::Chats);
                 }
                 Ok(())
             }
@@ -187,7 +188,7 @@ impl Actor {
         let model = message.model.as_ref().map(|model| model.id.as_str());
         // A session stays in its machine, which was asked for when it was made.
         let wanted = Use { agent: &self.entry.provider, model, computer: None };
-        self.host.may_use(sender, wanted).await.map_err(|refused| refused.message)
+        self.host.access.may_use(sender, wanted).await.map_err(|refused| refused.message)
     }
 
     /// Whether a client may say something in a chat.

@@ -52,7 +52,7 @@ pub struct NewChat {
 pub(super) struct Opening {
     pub uri: String,
     pub number: u64,
-    pub waiting: Vec<ToSession>,
+    pub waiting: Vec<Box<ToSession>>,
 }
 
 /// A chat whose backend is there, or could not be had.
@@ -77,7 +77,7 @@ struct Source {
 
 impl Actor {
     /// Whether something waits for a chat that is on its way, which then holds it back.
-    pub(super) fn held_back(&mut self, message: ToSession) -> Option<ToSession> {
+    pub(super) fn held_back(&mut self, message: Box<ToSession>) -> Option<Box<ToSession>> {
         if self.opening.is_empty() {
             return Some(message);
         }

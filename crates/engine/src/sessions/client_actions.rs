@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
+use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
 use super::turns::named;
 use crate::core::fanout::{Origin, rejection};
@@ -29,7 +30,7 @@ pub(super) fn refuse(why: impl Into<String>) -> Refused {
 impl Actor {
     /// Takes one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
-        let action = match read(&dispatch, &self.host.clock.iso()) {
+        let action = match read(&dispatch, || self.host.clock.iso()) {
             Ok(action) => action,
             Err(why) => return self.reject(&dispatch, &why),
         };
@@ -74,7 +75,7 @@ impl Actor {
                 if self.entry.row.lock().flags.is_read != changed.is_read {
                     self.entry.row.lock().flags.is_read = changed.is_read;
                     self.apply_session(StateAction::SessionIsReadChanged(changed), origin);
-                    self.keep_later(self.keep_flags());
+                    self.deferred.add(Part::Flags);
                 }
                 Ok(())
             }
@@ -170,9 +171,11 @@ impl Actor {
 
     /// Whether settings may be changed while the session runs.
     fn check_config(&self, changed: &SessionConfigChangedAction) -> Refused {
-        let Some(config) = &self.state.config else { return refuse("this session has no settings") };
+        let Some(properties) = self.shared.properties() else {
+            return refuse("this session has no settings");
+        };
         for (key, value) in &changed.config {
-            match config.schema.properties.get(key) {
+            match properties.get(key) {
                 None => return refuse(format!("{key} is not a setting of this session")),
                 Some(property) if property.session_mutable == Some(false) => {
                     return refuse(format!("{key} cannot be changed in a running session"));
@@ -190,7 +193,7 @@ impl Actor {
 
     /// What of a change is the backend's own to take: not what plugins contributed.
     fn of_backend(&self, config: &JsonObject) -> JsonObject {
-        let properties = self.state.config.as_ref().map(|config| &config.schema.properties);
+        let properties = self.shared.properties();
         let contributed = |key: &str| {
             let property = properties.and_then(|properties| properties.get(key));
             property.is_some_and(|property| self.host.contributed_setting(key, property).is_some())
@@ -215,7 +218,7 @@ impl Actor {
         if let Some(why) = refused {
             return self.reject(&dispatch, &why);
         }
-        if let Ok(StateAction::SessionConfigChanged(changed)) = read(&dispatch, "") {
+        if let Ok(StateAction::SessionConfigChanged(changed)) = read(&dispatch, String::new) {
             let _ = self.change_config(changed, Some(dispatch.origin)).await;
         }
     }
@@ -306,7 +309,7 @@ impl Actor {
 
 /// Types a dispatched action, filling in what clients are known to leave out: when a turn started and that a
 /// message is a person's.
-fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
+fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction, String> {
     let wanted = match dispatch.place {
         Place::Session => Scope::Session,
         Place::Annotations => Scope::Annotations,
@@ -327,7 +330,7 @@ fn read(dispatch: &Dispatch, now: &str) -> Result<StateAction, String> {
         let readable =
             |started: &Value| started.as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok());
         if !fields.get("startedAt").is_some_and(readable) {
-            fields.insert("startedAt".to_owned(), now.into());
+            fields.insert("startedAt".to_owned(), now().into());
         }
     }
     if dispatch.row.name == "chat/turnCancelled"

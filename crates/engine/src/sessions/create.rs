@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use ostler_contract::events::Event;
 use ostler_contract::points::{
     Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
@@ -17,12 +18,12 @@ use ostler_protocol::wire::state::{
     ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, Turn,
 };
 use ostler_protocol::{RpcError, json, names, uri};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::actor::Actor;
 use super::backend::{Backend, CLOSE_LIMIT, take_settings};
 use super::chat::Chat;
-use super::mailbox::{Mailbox, Snapshots, ToSession};
+use super::mailbox::{Inbox, Mailbox, Snapshots, ToSession};
 use super::moving::Lent;
 use super::summary::{marks, summary_at_rest};
 use super::{Entry, Resting, Row};
@@ -74,7 +75,7 @@ pub struct Claimed {
     agent: Owned<Agent>,
     new: NewSession,
     mailbox: Mailbox,
-    inbox: mpsc::UnboundedReceiver<ToSession>,
+    inbox: Inbox,
 }
 
 impl Host {
@@ -128,7 +129,7 @@ impl Host {
             draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
             annotations: AnnotationCounts::default(),
         };
-        let (mailbox, inbox) = mpsc::unbounded_channel();
+        let (mailbox, inbox) = Mailbox::open();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.sessions.open(&mailbox)));
         *entry.tokens.lock() = new.credentials.clone().unwrap_or_default();
         if !self.sessions.claim(&entry) {
@@ -145,7 +146,7 @@ impl Host {
             Resting::Open(mailbox, _) => mailbox.send(message).is_ok(),
             Resting::Gone => false,
             Resting::Asleep => {
-                let (mailbox, inbox) = mpsc::unbounded_channel();
+                let (mailbox, inbox) = Mailbox::open();
                 let sent = mailbox.send(message).is_ok();
                 *resting = self.sessions.open(&mailbox);
                 tokio::spawn(wake(self.clone(), entry.clone(), mailbox, inbox));
@@ -193,7 +194,7 @@ impl Claimed {
         let made = async {
             host.check_directories(&new.working_directories, new.directories).await?;
             host.room_for_session().await?;
-            host.may_use(entry.owner.as_deref(), wanted).await?;
+            host.access.may_use(entry.owner.as_deref(), wanted).await?;
             host.isolate(&entry, &agent, &new.config).await?;
             make(host, &entry, &agent, &new, &mailbox).await
         };
@@ -215,7 +216,7 @@ impl Claimed {
                 host.fanout.remove(&entry.uri);
                 inbox.close();
                 while let Ok(message) = inbox.try_recv() {
-                    refuse(message, &error);
+                    refuse(*message, &error);
                 }
                 Err(error)
             }
@@ -232,7 +233,7 @@ impl Claimed {
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
         let Self { entry, agent, new, mailbox, inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
-        let config = match host.may_use(entry.owner.as_deref(), wanted).await {
+        let config = match host.access.may_use(entry.owner.as_deref(), wanted).await {
             Ok(()) => host.session_settings(&agent, &new.config).await.map_err(Thrown::into_rpc),
             Err(refused) => Err(refused),
         };
@@ -251,7 +252,7 @@ impl Claimed {
             entry.default_chat.lock().clone_from(&first.uri);
             entry.row.lock().kept.backend_id.clone_from(&first.backend_id);
         }
-        let mut state = state_of(host, &entry, Some(config));
+        let mut state = state_of(&entry, Some(config));
         state.default_chat = chats.first().map(|chat| chat.uri.clone());
         chats.iter_mut().for_each(|chat| chat.published = chat.summary());
         state.chats = chats.iter().map(Chat::summary).collect();
@@ -306,7 +307,7 @@ async fn make(
     agent: &Owned<Agent>,
     new: &NewSession,
     mailbox: &Mailbox,
-) -> Result<Actor, RpcError> {
+) -> Result<Box<Actor>, RpcError> {
     let failed = |why: Thrown| failed(entry, why);
     let mut chosen = host.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
     entry.row.lock().kept.values.retain(|key, _| !chosen.left_out.contains(key));
@@ -331,9 +332,9 @@ async fn make_in(
     new: &NewSession,
     mailbox: &Mailbox,
     chosen: Chosen,
-) -> Result<Actor, RpcError> {
+) -> Result<Box<Actor>, RpcError> {
     let failed = |why: Thrown| failed(entry, why);
-    let mut state = state_of(host, entry, Some(chosen.config));
+    let mut state = state_of(entry, Some(chosen.config));
     state.title = new.title.clone().unwrap_or_default();
     state.active_clients.extend(new.active_client.clone());
     entry.bring(&state.active_clients);
@@ -379,17 +380,21 @@ fn failed(entry: &Entry, why: Thrown) -> RpcError {
     }
 }
 
-/// Keeps a new session; both writes share one commit.
+/// Stores a new session in one commit. Its list of chats is left out where it says no more than a session without one:
+/// that it has its default chat.
 async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
     let Some(store) = host.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
     let kept = actor.entry.row.lock().kept.clone();
     let default = actor.state.default_chat.as_deref();
     let own = actor.chats.iter().filter(|chat| !chat.is_worker());
-    let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
-    let (session, chats) =
-        futures::join!(store.set_config.call((id.clone(), kept)), store.set_chats.call((id, chats)));
-    session.and(chats)
+    let chats: Vec<_> = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
+    let only = uri::default_chat(&actor.entry.uri);
+    let implied = [KeptChat { uri: only, default: true, derived: true, ..KeptChat::default() }];
+    let session = store.set_config.call((id.clone(), kept));
+    let chats = OptionFuture::from((chats != implied).then(|| store.set_chats.call((id, chats))));
+    let (session, chats) = futures::join!(session, chats);
+    session.and(chats.unwrap_or(Ok(())))
 }
 
 pub(super) fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
@@ -404,7 +409,7 @@ pub(super) fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<Stri
     host.events.raise(Event::SessionStart { session, provider, client });
 }
 
-fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
+fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
     let row = entry.row.lock();
     let mut meta = JsonObject::new();
     if let Some(owner) = &entry.owner {
@@ -424,7 +429,7 @@ fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> S
             None => SessionLifecycle::Ready,
         },
         creation_error: None,
-        server_tools: Some(host.offered_tools().iter().map(|tool| (&tool.definition).into()).collect()),
+        server_tools: None,
         active_clients: Vec::new(),
         chats: Vec::new(),
         default_chat: None,
@@ -436,13 +441,15 @@ fn state_of(host: &Host, entry: &Entry, config: Option<SessionConfigState>) -> S
     }
 }
 
-/// Brings a resting session back into memory. Its backends stay asleep until somebody talks to them.
-async fn wake(
-    host: Arc<Host>,
-    entry: Arc<Entry>,
-    mailbox: Mailbox,
-    inbox: mpsc::UnboundedReceiver<ToSession>,
-) {
+/// Brings a resting session back into memory and serves it.
+async fn wake(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
+    // Boxed, so that the task of a session that is awake does not retain what only its waking took.
+    let actor = Box::pin(woken(host, entry, mailbox)).await;
+    actor.run(inbox).await;
+}
+
+/// A resting session as the store has it. Its backends stay asleep until somebody talks to them.
+async fn woken(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
     let agent = host.agent(&entry.provider);
     let chosen = entry.row.lock().kept.values.clone();
     let (agent, config, missing) = match agent {
@@ -455,7 +462,7 @@ async fn wake(
         },
         None => (None, None, Some(not_loaded(&entry.provider))),
     };
-    let mut state = state_of(&host, &entry, config);
+    let mut state = state_of(&entry, config);
     entry.bring(&state.active_clients);
     if let Some(message) = missing {
         state.lifecycle = SessionLifecycle::Failed;
@@ -491,7 +498,7 @@ async fn wake(
     actor.announced = !actor.host.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.row.lock().summary.changes);
     actor.host.look_around(&actor.entry, false);
-    actor.run(inbox).await;
+    actor
 }
 
 async fn stored_chats(host: &Host, entry: &Entry) -> Vec<KeptChat> {

@@ -1,17 +1,21 @@
 //! The host's own tools for a model: what it may do with the sessions of whoever it works for.
 
+use std::sync::{Arc, Weak};
+
 use ostler_contract::points::{Tool, ToolChat, ToolContext, ToolEffects, ToolSpec};
 use ostler_contract::{Call, Thrown, Value, json};
-use ostler_protocol::wire::state::SessionSummary;
-use ostler_protocol::{names, uri};
+use ostler_protocol::uri;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::core::refusals::no_session;
+use crate::core::weak::upgraded;
+use crate::host::Host;
+use crate::sessions::Entry;
 
-/// The tools, to be registered by whoever builds the host.
-pub fn session_tools() -> Vec<Tool> {
-    vec![create_chat()]
+/// The tools of a host, for whoever builds it to register.
+pub fn session_tools(host: &Arc<Host>) -> Vec<Tool> {
+    vec![create_chat(Arc::downgrade(host))]
 }
 
 /// The input of `createChat`.
@@ -23,7 +27,7 @@ struct CreateChat {
     model: Option<String>,
 }
 
-fn create_chat() -> Tool {
+fn create_chat(host: Weak<Host>) -> Tool {
     let schema = json!({
         "type": "object",
         "required": ["prompt"],
@@ -48,12 +52,16 @@ fn create_chat() -> Tool {
             ..ToolSpec::default()
         },
         effects: Some(ToolEffects { writes: Some(true), ..ToolEffects::default() }),
-        run: Call::new(|(input, at): (Value, ToolContext)| async move {
-            let CreateChat { prompt, session, title, model } = read("createChat", input)?;
-            let session = session_of(&at, session).await?;
-            let request = ToolChat { prompt, title, model };
-            let chat = at.create_chat.call((session.resource.clone(), request)).await?;
-            Ok(format!("Chat created ({}).", uri::link(&session.resource, Some(&chat))).into())
+        run: Call::new(move |(input, at): (Value, ToolContext)| {
+            let host = upgraded(&host);
+            async move {
+                let host = host?;
+                let CreateChat { prompt, session, title, model } = read("createChat", input)?;
+                let session = session_of(&host, &at, session).await?;
+                let request = ToolChat { prompt, title, model };
+                let chat = at.create_chat.call((session.uri.clone(), request)).await?;
+                Ok(format!("Chat created ({}).", uri::link(&session.uri, Some(&chat))).into())
+            }
         }),
         ..Tool::default()
     }
@@ -63,15 +71,14 @@ fn read<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, Thrown> {
     serde_json::from_value(input).map_err(|error| Thrown::new(format_args!("Invalid {tool} input: {error}")))
 }
 
-/// The session somebody means: this one, or another of the same owner's.
-async fn session_of(at: &ToolContext, named: Option<String>) -> Result<SessionSummary, Thrown> {
+/// The session that is meant: this one, or another of the same owner's.
+async fn session_of(host: &Host, at: &ToolContext, named: Option<String>) -> Result<Arc<Entry>, Thrown> {
     let named = named.unwrap_or_else(|| at.session.clone());
-    let sessions = at.sessions.call(()).await?;
-    let owner = |session: &SessionSummary| session.meta.as_ref()?.get(&names::meta_key("owner")).cloned();
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
-    let of = |id: &str| sessions.iter().find(|session| uri::session_id(&session.resource) == Some(id));
-    let mine = uri::session_id(&at.session).and_then(of).and_then(owner);
-    // Somebody else's is answered as one there is not.
-    let found = of(id).filter(|found| owner(found) == mine).cloned();
+    let mine = host.session_at(&at.session).await.and_then(|session| session.owner.clone());
+    let found = host.session(id).await?;
+    // Another owner's is answered as one there is not, and so is one that no listing has.
+    let listed = |session: &Arc<Entry>| !session.is_gone() && !host.sessions.is_draft(session);
+    let found = found.filter(|session| session.owner == mine && listed(session));
     found.ok_or_else(|| Thrown::from(no_session(&named)))
 }

@@ -88,7 +88,7 @@ impl Host {
     /// Looks after a session a client unsubscribed from, or left out when it came back.
     pub(crate) fn draft_left(&self, entry: &Arc<Entry>, client: &str) {
         if !self.sessions.is_draft(entry)
-            || self.watches(entry, |connection| self.is_client(connection, client))
+            || self.watches(entry, |connection| self.access.clients.is_client(connection, client))
         {
             return;
         }
@@ -120,7 +120,9 @@ impl Host {
         };
         self.watches(entry, |_| true)
             || client.is_some_and(|client| {
-                self.open_connections()
+                self.access
+                    .clients
+                    .open()
                     .iter()
                     .any(|connection| connection.client_id().as_ref() == Some(&client))
             })

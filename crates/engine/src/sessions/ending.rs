@@ -18,7 +18,7 @@ impl Actor {
         for chat in &self.chats {
             watchers.extend(self.host.fanout.watchers(&chat.uri));
         }
-        if watchers.iter().any(|&connection| self.host.is_client(connection, client)) {
+        if watchers.iter().any(|&connection| self.host.access.clients.is_client(connection, client)) {
             return;
         }
         self.client_gone(client);

@@ -43,18 +43,6 @@ impl Actor {
         }
     }
 
-    /// Lets a write finish that nobody waits for: a mark or a draft, which a crash may lose. The session does not
-    /// end or sleep before it.
-    pub(super) fn keep_later(&mut self, write: impl Future<Output = bool> + Send + 'static) {
-        self.unwaited.retain(|task| !task.is_finished());
-        self.unwaited.push(tokio::spawn(write));
-    }
-
-    /// Waits for the writes nobody waited for.
-    pub(super) async fn settle_writes(&mut self) {
-        futures::future::join_all(self.unwaited.drain(..)).await;
-    }
-
     /// Keeps who the session is and how it is set up.
     pub(super) fn keep_session(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {

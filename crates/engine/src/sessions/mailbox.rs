@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::Emit;
-use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::actions::Action;
 use ostler_protocol::wire::actions::StateAction;
@@ -16,8 +16,30 @@ use super::{Entry, Place};
 use crate::core::fanout::{Origin, Subscriber};
 use crate::core::responder::{ConnectionRef, Responder};
 
-/// The sending end.
-pub type Mailbox = mpsc::UnboundedSender<ToSession>;
+/// The sending end of a session's mailbox.
+///
+/// A channel allocates its slots in blocks, also while it is empty, so each message is boxed.
+#[derive(Debug, Clone)]
+pub struct Mailbox(mpsc::UnboundedSender<Box<ToSession>>);
+
+/// The receiving end of a session's mailbox.
+pub type Inbox = mpsc::UnboundedReceiver<Box<ToSession>>;
+
+impl Mailbox {
+    /// Opens a mailbox.
+    pub fn open() -> (Self, Inbox) {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        (Self(sender), inbox)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The session has ended or sleeps.
+    pub fn send(&self, message: ToSession) -> Result<(), mpsc::error::SendError<Box<ToSession>>> {
+        self.0.send(Box::new(message))
+    }
+}
 
 /// A subscription asked for.
 #[derive(Debug)]
@@ -62,6 +84,8 @@ pub struct Dispatch {
     pub connection: ConnectionRef,
     /// `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows.
     pub sender: Option<String>,
+    /// What a long one takes in memory until it is handled.
+    pub charge: Option<Charge>,
 }
 
 /// A turn the host itself starts: an automation's, a `startSession` prompt, a tool's.
@@ -110,7 +134,7 @@ pub enum ToSession {
         /// Where to.
         channel: Emit,
         /// What.
-        action: Box<StateAction>,
+        action: StateAction,
     },
     /// The backend keeps its own name for a turn.
     TurnRecorded {
@@ -209,6 +233,8 @@ pub enum ToSession {
         /// The call.
         call: String,
     },
+    /// One of its channels lost its last subscriber: it decides anew when to sleep.
+    Unwatched,
     /// Too many sessions are in memory: it sleeps if it is idle.
     Rest,
     /// The session ends and is forgotten.
@@ -230,7 +256,7 @@ pub enum ToSession {
         /// The chat's number.
         chat: u64,
         /// What.
-        action: Box<StateAction>,
+        action: StateAction,
     },
     /// One more chat is asked for.
     OpenChat {

@@ -23,7 +23,7 @@ impl Host {
             match self.with_secrets(entry, server).await {
                 Ok(server) => drop(servers.insert(name, server)),
                 Err((at, why)) => {
-                    self.log.line(format_args!("{}: mcpServers.{name} is left out: {at} {why}", entry.uri));
+                    self.log.line(format_args!("{}: skipped mcpServers.{name}: {at} {why}", entry.uri));
                 }
             }
         }
@@ -48,7 +48,7 @@ impl Host {
 
     /// A secret of the work of one session.
     async fn session_secret(&self, entry: &Entry, name: &str) -> Result<String, String> {
-        let parsed = VaultName::parse(name).map_err(|wrong| format!("names no secret: {wrong}"))?;
+        let parsed = VaultName::parse(name).map_err(|wrong| format!("is not a secret reference: {wrong}"))?;
         let names = |why: String| format!("names {parsed}: {why}");
         match &parsed {
             VaultName::Host(_) => {}

@@ -16,9 +16,11 @@ mod chat;
 mod chat_actions;
 mod chats;
 mod client_actions;
+mod client_settings;
 pub(crate) mod config;
 mod create;
 pub(crate) mod create_chat_tool;
+mod deferred;
 mod drafts;
 mod ending;
 mod keep;
@@ -31,6 +33,7 @@ mod places;
 mod preamble;
 mod requests;
 mod rest;
+mod shared;
 mod start;
 mod summary;
 mod tools;
@@ -55,7 +58,7 @@ pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 use drafts::Draft;
-pub use mailbox::{Dispatch, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
+pub use mailbox::{Dispatch, Inbox, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 use rest::{Awake, Census};
 pub use tools_server::OpenToolsServer;
@@ -81,6 +84,7 @@ pub struct Sessions {
     /// How many have to be in memory before it is looked whether some can go.
     next_look: AtomicUsize,
     census: Arc<Census>,
+    schemas: shared::Schemas,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
 }

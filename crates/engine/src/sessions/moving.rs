@@ -183,7 +183,7 @@ impl Actor {
                 self.keep_chats().await;
                 self.forget_turns(&uri).await;
                 for message in waiting {
-                    self.host.tell(&taker, message);
+                    self.host.tell(&taker, *message);
                 }
             }
             Err(mut lent) => {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::SessionStatus;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::mailbox::Inbox;
 use super::{Entry, Resting, ToSession};
+use crate::core::ids::ConnectionId;
 use crate::host::Host;
 
 /// How long a new session waits for others to fall asleep.
@@ -92,6 +94,19 @@ impl Host {
         }
     }
 
+    /// Ends a connection's subscription of a channel. A session whose channel has no subscriber left decides anew when to
+    /// sleep.
+    pub(crate) fn unsubscribe(&self, channel: &str, connection: ConnectionId) {
+        if !self.fanout.unsubscribe(channel, connection) || self.fanout.is_watched(channel) {
+            return;
+        }
+        if let Some((entry, _)) = self.sessions.locate(&self.sessions.channel(channel))
+            && let Resting::Open(mailbox, _) = &*entry.mailbox.lock()
+        {
+            let _ = mailbox.send(ToSession::Unwatched);
+        }
+    }
+
     /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more.
     fn rest_idle_sessions(&self) {
         let census = &self.sessions.census;
@@ -152,7 +167,7 @@ impl Actor {
     }
 
     /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
-    pub(super) async fn fall_asleep(&mut self, inbox: &mut mpsc::UnboundedReceiver<ToSession>) -> bool {
+    pub(super) async fn fall_asleep(&mut self, inbox: &mut Inbox) -> bool {
         // Whoever wakes it reads the store.
         self.settle_writes().await;
         self.keep_unsaved().await;

@@ -53,7 +53,7 @@ impl Actor {
         let ahead = self.ahead.clone();
         let tools = self.bound_tools(&chat.uri);
         let instructions: Vec<String> =
-            self.host.offered_tools().iter().filter_map(|tool| tool.instruction.clone()).collect();
+            self.host.offered_tools().iter().filter_map(|tool| tool.tool.instruction.clone()).collect();
         let tools_server = self.host.tools_server().map(|open| {
             let tools = SessionTools::new(&self.host, &self.entry);
             Call::new(move |(options,): (Option<ToolsServerOptions>,)| {
@@ -75,8 +75,7 @@ impl Actor {
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
                 known(&action)?;
                 ahead.wait_one_more()?;
-                let emitted =
-                    emitted.send(ToSession::Emit { chat: number, channel, action: Box::new(action) });
+                let emitted = emitted.send(ToSession::Emit { chat: number, channel, action });
                 emitted.map_err(|_| Thrown::new(SESSION_ENDED))
             }),
             subagent: Some(self.subagent(number)),
@@ -149,7 +148,7 @@ fn worker(
         emit: Func::new(move |(action,): (StateAction,)| {
             known(&action)?;
             emits.wait_one_more()?;
-            let _ = emitted.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
+            let _ = emitted.send(ToSession::WorkerEmit { chat, action });
             Ok(())
         }),
         end: Func::new(move |(status, why)| {
@@ -160,7 +159,7 @@ fn worker(
             let action = ending(&turn, status, why, duration);
             let action = actions::read(action).map_err(Thrown::new)?;
             ends.wait_last();
-            let _ = ended.send(ToSession::WorkerEmit { chat, action: Box::new(action) });
+            let _ = ended.send(ToSession::WorkerEmit { chat, action });
             Ok(())
         }),
     }

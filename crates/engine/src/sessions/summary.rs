@@ -169,8 +169,11 @@ impl Actor {
             row.unsaved = true;
         }
         drop(row);
+        if !self.announced {
+            return;
+        }
         let changes = row_changes(&last, &next);
-        if changes.is_empty() || !self.announced {
+        if changes.is_empty() {
             return;
         }
         let params = json!({ "channel": uri::ROOT, "session": self.entry.uri, "changes": changes });
@@ -202,16 +205,33 @@ fn chat_changes(last: &ChatSummary, next: &ChatSummary) -> PartialChatSummary {
 
 /// The fields of a row that changed; an activity that ended is `null`.
 fn row_changes(last: &SessionSummary, next: &SessionSummary) -> JsonObject {
-    let fields = |summary: &SessionSummary| match serde_json::to_value(summary) {
-        Ok(Value::Object(fields)) => fields,
-        _ => JsonObject::new(),
-    };
-    let (last, mut next) = (fields(last), fields(next));
-    if last.contains_key("activity") {
-        next.entry("activity").or_insert(Value::Null);
+    let mut fields = JsonObject::new();
+    macro_rules! changed {
+        ($($field:ident: $name:literal),+) => {
+            // Every field is named here, so that a field the protocol adds does not compile until it is.
+            let SessionSummary { resource: _, provider: _, created_at: _, $($field),+ } = next;
+            $(if *$field != last.$field {
+                match serde_json::to_value($field) {
+                    Ok(Value::Null) if $name != "activity" => {}
+                    Ok(value) => drop(fields.insert($name.to_owned(), value)),
+                    Err(_) => {}
+                }
+            })+
+        };
     }
-    for fixed in ["resource", "provider", "createdAt"] {
-        next.remove(fixed);
-    }
-    next.into_iter().filter(|(key, value)| last.get(key) != Some(value)).collect()
+    changed!(
+        title: "title",
+        status: "status",
+        activity: "activity",
+        origin: "origin",
+        project: "project",
+        modified_at: "modifiedAt",
+        working_directories: "workingDirectories",
+        annotations: "annotations",
+        changes: "changes",
+        default_chat: "defaultChat",
+        chats: "chats",
+        meta: "_meta"
+    );
+    fields
 }

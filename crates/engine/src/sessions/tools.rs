@@ -4,11 +4,10 @@ use std::sync::{Arc, Weak};
 
 use ostler_contract::call::Signature;
 use ostler_contract::events::{Event, EventName};
-use ostler_contract::points::{BoundTool, Tool, ToolCallPlace, ToolChat, ToolContext, ToolSession};
-use ostler_contract::registry::Owned;
+use ostler_contract::points::{BoundTool, ToolCallPlace, ToolChat, ToolContext, ToolSession};
 use ostler_contract::{Call, Frozen, Thrown, Value, json};
 use ostler_protocol::wire::state::{
-    ChatOrigin, MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState, ToolDefinition,
+    ChatOrigin, MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState,
 };
 
 use super::actor::Actor;
@@ -17,6 +16,7 @@ use super::bound::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::turns::named;
 use super::{Entry, Place};
+use crate::core::agents::OfferedTool;
 use crate::core::message::message;
 use crate::core::refusals::nothing_at;
 use crate::core::weak::upgraded;
@@ -26,7 +26,8 @@ impl Actor {
     /// Every tool a backend may offer its model in this chat.
     pub(super) fn bound_tools(&self, chat: &str) -> Vec<BoundTool> {
         let own = self.host.offered_tools().into_iter();
-        let own = own.map(|tool| bind(&self.host, &self.entry.uri, tool, chat));
+        let place = BoundPlace::new(&self.entry.uri, chat);
+        let own = own.map(|tool| bind(&self.host, tool, &place));
         own.chain(brought_by(&self.state.active_clients)).collect()
     }
 
@@ -105,16 +106,28 @@ fn failed(why: &str) -> Value {
     json!({ "success": false, "pastTenseMessage": why, "error": { "message": why } })
 }
 
+/// The session and the chat tools are bound to.
+pub(super) struct BoundPlace {
+    session: String,
+    chat: String,
+}
+
+impl BoundPlace {
+    pub fn new(session: &str, chat: &str) -> Arc<Self> {
+        Arc::new(Self { session: session.to_owned(), chat: chat.to_owned() })
+    }
+}
+
 /// A tool of the host's, to be run where it is bound.
-pub(super) fn bind(host: &Arc<Host>, session: &str, tool: Owned<Tool>, chat: &str) -> BoundTool {
-    let host = Arc::downgrade(host);
-    let (session, chat) = (session.to_owned(), chat.to_owned());
-    let definition = ToolDefinition::from(&tool.definition);
+pub(super) fn bind(host: &Arc<Host>, tool: OfferedTool, place: &Arc<BoundPlace>) -> BoundTool {
+    let OfferedTool { tool, definition } = tool;
+    let (host, bound) = (Arc::downgrade(host), place.clone());
     let (effects, defer_loading) = (tool.effects, tool.defer_loading);
     let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
-        let (host, tool, session, chat) = (upgraded(&host), tool.clone(), session.clone(), chat.clone());
+        let (host, tool, bound) = (upgraded(&host), tool.clone(), bound.clone());
         async move {
             let host = host?;
+            let (session, chat) = (bound.session.clone(), bound.chat.clone());
             let at = context(&host, &session, &chat, place);
             let name = tool.definition.name.to_string();
             let outcome = tool.run.call((input, at)).await;

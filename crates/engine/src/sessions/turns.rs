@@ -1,8 +1,9 @@
 //! Turns: how one begins, ends, waits and is shown again.
 
-use futures::future::OptionFuture;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{SessionTerminalRequest, StartingTurn, TurnFrom};
+use ostler_contract::points::{KeptDraft, SessionTerminalRequest, StartingTurn, TurnFrom};
 use ostler_contract::{Call, Thrown, Value};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
@@ -17,6 +18,7 @@ use ostler_protocol::{RpcError, names, uri};
 use super::Place;
 use super::actor::{Actor, cursor, read_cursor};
 use super::backend::Tell;
+use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use crate::automations::Happened;
 use crate::core::clock::millis_between;
@@ -42,8 +44,20 @@ pub(crate) fn named(title: &str) -> Result<String, &'static str> {
     tidy_title(title).ok_or("a title needs at least one character")
 }
 
+/// A turn whose start is being stored.
+struct Opening {
+    stored: BoxFuture<'static, ()>,
+    turn: String,
+    text: String,
+    sender: Option<String>,
+    /// The session's mark as a draft, which the turn takes off.
+    draft: Option<KeptDraft>,
+    was_read: bool,
+}
+
 impl Actor {
-    /// Begins a turn and has its backend run it.
+    /// Begins a turn and has its backend run it. The backend is told while the turn's start is being stored; what it
+    /// emits waits in the mailbox until that is durable.
     pub(super) async fn begin_turn(
         &mut self,
         at: usize,
@@ -52,7 +66,7 @@ impl Actor {
         sender: Option<String>,
     ) {
         let (turn, message) = (action.turn_id.clone(), action.message.clone());
-        self.open_turn(at, action, origin, sender).await;
+        let opening = self.open_turn(at, action, origin, sender);
         let tell = match self.run_of(at, &turn, &message) {
             Some(ran) => ran,
             None => Tell::Begin {
@@ -67,19 +81,20 @@ impl Actor {
         self.tell_backend(at, tell);
         // Its backend has been given both now.
         if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
-            self.keep_later(self.keep_chats());
+            self.deferred.add(Part::Chats);
         }
+        self.announce_turn(at, opening).await;
     }
 
-    /// Begins a turn that nothing runs yet: the turn and all that its start changes is kept, in one commit, before
-    /// anybody is told of it.
-    async fn open_turn(
+    /// Begins a turn that nothing runs yet: the turn and all that its start changes is stored, in one commit, which is
+    /// under way when this returns.
+    fn open_turn(
         &mut self,
         at: usize,
         action: ChatTurnStartedAction,
         origin: Option<Origin>,
         sender: Option<String>,
-    ) {
+    ) -> Opening {
         self.flush_gathered(at);
         self.flush_out();
         let (turn, text) = (action.turn_id.clone(), action.message.text.clone());
@@ -94,7 +109,7 @@ impl Actor {
         let record_kept = draft.is_some().then(|| self.keep_session());
         // In the queue and in a turn it would be there twice after a crash: it leaves the queue first, and waits again
         // where the turn does not get into the store.
-        self.chats[at].starting = taken.map(|queued| StartingTurn { turn: turn.clone(), queued });
+        self.chats[at].starting = taken.map(|queued| Box::new(StartingTurn { turn: turn.clone(), queued }));
         let queue_kept = self.chats[at].starting.is_some().then(|| self.keep_chats());
         let turn_kept = self.keep_running_turn(at);
         let unread = self.chats[at].state.status & SessionStatus::IsRead.bits()
@@ -114,13 +129,20 @@ impl Actor {
         let flags_kept = was_read.then(|| self.keep_flags());
         // Each write was asked for in this order; what is written of the chat from now on comes after the turn.
         self.chats[at].starting = None;
-        futures::join!(
+        let writes = futures::future::join5(
             OptionFuture::from(record_kept),
             turn_kept,
             OptionFuture::from(chats_kept),
             OptionFuture::from(title_kept),
-            OptionFuture::from(flags_kept)
+            OptionFuture::from(flags_kept),
         );
+        Opening { stored: Box::pin(writes.map(drop)), turn, text, sender, draft, was_read }
+    }
+
+    /// Tells everybody of a turn once its start is durable.
+    async fn announce_turn(&mut self, at: usize, opening: Opening) {
+        let Opening { stored, turn, text, sender, draft, was_read } = opening;
+        stored.await;
         if was_read {
             let unread = SessionIsReadChangedAction { is_read: false };
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
@@ -237,7 +259,7 @@ impl Actor {
     /// Writes down who sent a message, on a host that knows people.
     pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
         if let Some(sender) = sender
-            && self.host.gate.guarded
+            && self.host.access.gate.guarded
         {
             message.meta.get_or_insert_default().insert(names::meta_key("sender"), sender.into());
         }
@@ -274,7 +296,7 @@ impl Actor {
         self.happened(at, Happened::Ended(status));
         self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.host.look_around(&self.entry, true);
-        self.keep_later(self.keep_session());
+        self.deferred.add(Part::Session);
     }
 
     /// Tells whoever waits for the session that nothing follows a turn in its chat.
@@ -307,7 +329,8 @@ impl Actor {
         match refused {
             None => self.begin_turn(at, action, None, sender).await,
             Some(why) => {
-                self.open_turn(at, action, None, sender).await;
+                let opening = self.open_turn(at, action, None, sender);
+                self.announce_turn(at, opening).await;
                 // Its end takes the next message that waits, and that may be refused as well: one after the other.
                 let _ = self.mailbox.send(ToSession::TurnRefused { chat: self.chats[at].number, turn, why });
             }
@@ -363,9 +386,11 @@ impl Actor {
         self.end_turn(at, StateAction::ChatError(action), None).await;
     }
 
-    /// Applies an action that ends a turn. What it ends as is kept before anybody is told.
+    /// Applies an action that ends a turn. What it ends as is stored before it is published; what came before it does not
+    /// wait for that.
     pub(super) async fn end_turn(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
         self.flush_gathered(at);
+        self.flush_out();
         let before = self.chats[at].state.turns.len();
         self.chats[at].reduce(&action);
         if self.chats[at].state.turns.len() == before {

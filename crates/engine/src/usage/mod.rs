@@ -5,39 +5,53 @@ mod read;
 mod scheme;
 mod turns;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use ostler_contract::live::ready;
 use ostler_contract::points::{Usage, UsageEntry};
 use ostler_contract::{Pending, RpcError, Thrown};
 
 use crate::core::clock::iso;
-use crate::host::Host;
+use crate::core::shared::Core;
+use crate::users::access::Access;
 
 pub use crate::core::options::{UsageOptions, UsagePer};
 
 pub(crate) use scheme::provider;
 pub(crate) use turns::Taken;
 
-impl Host {
+/// The usage of the host: what is recorded, and who may read it.
+#[derive(Debug)]
+pub struct Ledger {
+    core: Arc<Core>,
+    access: Arc<Access>,
+}
+
+impl Ledger {
+    pub(crate) fn new(core: Arc<Core>, access: Arc<Access>) -> Arc<Self> {
+        Arc::new(Self { core, access })
+    }
+
     /// Where use is kept.
     pub fn usage_store(&self) -> Option<&Usage> {
-        self.registry()?.port::<Usage>()
+        self.core.registry()?.port::<Usage>()
     }
 
     /// Keeps one entry; where nothing keeps use, nothing is kept and nothing fails.
     pub(crate) fn record_use(&self, mut entry: UsageEntry) -> Pending<()> {
         let Some(store) = self.usage_store() else { return ready(Ok(())) };
         let at = entry.at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
-        entry.at = Some(at.map_or_else(|| self.clock.iso(), iso));
+        entry.at = Some(at.map_or_else(|| self.core.clock.iso(), iso));
         entry.pools = Some(entry.charged());
         store.record.call((entry,))
     }
 
     /// What a client is told of a store that threw; logged against whose it is.
     pub(crate) fn use_failed(&self, why: Thrown) -> RpcError {
-        let owner = self.registry().and_then(|registry| registry.holder::<Usage>());
+        let owner = self.core.registry().and_then(|registry| registry.holder::<Usage>());
         if let (None, Some(owner)) = (&why.rpc, owner) {
-            self.report_failed(owner, "its usage store", &why);
+            self.core.report_failed(owner, "its usage store", &why);
         }
         why.into_rpc()
     }

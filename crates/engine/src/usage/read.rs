@@ -1,7 +1,6 @@
 //! What is asked of use: totals, entries and groups, and who may be told.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Zoned;
 use ostler_contract::points::{Reader, UsageEntry, UsageQuery, UsageTotal};
@@ -11,7 +10,7 @@ use ostler_protocol::own::{UsageGroupsParams, UsageRecordsParams, UsageTotalsPar
 
 use super::period::{Period, Running, range};
 use crate::core::clock::iso;
-use crate::host::Host;
+use crate::usage::Ledger;
 use crate::users::Kind;
 
 /// How many entries are answered at once.
@@ -47,9 +46,9 @@ fn holds(reader: &Reader, operation: &'static str) -> bool {
     reader.holds(&Grant::of(super::scheme::SCHEME, operation))
 }
 
-impl Host {
+impl Ledger {
     fn now_here(&self) -> Zoned {
-        self.clock.now().to_zoned(self.options.usage.timezone.clone())
+        self.core.clock.now().to_zoned(self.core.options.usage.timezone.clone())
     }
 
     /// The pools that were charged and may be read.
@@ -118,7 +117,7 @@ impl Host {
         reader: Option<&Reader>,
     ) -> Result<Value, Thrown> {
         let by = asked.by.split(',').map(str::trim).map(Key::read).collect::<Result<Vec<_>, _>>()?;
-        let zone = &self.options.usage.timezone;
+        let zone = &self.core.options.usage.timezone;
         let period = range(asked.from.as_deref(), asked.until.as_deref(), &self.now_here())?;
         let store = self.use_kept()?;
         let mut groups: BTreeMap<Vec<Option<String>>, UsageTotal> = BTreeMap::new();
@@ -153,7 +152,7 @@ impl Host {
     /// # Errors
     /// A pool the reader may not read, a range that is none, a store that fails.
     pub async fn usage_totals(
-        self: &Arc<Self>,
+        &self,
         asked: UsageTotalsParams,
         reader: Option<&Reader>,
     ) -> Result<Value, RpcError> {
@@ -183,7 +182,7 @@ impl Host {
 
     /// `x-ostler/usage/records`.
     pub(crate) async fn usage_records(
-        self: &Arc<Self>,
+        &self,
         asked: UsageRecordsParams,
         reader: Option<&Reader>,
     ) -> Result<Value, RpcError> {
@@ -194,7 +193,7 @@ impl Host {
 
     /// `x-ostler/usage/groups`.
     pub(crate) async fn usage_groups(
-        self: &Arc<Self>,
+        &self,
         asked: UsageGroupsParams,
         reader: Option<&Reader>,
     ) -> Result<Value, RpcError> {
@@ -220,7 +219,7 @@ impl Host {
 
     /// What a team or a project is called; its id where nobody said.
     fn title(&self, kind: Kind, id: &str) -> String {
-        let body = self.gate.people().and_then(|people| people.file().body(kind, id));
+        let body = self.access.gate.people().and_then(|people| people.file().body(kind, id));
         let title = body.as_ref().and_then(|body| body.get("title")).and_then(Value::as_str);
         title.filter(|title| !title.is_empty()).unwrap_or(id).to_owned()
     }

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use super::period::Running;
 use super::read::may_read;
 use crate::core::weak::upgraded;
-use crate::host::Host;
+use crate::usage::Ledger;
 
 pub(super) const SCHEME: &str = "usage";
 
@@ -80,7 +80,7 @@ impl Asked {
     }
 }
 
-impl Host {
+impl Ledger {
     async fn read_usage(&self, uri: &str, reader: Option<&Reader>) -> Result<Value, Thrown> {
         let asked = Asked::read(uri)?;
         let (from, until) = (asked.said("from"), asked.said("until"));
@@ -105,21 +105,21 @@ impl Host {
 }
 
 /// The scheme use is read under. Nothing is written there.
-pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
-    let host = Arc::new(move || upgraded(&host));
-    let (read, list) = (host.clone(), host);
+pub(crate) fn provider(ledger: Weak<Ledger>) -> SchemeProvider {
+    let ledger = Arc::new(move || upgraded(&ledger));
+    let (read, list) = (ledger.clone(), ledger);
     let provider = ResourceProvider {
         read: Call::new(move |(uri, reader): (String, Option<Reader>)| {
-            let host = read();
-            async move { Ok(ResourceContent::json(&host?.read_usage(&uri, reader.as_ref()).await?)) }
+            let ledger = read();
+            async move { Ok(ResourceContent::json(&ledger?.read_usage(&uri, reader.as_ref()).await?)) }
         }),
         list: Some(Call::new(move |(uri, reader): (String, Option<Reader>)| {
-            let host = list();
+            let ledger = list();
             async move {
                 if Asked::read(&uri)?.named != Named::Pools {
                     return Err(RpcError::not_found(format!("{uri} is not a directory")).into());
                 }
-                let pools = host?.charged_pools(reader.as_ref()).await?;
+                let pools = ledger?.charged_pools(reader.as_ref()).await?;
                 let name = |pool: &String| utf8_percent_encode(pool, SEGMENT).to_string();
                 let entry = |name| DirectoryEntry { name, r#type: "file".to_owned() };
                 Ok(pools.iter().map(name).map(entry).collect())

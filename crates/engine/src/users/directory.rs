@@ -109,12 +109,12 @@ impl Directory {
         let users = match file.get("users") {
             None | Some(Value::Null) => &[][..],
             Some(Value::Array(users)) => users,
-            Some(_) => return Err("users has to be a list".to_owned()),
+            Some(_) => return Err("users must be a list".to_owned()),
         };
         for (at, user) in users.iter().enumerate() {
             match directory.user(user, &mut lines) {
                 Ok(user) if directory.users.contains_key(&user.person.id) => {
-                    lines.push(format!("users[{at}]: {} is there already; ignored", user.person.id));
+                    lines.push(format!("users[{at}]: duplicate user {}; ignored", user.person.id));
                 }
                 Ok(user) => {
                     directory.order.push(user.person.id.clone());
@@ -127,10 +127,10 @@ impl Directory {
     }
 
     fn user(&self, user: &Value, lines: &mut Vec<String>) -> Result<User, String> {
-        let user = user.as_object().ok_or(" has to be an object")?;
+        let user = user.as_object().ok_or(" must be an object")?;
         let id = match user.get("id") {
             Some(Value::String(id)) if is_id(id) => id.clone(),
-            _ => return Err(".id has to be text without blanks, / and :".to_owned()),
+            _ => return Err(".id must be a string without whitespace, / and :".to_owned()),
         };
         let roles = texts(user, "roles")?;
         let memberships = texts(user, "memberships")?;
@@ -138,9 +138,7 @@ impl Directory {
         for role in &roles {
             match self.roles.get(role) {
                 Some(held) => grants.extend(held.iter().cloned()),
-                None => lines.push(format!(
-                    "user {id} has the role {role}, which nobody has defined; it gives nothing"
-                )),
+                None => lines.push(format!("user {id} has unknown role {role}; ignored")),
             }
         }
         grants.dedup();
@@ -150,7 +148,7 @@ impl Directory {
             Some(Value::String(token)) if is_hash(token) => Some(token.to_ascii_lowercase()),
             // What stands there may be the token itself.
             Some(_) => {
-                lines.push(format!("the token of user {id} is no {HASH}<hash>; it signs nobody in: {} user token {id} makes one", names::HOST));
+                lines.push(format!("user {id}: token is not a {HASH} hash and is ignored; create one with {} user token {id}", names::HOST));
                 None
             }
         };
@@ -170,7 +168,7 @@ impl Directory {
         let issuer = text(user, "issuer")?.map(|name| {
             Issuer::parse(&name).map_err(|why| {
                 let id = &person.id;
-                lines.push(format!("the issuer of user {id} {why}; it signs nobody in"));
+                lines.push(format!("user {id}: issuer {why}; ignored"));
             })
         });
         Ok(User {
@@ -218,9 +216,7 @@ impl Directory {
             named.into_iter().partition(|role| self.roles.contains_key(*role));
         let lines = unknown
             .into_iter()
-            .map(|role| {
-                format!("{issuer} gives user {id} the role {role:?}, which nobody has defined; ignored")
-            })
+            .map(|role| format!("{issuer} assigns user {id} the unknown role {role:?}; ignored"))
             .collect();
         let claimed: Vec<String> = known.into_iter().map(str::to_owned).collect();
         Some((self.person_claiming(id, &claimed)?, lines))
@@ -314,12 +310,12 @@ fn is_hash(token: &str) -> bool {
 /// The grants of one role; `None` where it is no list.
 fn role_grants(role: &str, grants: &Value, lines: &mut Vec<String>) -> Option<Vec<Grant>> {
     let Some(words) = grants.as_array() else {
-        lines.push(format!("role {role} has to be a list of grants; it gives nothing"));
+        lines.push(format!("role {role} must be a list of grants; it has no grants"));
         return None;
     };
     let mut held = Vec::new();
     for word in words {
-        match word.as_str().ok_or_else(|| "a grant is text".to_owned()).and_then(checked_grant) {
+        match word.as_str().ok_or_else(|| "a grant must be a string".to_owned()).and_then(checked_grant) {
             Ok((grant, None)) => held.push(grant),
             Ok((grant, Some(line))) => {
                 lines.push(format!("role {role}: {line}"));
@@ -339,9 +335,9 @@ pub(super) fn checked_grant(word: &str) -> Result<(Grant, Option<String>), Strin
         _ => None,
     };
     let grant = Grant::parse(old.unwrap_or(word))
-        .ok_or_else(|| format!("{word} is no grant: one is <subject>:<operation>, as session:read"))?;
+        .ok_or_else(|| format!("{word} is not a grant: use <subject>:<operation>, such as session:read"))?;
     if !grant.is_known() {
-        return Err(format!("{word} is no grant: {} knows no {}", grant.subject, grant.operation));
+        return Err(format!("{word} is not a grant: {} has no operation {}", grant.subject, grant.operation));
     }
     let line = old.map(|new| format!("{word} is now called {new}"));
     Ok((grant, line))
@@ -351,7 +347,7 @@ fn object<'a>(file: &'a JsonObject, key: &str) -> Result<Option<&'a JsonObject>,
     match file.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(fields)) => Ok(Some(fields)),
-        Some(_) => Err(format!("{key} has to be an object")),
+        Some(_) => Err(format!("{key} must be an object")),
     }
 }
 
@@ -359,7 +355,7 @@ fn flag(fields: &JsonObject, key: &str) -> Result<Option<bool>, String> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
-        Some(_) => Err(format!(".{key} has to be true or false")),
+        Some(_) => Err(format!(".{key} must be true or false")),
     }
 }
 
@@ -377,9 +373,9 @@ pub(super) fn texts(fields: &JsonObject, key: &str) -> Result<Vec<String>, Strin
         Some(Value::Array(list)) => list
             .iter()
             .map(|text| {
-                text.as_str().map(str::to_owned).ok_or_else(|| format!(".{key} has to be a list of text"))
+                text.as_str().map(str::to_owned).ok_or_else(|| format!(".{key} must be a list of strings"))
             })
             .collect(),
-        Some(_) => Err(format!(".{key} has to be a list of text")),
+        Some(_) => Err(format!(".{key} must be a list of strings")),
     }
 }

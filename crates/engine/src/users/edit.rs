@@ -122,7 +122,7 @@ fn refused(why: impl Into<String>) -> RpcError {
 }
 
 fn unknown(kind: Kind, id: &str) -> RpcError {
-    RpcError::not_found(format!("there is no {} {id}", kind.name()))
+    RpcError::not_found(format!("unknown {} {id}", kind.name()))
 }
 
 impl UsersFile {
@@ -179,7 +179,7 @@ impl UsersFile {
         by: &Caller,
     ) -> Result<(), RpcError> {
         if !is_id(id) {
-            return Err(refused(format!("{id:?} is no id: it stands in URIs, without blanks, / and :")));
+            return Err(refused(format!("{id:?} is not a valid id: it must not contain whitespace, / or :")));
         }
         if let Some(field) =
             body.keys().find(|field| *field != "id" && !kind.fields().contains(&field.as_str()))
@@ -188,7 +188,7 @@ impl UsersFile {
         }
         let there = self.body(kind, id);
         if there.is_some() && new {
-            return Err(RpcError::already_exists(format!("there is a {} {id} already", kind.name())));
+            return Err(RpcError::already_exists(format!("{} {id} already exists", kind.name())));
         }
         let before = self.in_force()?;
         if kind == Kind::User {
@@ -249,8 +249,7 @@ impl UsersFile {
         match kind {
             Kind::User => {
                 for role in texts(fields, "roles").map_err(wrong)? {
-                    let given =
-                        before.role(&role).ok_or_else(|| refused(format!("there is no role {role}")))?;
+                    let given = before.role(&role).ok_or_else(|| refused(format!("unknown role {role}")))?;
                     by.must_hold(given, &format!("role {role}"))?;
                 }
                 for membership in texts(fields, "memberships").map_err(wrong)? {
@@ -286,12 +285,12 @@ impl UsersFile {
         let (team, project) =
             scope.split_once(':').map_or((scope, None), |(team, project)| (team, Some(project)));
         if !self.part(Kind::Team).contains_key(team) {
-            return Err(refused(format!("there is no team {team}")));
+            return Err(refused(format!("unknown team {team}")));
         }
         match project {
             Some("*") if every => Ok(()),
             Some(project) if !self.part(Kind::Project).contains_key(project) => {
-                Err(refused(format!("there is no project {project}")))
+                Err(refused(format!("unknown project {project}")))
             }
             _ => Ok(()),
         }
@@ -360,7 +359,7 @@ impl UsersFile {
         let naming = self.naming(kind, id);
         if !naming.is_empty() {
             return Err(RpcError::conflict(format!(
-                "{} {id} is still named by {}",
+                "{} {id} is still used by {}",
                 kind.name(),
                 naming.join(", ")
             )));

@@ -22,7 +22,7 @@ impl UsersFile {
         }
         match serde_json::from_str(text) {
             Ok(Value::Object(fields)) => Ok(Self { fields }),
-            Ok(_) => Err("it has to be an object with roles, teams, projects and users".to_owned()),
+            Ok(_) => Err("must be an object with roles, teams, projects and users".to_owned()),
             Err(error) => Err(no_json(&error)),
         }
     }

@@ -51,7 +51,7 @@ impl Issuer {
         }
         match is_safe(name) {
             true => Ok(Self::OpenId(name.trim_end_matches('/').to_owned())),
-            false => Err("has to be github or the https URL of an OpenID Connect provider".to_owned()),
+            false => Err("must be github or the https URL of an OpenID Connect provider".to_owned()),
         }
     }
 
@@ -90,7 +90,7 @@ impl Issuer {
         };
         let claims = get(outbound, &asked, Some(token)).await?;
         let subject = claims.get(field).and_then(Value::as_str).filter(|subject| !subject.is_empty());
-        let subject = subject.ok_or_else(|| format!("{asked} names no {field}"))?.to_owned();
+        let subject = subject.ok_or_else(|| format!("{asked} returned no {field}"))?.to_owned();
         Ok(Verified { subject, claims })
     }
 }
@@ -101,8 +101,8 @@ async fn userinfo(outbound: &Outbound, issuer: &str) -> Result<String, String> {
     let found = get(outbound, &discovery, None).await?;
     match found.get("userinfo_endpoint").and_then(Value::as_str) {
         Some(endpoint) if is_safe(endpoint) => Ok(endpoint.to_owned()),
-        Some(_) => Err(format!("{discovery} names a userinfo_endpoint that is no https URL")),
-        None => Err(format!("{discovery} names no userinfo_endpoint")),
+        Some(_) => Err(format!("{discovery} has a userinfo_endpoint that is not an https URL")),
+        None => Err(format!("{discovery} has no userinfo_endpoint")),
     }
 }
 
@@ -125,7 +125,7 @@ async fn get(outbound: &Outbound, url: &str, token: Option<&str>) -> Result<Json
     request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(token) = token {
         let bearer = HeaderValue::try_from(format!("Bearer {token}"));
-        let mut bearer = bearer.map_err(|_| "a token cannot hold such characters".to_owned())?;
+        let mut bearer = bearer.map_err(|_| "the token contains invalid characters".to_owned())?;
         bearer.set_sensitive(true);
         request.headers_mut().insert(header::AUTHORIZATION, bearer);
     }
@@ -133,17 +133,17 @@ async fn get(outbound: &Outbound, url: &str, token: Option<&str>) -> Result<Json
         let response = outbound.send(request).await.map_err(|why| format!("{url}: {}", why.message))?;
         let status = response.status();
         if !status.is_success() {
-            return Err(format!("{url} answered {}", status.as_u16()));
+            return Err(format!("{url} returned {}", status.as_u16()));
         }
         let body = response.into_body().read(LONGEST).await.map_err(|why| format!("{url}: {why}"))?;
         match serde_json::from_slice(&body) {
             Ok(Value::Object(fields)) => Ok(fields),
-            _ => Err(format!("{url} answered no JSON object")),
+            _ => Err(format!("{url} did not return a JSON object")),
         }
     };
     match tokio::time::timeout(LIMIT, answer).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("{url} did not answer within {} seconds", LIMIT.as_secs())),
+        Err(_) => Err(format!("{url} did not respond within {} seconds", LIMIT.as_secs())),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The people a host knows: what the users file says of them now, and how it is changed.
 
+pub mod access;
+pub(crate) mod clients;
 mod directory;
 mod edit;
 mod file;
@@ -170,7 +172,7 @@ impl People {
                         return (Some(person), lines);
                     }
                 }
-                Err(why) => lines.push(format!("nobody signs in through {issuer}: {why}")),
+                Err(why) => lines.push(format!("sign-in through {issuer} is unavailable: {why}")),
             }
         }
         (None, lines)
@@ -192,7 +194,7 @@ impl People {
         match &self.keeper {
             Some(keeper) => keeper(change),
             None => {
-                let why = "the people of this host cannot be changed here";
+                let why = "the users of this host cannot be changed";
                 ready(Err(Thrown::from(RpcError::permission_denied(why))))
             }
         }

@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
+use ostler_contract::Pending;
 use ostler_contract::points::Reader;
 use ostler_contract::registry::Owner;
-use ostler_contract::{Pending, Thrown};
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
 use crate::core::in_time::in_time;
-use crate::host::Host;
+use crate::users::access::Access;
 use crate::users::principal::Principal;
 
 /// How long an `authorize` may take before it counts as a refusal.
 const AUTHORIZE_LIMIT: Duration = Duration::from_secs(10);
 
-impl Host {
+impl Access {
     /// Whether a principal holds the grant a plugin named. One that names none lets nobody in.
     pub(crate) fn require_named(&self, principal: &Principal, grant: &str) -> Result<(), RpcError> {
         match Grant::parse(grant) {
@@ -38,7 +38,7 @@ impl Host {
     ) -> bool {
         let (Some(ask), Some(reader)) = (ask, self.reader_known(principal)) else { return false };
         in_time(AUTHORIZE_LIMIT, ask(reader)).await.unwrap_or_else(|why| {
-            self.report_failed(owner, &format!("the authorize of {what}"), &why);
+            self.core.report_failed(owner, &format!("the authorize of {what}"), &why);
             false
         })
     }
@@ -46,10 +46,5 @@ impl Host {
     /// What a plugin's channel or command is told of a principal: nothing on a host that knows no people.
     pub(crate) fn reader_known(&self, principal: &Principal) -> Option<Reader> {
         principal.reader().filter(|_| self.gate.guarded)
-    }
-
-    /// Logs what a plugin threw, against the plugin.
-    pub(crate) fn report_failed(&self, owner: &Owner, what: &str, why: &Thrown) {
-        self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
     }
 }

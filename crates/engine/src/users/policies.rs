@@ -13,7 +13,8 @@ use ostler_protocol::grants::{self, Grant};
 use ostler_protocol::wire::commands::DirectoryEntry;
 use ostler_protocol::{RpcError, json};
 
-use crate::host::Host;
+use crate::core::shared::Core;
+use crate::users::access::Access;
 
 const SCHEME: &str = "policy";
 
@@ -48,18 +49,18 @@ impl std::fmt::Display for Use<'_> {
     }
 }
 
-impl Host {
+impl Access {
     /// Refuses work a policy refuses, or none allows. Nobody is asked for the host itself, for work nobody owns, and
     /// where the host knows no people or the operator has not switched policies on.
     pub(crate) async fn may_use(&self, owner: Option<&str>, wanted: Use<'_>) -> Result<(), RpcError> {
         let Some(owner) = owner.filter(|owner| !owner.starts_with("root:")) else { return Ok(()) };
-        if !self.gate.guarded || !self.options.check_policies || self.may(owner, &Grant::of("*", "*")) {
+        if !self.gate.guarded || !self.core.options.check_policies || self.may(owner, &Grant::of("*", "*")) {
             return Ok(());
         }
         let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
-        let Some(store) = self.policies() else { return Err(unreadable(&"nothing keeps them")) };
+        let Some(store) = self.core.policies() else { return Err(unreadable(&"there is no store")) };
         let rows = store.list.call(()).await.map_err(|why| unreadable(&why))?;
-        let now = format!("{:.3}", self.clock.now());
+        let now = format!("{:.3}", self.core.clock.now());
         let (mut allowed, mut machine) = (false, wanted.computer.is_none());
         for row in rows {
             let row = check_policy(&Value::Object(row)).map_err(|error| unreadable(&error.message))?;
@@ -89,23 +90,24 @@ impl Host {
 
     /// Says once that policies are switched on and there is none.
     pub(crate) async fn warn_of_no_policies(&self) {
-        if !self.options.check_policies || !self.gate.guarded {
+        if !self.core.options.check_policies || !self.gate.guarded {
             return;
         }
-        let Some(store) = self.policies() else { return };
+        let Some(store) = self.core.policies() else { return };
         match store.list.call(()).await {
             Ok(rows) if rows.is_empty() => {
-                self.log
-                    .line("policies are checked and there are none: nobody but the host itself starts work");
+                self.core
+                    .log
+                    .line("policy checks are on but no policy exists; all work except the host's own will be denied");
             }
             Ok(_) => {}
-            Err(why) => self.log.line(unreadable(&why)),
+            Err(why) => self.core.log.line(unreadable(&why)),
         }
     }
 }
 
 fn unreadable(why: &dyn Display) -> String {
-    format!("the policies of this host cannot be read, so nothing starts: {why}")
+    format!("cannot read the policies, so no work can start: {why}")
 }
 
 fn is_of(row: &JsonObject, field: &str, value: &str) -> bool {
@@ -152,10 +154,10 @@ fn fits(pattern: &str, value: &str) -> bool {
 }
 
 /// The scheme policies are read and edited under.
-pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
+pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
     let store = move || -> Result<Policies, Thrown> {
-        let kept = host.upgrade().and_then(|host| host.policies().cloned());
-        kept.ok_or_else(|| Thrown::from(RpcError::method_not_found("nothing here keeps policies")))
+        let kept = core.upgrade().and_then(|core| core.policies().cloned());
+        kept.ok_or_else(|| Thrown::from(RpcError::method_not_found("this host has no policies")))
     };
     let store = Arc::new(store);
     let (read, list, resolve, write, delete) =
@@ -220,14 +222,14 @@ pub(crate) fn provider(host: Weak<Host>) -> SchemeProvider {
 }
 
 fn missing(id: &str) -> RpcError {
-    RpcError::not_found(format!("there is no policy {id}"))
+    RpcError::not_found(format!("unknown policy {id}"))
 }
 
 fn id_of(uri: &str) -> Result<String, RpcError> {
     let rest = uri.get(SCHEME.len()..).and_then(|rest| rest.strip_prefix("://")).unwrap_or_default();
     let id = rest.trim_end_matches('/');
     match id.is_empty() || id.contains('/') {
-        true => Err(RpcError::not_found(format!("{uri} names no policy: one is policy://<id>"))),
+        true => Err(RpcError::not_found(format!("{uri} is not a policy URI: policy://<id>"))),
         false => Ok(id.to_owned()),
     }
 }
@@ -242,7 +244,7 @@ async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), 
     let id = id_of(uri)?;
     let held = store.get.call((id.clone(),)).await?;
     if held.is_some() && content.create_only {
-        return Err(RpcError::already_exists(format!("there is a policy {id} already")).into());
+        return Err(RpcError::already_exists(format!("policy {id} already exists")).into());
     }
     let body = match serde_json::from_str(&content.data) {
         Ok(Value::Object(body)) if content.encoding != Some(Encoding::Base64) => body,

@@ -29,7 +29,7 @@ fn id_of(kind: Kind, uri: &str) -> Result<String, RpcError> {
     let rest = uri.get(kind.name().len()..).unwrap_or_default();
     let id = rest.strip_prefix("://").unwrap_or_default().trim_end_matches('/');
     match id.is_empty() || id.contains('/') {
-        true => Err(RpcError::not_found(format!("{uri} names no {0}: one is {0}://<id>", kind.name()))),
+        true => Err(RpcError::not_found(format!("{uri} is not a {0} URI: {0}://<id>", kind.name()))),
         false => Ok(id.to_owned()),
     }
 }
@@ -40,7 +40,7 @@ fn is_root(uri: &str) -> bool {
 }
 
 fn body_of(data: &str, encoding: Option<Encoding>) -> Result<JsonObject, RpcError> {
-    let wrong = || RpcError::invalid_params("a record is written as one JSON object");
+    let wrong = || RpcError::invalid_params("the record must be one JSON object");
     if encoding == Some(Encoding::Base64) {
         return Err(wrong());
     }
@@ -51,8 +51,7 @@ fn body_of(data: &str, encoding: Option<Encoding>) -> Result<JsonObject, RpcErro
 }
 
 fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
-    let missing =
-        move |id: &str| Thrown::from(RpcError::not_found(format!("there is no {} {id}", kind.name())));
+    let missing = move |id: &str| Thrown::from(RpcError::not_found(format!("unknown {} {id}", kind.name())));
     let (read, list, resolve, write, delete) =
         (people.clone(), people.clone(), people.clone(), people.clone(), people);
     ResourceProvider {
@@ -65,7 +64,7 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
             if !is_root(&uri) {
                 let id = id_of(kind, &uri)?;
                 list.file().body(kind, &id).ok_or_else(|| missing(&id))?;
-                let why = format!("{uri} is a {}, and nothing is under one", kind.name());
+                let why = format!("{uri} is a {} and has no entries", kind.name());
                 return Err(RpcError::invalid_params(why).into());
             }
             let entry = |name: String| DirectoryEntry { name, r#type: "file".to_owned() };

@@ -17,12 +17,11 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{RpcError, Value, Version, actions};
 use parking_lot::Mutex;
 
-use crate::core::fanout::{Origin, Outgoing};
+use crate::core::fanout::{Origin, Outgoing, Subscriber};
 use crate::core::in_time::in_time;
 use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
-use crate::front::connection::Connection;
 use crate::host::Host;
-use crate::sessions::{Entry, Snapshots, snapshot};
+use crate::sessions::Entry;
 
 /// How long it may take to tell what a changeset holds.
 const STATE_LIMIT: Duration = Duration::from_secs(30);
@@ -33,8 +32,21 @@ const OPERATION_LIMIT: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(crate) struct Changesets(Mutex<HashMap<String, ChangesetState>>);
 
+/// A changeset, and what it held when it was asked.
+pub(crate) struct Asked {
+    of: Of,
+    state: ChangesState,
+}
+
+impl Asked {
+    /// The changeset's own URI.
+    pub(crate) fn uri(&self) -> &str {
+        &self.of.uri
+    }
+}
+
 /// The session and scope a channel names.
-struct Of {
+pub(crate) struct Of {
     entry: Arc<Entry>,
     scope: String,
     uri: String,
@@ -86,6 +98,32 @@ impl Host {
         if let Ok(text) = serde_json::to_string(action) {
             self.fanout.publish(uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
         }
+    }
+
+    /// Finds a changeset and asks what it holds, for a client about to watch it.
+    pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<Asked, RpcError> {
+        self.changes()?;
+        let of = self.changeset_of(spelled).await?;
+        let state = self.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
+        Ok(Asked { of, state })
+    }
+
+    /// Adds a watcher of a changeset; returns the state it begins with, the number it was taken at, and what has to be
+    /// refreshed once both are sent.
+    pub(crate) fn watch_changeset(&self, asked: Asked, subscriber: Subscriber) -> (String, u64, Of) {
+        let Asked { of, state } = asked;
+        let mut held = self.changesets.0.lock();
+        // Who watches already has a state that actions go on from.
+        let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(state, None));
+        let text = serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned());
+        let seq = self.fanout.subscribe(&of.uri, subscriber);
+        (text, seq, of)
+    }
+
+    /// Follows the tree of a changeset that is watched from now on, and asks anew what it holds.
+    pub(crate) async fn changeset_is_watched(self: &Arc<Self>, of: &Of) {
+        self.follow_tree(&of.entry);
+        self.refresh_changeset(of).await;
     }
 
     /// Whether somebody watches a changeset of a session.
@@ -220,44 +258,6 @@ impl Host {
         }
         self.apply_changeset(&of.uri, &action, Some(origin));
         Ok(())
-    }
-}
-
-impl Connection {
-    /// Subscribes to a changeset; what it holds is asked first.
-    pub(crate) fn subscribe_changeset(
-        self: &Arc<Self>,
-        spelled: &str,
-        latency: Option<u64>,
-        answer: Snapshots,
-    ) {
-        let (connection, spelled) = (self.clone(), spelled.to_owned());
-        tokio::spawn(async move {
-            let host = connection.host();
-            let found = async {
-                host.changes()?;
-                let of = host.changeset_of(&spelled).await?;
-                let told = host.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
-                Ok::<_, RpcError>((of, told))
-            };
-            match found.await {
-                Ok((of, told)) => {
-                    let subscriber = connection.subscriber(&spelled, &of.uri, latency);
-                    connection.remember(&spelled, &of.uri);
-                    let (text, seq) = {
-                        let mut held = host.changesets.0.lock();
-                        // Who watches already has a state that actions go on from.
-                        let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(told, None));
-                        let text = serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned());
-                        (text, host.fanout.subscribe(&of.uri, subscriber))
-                    };
-                    answer.give(snapshot(&spelled, &text, seq));
-                    host.follow_tree(&of.entry);
-                    host.refresh_changeset(&of).await;
-                }
-                Err(error) => answer.fail(error),
-            }
-        });
     }
 }
 

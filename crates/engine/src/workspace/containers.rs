@@ -6,9 +6,7 @@ use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{ContainerEvents, ContainerRequest, Containers};
 use ostler_contract::{Func, JsonObject, Thrown, Value};
-use ostler_protocol::commands::{
-    Command, DevContainer, DevContainerConnect, DevContainerRelay, DevContainerSend,
-};
+use ostler_protocol::commands::{Command, DevContainer, DevContainerConnect};
 use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
@@ -16,8 +14,6 @@ use parking_lot::Mutex;
 use crate::core::file_uris::file_path;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::not_served;
-use crate::core::responder::Responder;
-use crate::front::connection::Connection;
 use crate::host::Host;
 
 /// The key at `initialize` that says containers are served.
@@ -35,15 +31,23 @@ pub(crate) struct Relays {
 }
 
 /// A client's own name for a relay is its own: two connections may use one.
-type Key = (ConnectionId, String);
+pub(crate) type Key = (ConnectionId, String);
 
 /// One relay.
 #[derive(Debug, Clone)]
-struct Relay {
+pub(crate) struct Relay {
     /// The host's name for it.
     id: String,
     /// Nothing while the container is made.
     container: Option<String>,
+}
+
+impl Relays {
+    /// The host's name for a relay, and its container once that is made.
+    pub(crate) fn find(&self, key: &Key) -> Option<(String, String)> {
+        let relay = self.open.lock().get(key).cloned()?;
+        Some((relay.id, relay.container?))
+    }
 }
 
 impl Host {
@@ -71,7 +75,7 @@ impl Host {
     }
 
     /// Ends the relays a test picks, here and where they lead.
-    fn end_relays(&self, ends: impl Fn(&Key, &Relay) -> bool) -> Vec<Key> {
+    pub(crate) fn end_relays(&self, ends: impl Fn(&Key, &Relay) -> bool) -> Vec<Key> {
         let ended: Vec<(Key, Relay)> =
             self.relays.open.lock().extract_if(|key, relay| ends(key, relay)).collect();
         let disconnect = self.containers().and_then(|containers| containers.disconnect.clone());
@@ -94,12 +98,12 @@ impl Host {
 
     /// Tells a relay's client something.
     fn tell_relay(&self, (connection, name): &Key, method: &str, data: Option<String>) {
-        let Some(connection) = self.connection(*connection) else { return };
+        let Some(connection) = self.access.clients.get(*connection) else { return };
         let mut params = JsonObject::new();
         params.insert("connectionId".to_owned(), name.as_str().into());
         params.extend(data.map(|data| ("data".to_owned(), Value::from(data))));
         if let Ok(frame) = encode::notification(&format!("vscode/devContainers/{method}"), &params) {
-            connection.outbox.send(frame);
+            connection.outbox().send(frame);
         }
     }
 
@@ -132,7 +136,7 @@ impl Host {
         ContainerEvents { message, output, closed }
     }
 
-    async fn make_container(
+    pub(crate) async fn make_container(
         self: &Arc<Self>,
         containers: &Containers,
         key: &Key,
@@ -198,7 +202,7 @@ impl Host {
     }
 
     /// Ends a container, and tells whoever was connected to it.
-    async fn end_container(&self, params: &DevContainer, remove: bool) -> Result<(), RpcError> {
+    pub(crate) async fn end_container(&self, params: &DevContainer, remove: bool) -> Result<(), RpcError> {
         let containers = self.containers().ok_or_else(|| RpcError::internal("nothing makes containers"))?;
         let id = params.address.strip_prefix(ADDRESS).unwrap_or(&params.address).to_owned();
         if !self.relays.made.lock().contains(&id) {
@@ -218,67 +222,4 @@ impl Host {
         }
         Ok(())
     }
-}
-
-impl Connection {
-    /// Serves a dev-container command.
-    pub(crate) fn handle_dev_container(self: &Arc<Self>, command: Command, responder: Responder) {
-        let host = self.host().clone();
-        let Some(containers) = host.containers().cloned() else {
-            return responder.fail(RpcError::method_not_found("nothing here makes containers"));
-        };
-        let me = self.id();
-        match command {
-            Command::DevContainersAvailable(_) => {
-                let available = containers.available.call(());
-                tokio::spawn(async move { responder.settle(available.await.map_err(Thrown::into_rpc)) });
-            }
-            Command::DevContainersConnect(params) => {
-                let key = (me, params.connection_id.clone());
-                tokio::spawn(async move {
-                    responder.settle(host.make_container(&containers, &key, params).await);
-                });
-            }
-            Command::DevContainersRelaySend(DevContainerSend { connection_id, data }) => {
-                let relay = host.relays.open.lock().get(&(me, connection_id.clone())).cloned();
-                let Some((relay, container)) = relay.and_then(|relay| Some((relay.id, relay.container?)))
-                else {
-                    return responder.fail(no_relay(&connection_id));
-                };
-                // Called here, so that frames go in the order they came.
-                let written = containers.write.call((container, relay, data));
-                tokio::spawn(async move {
-                    responder.settle(written.await.map(|()| Value::Null).map_err(Thrown::into_rpc));
-                });
-            }
-            Command::DevContainersDisconnect(DevContainerRelay { connection_id }) => {
-                let key = (me, connection_id);
-                match host.end_relays(|of, _| *of == key).is_empty() {
-                    true => responder.fail(no_relay(&key.1)),
-                    false => responder.done(),
-                }
-            }
-            Command::DevContainersStop(params) => {
-                tokio::spawn(async move { settle(responder, host.end_container(&params, false).await) });
-            }
-            Command::DevContainersRemove(params) => {
-                tokio::spawn(async move { settle(responder, host.end_container(&params, true).await) });
-            }
-            other => {
-                let error = format!("{} is not about a container", other.name());
-                responder.fail(RpcError::method_not_found(error));
-            }
-        }
-    }
-}
-
-fn settle(responder: Responder, outcome: Result<(), RpcError>) {
-    match outcome {
-        Ok(()) => responder.done(),
-        Err(error) => responder.fail(error),
-    }
-}
-
-fn no_relay(name: &str) -> RpcError {
-    RpcError::not_found(format!("No connection {name} to a container"))
 }

@@ -4,7 +4,6 @@ pub(crate) mod changesets;
 pub(crate) mod containers;
 pub(crate) mod directories;
 pub(crate) mod machines;
-pub(crate) mod pull_requests;
 pub(crate) mod terminals;
 pub(crate) mod tree_watch;
 pub(crate) mod worktrees;

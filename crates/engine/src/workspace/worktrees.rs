@@ -34,7 +34,7 @@ impl Host {
     async fn repository(&self, directory: &str) -> Option<Repository> {
         let found = in_time(ASK_LIMIT, self.worktrees()?.repository.call((directory.to_owned(),))).await;
         found.unwrap_or_else(|why| {
-            self.log.line(format_args!("the repository of {directory} could not be asked for: {why}"));
+            self.log.line(format_args!("cannot find the repository of {directory}: {why}"));
             None
         })
     }
@@ -94,18 +94,18 @@ impl Host {
         let refused =
             |why: String| RpcError::invalid_params(format!("{ISOLATION} cannot be worktree: {why}"));
         let worktrees =
-            self.worktrees().ok_or_else(|| refused("this host makes no working trees".to_owned()))?;
+            self.worktrees().ok_or_else(|| refused("this host has no working trees".to_owned()))?;
         let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-        let directory = directory.ok_or_else(|| refused("the session works in no directory".to_owned()))?;
+        let directory = directory.ok_or_else(|| refused("the session has no directory".to_owned()))?;
         let found = in_time(ASK_LIMIT, worktrees.repository.call((directory.clone(),))).await;
         let failed = |why: Thrown| match why.rpc {
             Some(_) => why.into_rpc(),
             None => {
-                RpcError::internal(format!("no working tree could be made of {directory}: {}", why.message))
+                RpcError::internal(format!("cannot create a working tree of {directory}: {}", why.message))
             }
         };
         let repository =
-            found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is in no repository")))?;
+            found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is not in a repository")))?;
         let request = request(&repository, self.tree_name(&entry.id), chosen);
         let made = in_time(TREE_LIMIT, worktrees.create.call((request,))).await.map_err(failed)?;
         let below = Path::new(&directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
@@ -147,12 +147,11 @@ impl Host {
         match removed.await {
             Ok(true) => {}
             Ok(false) => self.log.line(format_args!(
-                "{}: its working tree {path} holds work that is not committed; it stays",
+                "{}: kept the working tree {path} because it has uncommitted changes",
                 entry.uri
             )),
             Err(why) => {
-                self.log
-                    .line(format_args!("{}: its working tree {path} could not be removed: {why}", entry.uri));
+                self.log.line(format_args!("{}: cannot remove the working tree {path}: {why}", entry.uri));
             }
         }
     }

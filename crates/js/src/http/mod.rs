@@ -13,6 +13,7 @@ use ostler_contract::http::{
 };
 use ostler_contract::live::{Callable, Live};
 use ostler_contract::shape::{FunctionShape, Shape};
+use ostler_contract::{Bodies, Charge};
 use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
 use tokio::sync::Mutex;
 
@@ -32,7 +33,11 @@ pub(crate) fn request_to_js<'js>(ctx: &Ctx<'js>, request: Request) -> Result<Val
     parts.set("method", head.method.as_str())?;
     parts.set("url", absolute(&head.uri, &head.headers))?;
     parts.set("headers", headers_to_js(ctx, &head.headers)?)?;
-    parts.set("body", body_to_js(ctx, body)?)?;
+    let body = match head.extensions.get::<Bodies>() {
+        Some(bodies) if matches!(body, Body::Stream(_)) => charged_to_js(ctx, body, bodies)?,
+        _ => body_to_js(ctx, body)?,
+    };
+    parts.set("body", body)?;
     module(ctx)?.get::<_, Function>("requestFrom")?.call((parts,))
 }
 
@@ -141,6 +146,36 @@ fn headers_from_js<'js>(ctx: &Ctx<'js>, pairs: Array<'js>) -> Result<HeaderMap> 
         headers.append(name, value);
     }
     Ok(headers)
+}
+
+/// A request's body, read into its memory: as [`body_to_js`] has it, but what is read is `{ bytes, charge }`, where the
+/// bytes are charged until `charge` is freed; and the function has a member `all` that reads what is left.
+fn charged_to_js<'js>(ctx: &Ctx<'js>, body: Body, bodies: &Bodies) -> Result<Value<'js>> {
+    let pieces = Rc::new(Mutex::new(bodies.pieces(body)));
+    let rest = pieces.clone();
+    let next = Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+        let (pieces, inside) = (pieces.clone(), ctx.clone());
+        Promise::wrap_future(&ctx, async move {
+            match pieces.lock().await.next().await {
+                Some(read) => charged(&inside, read),
+                None => Ok(Value::new_null(inside)),
+            }
+        })
+    })?;
+    let all = Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+        let (pieces, inside) = (rest.clone(), ctx.clone());
+        Promise::wrap_future(&ctx, async move { charged(&inside, pieces.lock().await.all().await) })
+    })?;
+    next.set("all", all)?;
+    Ok(next.into_value())
+}
+
+fn charged<'js>(ctx: &Ctx<'js>, read: std::result::Result<(Bytes, Charge), BodyError>) -> Result<Value<'js>> {
+    let (bytes, charge) = read.map_err(|error| plain_error(ctx, error))?;
+    let charged = Object::new(ctx.clone())?;
+    charged.set("bytes", bytes_to_js(ctx, bytes)?)?;
+    charged.set("charge", Function::new(ctx.clone(), move || charge.bytes())?)?;
+    Ok(charged.into_value())
 }
 
 /// Nothing, bytes, or a function that answers the next ones.

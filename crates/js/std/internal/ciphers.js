@@ -8,7 +8,13 @@ import { checkString, coded, missing } from 'internal/errors';
 import { secretOf } from 'internal/keys';
 
 const NAMES = [
-  'aes-128-cbc', 'aes-128-ctr', 'aes-128-gcm', 'aes-192-cbc', 'aes-192-ctr', 'aes-256-cbc', 'aes-256-ctr',
+  'aes-128-cbc',
+  'aes-128-ctr',
+  'aes-128-gcm',
+  'aes-192-cbc',
+  'aes-192-ctr',
+  'aes-256-cbc',
+  'aes-256-ctr',
   'aes-256-gcm',
 ];
 
@@ -16,10 +22,14 @@ export const getCiphers = () => [...NAMES];
 
 const REASONS = {
   'bad decrypt': ['ERR_OSSL_BAD_DECRYPT', 'error:1C800064:Provider routines::bad decrypt'],
-  'wrong final block length': ['ERR_OSSL_WRONG_FINAL_BLOCK_LENGTH', 'error:1C80006B:Provider routines::wrong final block length'],
+  'wrong final block length': [
+    'ERR_OSSL_WRONG_FINAL_BLOCK_LENGTH',
+    'error:1C80006B:Provider routines::wrong final block length',
+  ],
 };
 
-const invalidState = (operation) => coded(Error, 'ERR_CRYPTO_INVALID_STATE', `Invalid state for operation ${operation}`);
+const invalidState = (operation) =>
+  coded(Error, 'ERR_CRYPTO_INVALID_STATE', `Invalid state for operation ${operation}`);
 
 class Cipher extends Transform {
   _transform(chunk, encoding, callback) {
@@ -121,7 +131,10 @@ class AuthenticatedCipher extends Cipher {
     const all = Buffer.concat(this.#parts);
     if (!this.#seals) {
       if (!this.#tag) throw new Error('Unsupported state or unable to authenticate data');
-      return encoded(native.open(this.#key, this.#iv, Buffer.concat([all, this.#tag]), this.#beside), encoding);
+      return encoded(
+        native.open(this.#key, this.#iv, Buffer.concat([all, this.#tag]), this.#beside),
+        encoding,
+      );
     }
     const sealed = encoded(native.seal(this.#key, this.#iv, all, this.#beside));
     this.#tag = sealed.subarray(sealed.length - 16);
@@ -131,7 +144,10 @@ class AuthenticatedCipher extends Cipher {
 
 function make(algorithm, givenKey, givenIv, seals) {
   checkString(algorithm, 'cipher');
-  const name = algorithm.toLowerCase().replace(/^id-/, '').replace(/^aes-?(\d+)-/, 'aes-$1-');
+  const name = algorithm
+    .toLowerCase()
+    .replace(/^id-/, '')
+    .replace(/^aes-?(\d+)-/, 'aes-$1-');
   if (!NAMES.includes(name)) throw missing(`The cipher ${algorithm}`);
   const key = secretOf(givenKey);
   const iv = bytesOf(givenIv, undefined, 'iv');

@@ -13,7 +13,8 @@ export class Console {
   constructor(options) {
     const { stdout, stderr } = options?.write ? { stdout: options } : (options ?? {});
     this.#write = stdout
-      ? (level, text) => (level === 'error' || level === 'warn' ? (stderr ?? stdout) : stdout).write(`${text}\n`)
+      ? (level, text) =>
+          (level === 'error' || level === 'warn' ? (stderr ?? stdout) : stdout).write(`${text}\n`)
       : (level, text) => native.log(level, text);
     for (const name of Object.getOwnPropertyNames(Console.prototype)) {
       if (name !== 'constructor') this[name] = this[name].bind(this);
@@ -22,7 +23,10 @@ export class Console {
 
   #say(level, given) {
     const text = formatWithOptions({}, ...given);
-    this.#write(level, this.#indent === '' ? text : this.#indent + text.replaceAll('\n', `\n${this.#indent}`));
+    this.#write(
+      level,
+      this.#indent === '' ? text : this.#indent + text.replaceAll('\n', `\n${this.#indent}`),
+    );
   }
 
   log(...given) {
@@ -41,13 +45,20 @@ export class Console {
     this.#say('error', given);
   }
   trace(...given) {
-    const at = new Error().stack.split('\n').filter((line) => line.startsWith('    at ')).slice(1).join('\n');
+    const at = new Error().stack
+      .split('\n')
+      .filter((line) => line.startsWith('    at '))
+      .slice(1)
+      .join('\n');
     this.#say('debug', [`Trace: ${formatWithOptions({}, ...given)}\n${at}`]);
   }
   assert(holds, ...given) {
     if (holds) return;
     const [first, ...rest] = given;
-    this.#say('error', typeof first === 'string' ? [`Assertion failed: ${first}`, ...rest] : ['Assertion failed', ...given]);
+    this.#say(
+      'error',
+      typeof first === 'string' ? [`Assertion failed: ${first}`, ...rest] : ['Assertion failed', ...given],
+    );
   }
   dir(value, options) {
     this.#say('info', [inspect(value, { customInspect: false, ...options })]);
@@ -76,7 +87,8 @@ export class Console {
     timers.set(label, native.now());
   }
   timeLog(label = 'default', ...given) {
-    if (timers.has(label)) this.#say('info', [`${label}: ${(native.now() - timers.get(label)).toFixed(3)}ms`, ...given]);
+    if (timers.has(label))
+      this.#say('info', [`${label}: ${(native.now() - timers.get(label)).toFixed(3)}ms`, ...given]);
   }
   timeEnd(label = 'default') {
     this.timeLog(label);
@@ -88,7 +100,11 @@ export class Console {
       return;
     }
     const lines = Object.entries(rows);
-    const names = columns ?? [...new Set(lines.flatMap(([, row]) => (row !== null && typeof row === 'object' ? Object.keys(row) : [])))];
+    const names = columns ?? [
+      ...new Set(
+        lines.flatMap(([, row]) => (row !== null && typeof row === 'object' ? Object.keys(row) : [])),
+      ),
+    ];
     const plain = lines.some(([, row]) => row === null || typeof row !== 'object');
     const head = ['(index)', ...names, ...(plain ? ['Values'] : [])];
     const cells = lines.map(([key, row]) => {
@@ -97,9 +113,14 @@ export class Console {
       return [key, ...names.map(cell), ...(plain ? [isObject ? '' : inspect(row)] : [])];
     });
     const widths = head.map((name, at) => Math.max(name.length, ...cells.map((row) => row[at].length)) + 2);
-    const rule = (left, middle, right) => left + widths.map((width) => '─'.repeat(width)).join(middle) + right;
+    const rule = (left, middle, right) =>
+      left + widths.map((width) => '─'.repeat(width)).join(middle) + right;
     const line = (row) => `│${row.map((cell, at) => ` ${cell.padEnd(widths[at] - 1)}`).join('│')}│`;
-    this.#say('info', [[rule('┌', '┬', '┐'), line(head), rule('├', '┼', '┤'), ...cells.map(line), rule('└', '┴', '┘')].join('\n')]);
+    this.#say('info', [
+      [rule('┌', '┬', '┐'), line(head), rule('├', '┼', '┤'), ...cells.map(line), rule('└', '┴', '┘')].join(
+        '\n',
+      ),
+    ]);
   }
   clear() {}
   profile() {}

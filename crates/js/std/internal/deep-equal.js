@@ -7,7 +7,8 @@ const { propertyIsEnumerable } = Object.prototype;
 function keysOf(value, strict) {
   const keys = Object.keys(value);
   if (strict) {
-    for (const key of Object.getOwnPropertySymbols(value)) if (propertyIsEnumerable.call(value, key)) keys.push(key);
+    for (const key of Object.getOwnPropertySymbols(value))
+      if (propertyIsEnumerable.call(value, key)) keys.push(key);
   }
   return keys;
 }
@@ -23,7 +24,9 @@ function sameSet(a, b, strict, seen) {
   const left = [...b];
   return [...a].every((entry) => {
     if (b.has(entry)) return true;
-    const at = left.findIndex((other) => typeof other === 'object' && other !== null && deepEqual(entry, other, strict, seen));
+    const at = left.findIndex(
+      (other) => typeof other === 'object' && other !== null && deepEqual(entry, other, strict, seen),
+    );
     if (at >= 0) left.splice(at, 1);
     return at >= 0;
   });
@@ -33,7 +36,9 @@ function sameMap(a, b, strict, seen) {
   if (a.size !== b.size) return false;
   return [...a].every(([key, value]) => {
     if (b.has(key)) return deepEqual(value, b.get(key), strict, seen);
-    return [...b].some(([other, its]) => deepEqual(key, other, strict, seen) && deepEqual(value, its, strict, seen));
+    return [...b].some(
+      ([other, its]) => deepEqual(key, other, strict, seen) && deepEqual(value, its, strict, seen),
+    );
   });
 }
 
@@ -49,7 +54,12 @@ export function deepEqual(a, b, strict, seen = []) {
   if (a instanceof Date) return is(a.getTime(), b.getTime()) && sameParts(a, b, strict, seen);
   if (a instanceof RegExp) return String(a) === String(b) && a.lastIndex === b.lastIndex;
   if (a instanceof Error) {
-    return a.message === b.message && a.name === b.name && deepEqual(a.cause, b.cause, strict, seen) && sameParts(a, b, strict, seen);
+    return (
+      a.message === b.message &&
+      a.name === b.name &&
+      deepEqual(a.cause, b.cause, strict, seen) &&
+      sameParts(a, b, strict, seen)
+    );
   }
   if (ArrayBuffer.isView(a)) {
     if (a.byteLength !== b.byteLength) return false;
@@ -60,7 +70,8 @@ export function deepEqual(a, b, strict, seen = []) {
   if (a instanceof Set) return sameSet(a, b, strict, seen) && sameParts(a, b, strict, seen);
   if (a instanceof Map) return sameMap(a, b, strict, seen) && sameParts(a, b, strict, seen);
   for (const Boxed of [Number, String, Boolean, BigInt, Symbol]) {
-    if (a instanceof Boxed) return b instanceof Boxed && is(a.valueOf(), b.valueOf()) && sameParts(a, b, strict, seen);
+    if (a instanceof Boxed)
+      return b instanceof Boxed && is(a.valueOf(), b.valueOf()) && sameParts(a, b, strict, seen);
   }
   return sameParts(a, b, strict, seen);
 }

@@ -11,9 +11,12 @@ function received(value) {
   if (value == null) return `Received ${value}`;
   if (typeof value === 'function') return `Received function ${value.name}`;
   if (typeof value === 'object') {
-    return value.constructor?.name ? `Received an instance of ${value.constructor.name}` : 'Received an object';
+    return value.constructor?.name
+      ? `Received an instance of ${value.constructor.name}`
+      : 'Received an object';
   }
-  const shown = typeof value === 'bigint' ? `${value}n` : typeof value === 'string' ? `'${value}'` : String(value);
+  const shown =
+    typeof value === 'bigint' ? `${value}n` : typeof value === 'string' ? `'${value}'` : String(value);
   return `Received type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;
 }
 

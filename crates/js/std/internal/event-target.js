@@ -133,15 +133,21 @@ export class EventTarget {
     if (typeof callback !== 'function' && typeof callback !== 'object') {
       throw wrongType('listener', 'of type function or an object', callback);
     }
-    const { capture = false, once = false, passive = false, signal } =
-      typeof options === 'boolean' ? { capture: options } : (options ?? {});
+    const {
+      capture = false,
+      once = false,
+      passive = false,
+      signal,
+    } = typeof options === 'boolean' ? { capture: options } : (options ?? {});
     if (signal?.aborted) return;
     type = `${type}`;
     const list = this.#listeners.get(type) ?? [];
     if (list.some((known) => known.callback === callback && known.capture === !!capture)) return;
     const listener = { callback, capture: !!capture, once: !!once, passive: !!passive, removed: false };
     this.#listeners.set(type, [...list, listener]);
-    signal?.addEventListener('abort', () => this.removeEventListener(type, callback, options), { once: true });
+    signal?.addEventListener('abort', () => this.removeEventListener(type, callback, options), {
+      once: true,
+    });
   }
 
   removeEventListener(type, callback, options) {
@@ -151,12 +157,16 @@ export class EventTarget {
     const found = list?.find((known) => known.callback === callback && known.capture === capture);
     if (!found) return;
     found.removed = true;
-    this.#listeners.set(type, list.filter((known) => known !== found));
+    this.#listeners.set(
+      type,
+      list.filter((known) => known !== found),
+    );
   }
 
   dispatchEvent(event) {
     if (!(event instanceof Event)) throw wrongType('event', 'an instance of Event', event);
-    if (event._dispatching) throw new DOMException('The event is already being dispatched', 'InvalidStateError');
+    if (event._dispatching)
+      throw new DOMException('The event is already being dispatched', 'InvalidStateError');
     event._target = this;
     event._dispatching = true;
     event._stopped = false;
@@ -241,7 +251,8 @@ export class AbortSignal extends EventTarget {
   _abort(reason) {
     if (this.#aborted) return;
     this.#aborted = true;
-    this.#reason = reason === undefined ? new DOMException('This operation was aborted', 'AbortError') : reason;
+    this.#reason =
+      reason === undefined ? new DOMException('This operation was aborted', 'AbortError') : reason;
     this.dispatchEvent(new Event('abort'));
     for (const follower of this.#followers) follower._abort(this.#reason);
     this.#followers.clear();
@@ -259,7 +270,8 @@ export class AbortSignal extends EventTarget {
 
   static timeout(milliseconds) {
     const signal = new AbortSignal(inside);
-    const give = () => signal._abort(new DOMException('The operation was aborted due to timeout', 'TimeoutError'));
+    const give = () =>
+      signal._abort(new DOMException('The operation was aborted due to timeout', 'TimeoutError'));
     setTimeout(give, milliseconds).unref();
     return signal;
   }

@@ -6,7 +6,13 @@ import { URL } from 'internal/url';
 import { Buffer } from 'node:buffer';
 
 const MOST_REDIRECTS = 20;
-const BODY_HEADERS = ['content-encoding', 'content-language', 'content-location', 'content-type', 'content-length'];
+const BODY_HEADERS = [
+  'content-encoding',
+  'content-language',
+  'content-location',
+  'content-type',
+  'content-length',
+];
 
 function failed(cause) {
   return new TypeError('fetch failed', { cause });
@@ -54,7 +60,9 @@ function abortable(next, signal) {
     return new Promise((resolve, reject) => {
       const give = () => reject(signal.reason);
       signal.addEventListener('abort', give, { once: true });
-      next().then(resolve, (error) => reject(failed(error))).finally(() => signal.removeEventListener('abort', give));
+      next()
+        .then(resolve, (error) => reject(failed(error)))
+        .finally(() => signal.removeEventListener('abort', give));
     });
   };
 }
@@ -83,15 +91,22 @@ export async function fetch(input, init) {
     const location = answer.headers.find(([name]) => name === 'location')?.[1];
     const isRedirect = [301, 302, 303, 307, 308].includes(answer.status) && location !== undefined;
     if (!isRedirect || request.redirect === 'manual') {
-      return responseFrom({ ...answer, body: abortable(answer.body, signal), url: url.href, redirected: redirects > 0 });
+      return responseFrom({
+        ...answer,
+        body: abortable(answer.body, signal),
+        url: url.href,
+        redirected: redirects > 0,
+      });
     }
     if (request.redirect === 'error') throw failed(new Error(`unexpected redirect to ${location}`));
     if (redirects >= MOST_REDIRECTS) throw failed(new Error('redirect count exceeded'));
     if (!URL.canParse(location, url)) throw failed(new Error(`the redirect to ${location} leads nowhere`));
     const next = new URL(location, url);
-    if (next.protocol !== 'http:' && next.protocol !== 'https:') throw failed(new Error(`redirect to ${next.protocol}`));
+    if (next.protocol !== 'http:' && next.protocol !== 'https:')
+      throw failed(new Error(`redirect to ${next.protocol}`));
     if (answer.status !== 303 && streamed) throw failed(new Error('a streamed body cannot be sent twice'));
-    const turns = (answer.status === 303 && !['GET', 'HEAD'].includes(parts.method)) ||
+    const turns =
+      (answer.status === 303 && !['GET', 'HEAD'].includes(parts.method)) ||
       ([301, 302].includes(answer.status) && parts.method === 'POST');
     if (turns) {
       parts.method = 'GET';
@@ -100,7 +115,9 @@ export async function fetch(input, init) {
     }
     // What was meant for one host is not told another.
     if (next.origin !== url.origin) {
-      parts.headers = parts.headers.filter(([name]) => !['authorization', 'proxy-authorization', 'cookie', 'host'].includes(name));
+      parts.headers = parts.headers.filter(
+        ([name]) => !['authorization', 'proxy-authorization', 'cookie', 'host'].includes(name),
+      );
     }
     if (next.hash === '' && url.hash !== '') next.hash = url.hash;
     url = next;

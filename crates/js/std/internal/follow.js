@@ -26,15 +26,34 @@ export function startFollowing() {
       looking = before;
     }
   };
-  define(Promise.prototype, 'then', {
-    then(kept, refused) { return asIs(this, then, this, [follow(kept), follow(refused)]); },
-  }.then);
-  define(Promise, 'resolve', {
-    resolve(value) { return asIs(value, resolve, this, [value]); },
-  }.resolve);
-  define(globalThis, 'queueMicrotask', {
-    queueMicrotask(callback) { queue(follow(callback)); },
-  }.queueMicrotask);
+  define(
+    Promise.prototype,
+    'then',
+    {
+      // oxlint-disable-next-line unicorn/no-thenable
+      then(kept, refused) {
+        return asIs(this, then, this, [follow(kept), follow(refused)]);
+      },
+    }.then,
+  );
+  define(
+    Promise,
+    'resolve',
+    {
+      resolve(value) {
+        return asIs(value, resolve, this, [value]);
+      },
+    }.resolve,
+  );
+  define(
+    globalThis,
+    'queueMicrotask',
+    {
+      queueMicrotask(callback) {
+        queue(follow(callback));
+      },
+    }.queueMicrotask,
+  );
 
   // An `await` of a promise reads its `constructor`, and then queues what goes on, or has the promise queue it. What
   // is done here comes right before.

@@ -7,7 +7,10 @@ import { randomUUID } from 'internal/random';
 function entry(name, value, filename) {
   if (!(value instanceof Blob)) return [`${name}`.toWellFormed(), `${value}`.toWellFormed()];
   if (value instanceof File && filename === undefined) return [`${name}`.toWellFormed(), value];
-  const file = new File([value], filename ?? value.name ?? 'blob', { type: value.type, lastModified: value.lastModified });
+  const file = new File([value], filename ?? value.name ?? 'blob', {
+    type: value.type,
+    lastModified: value.lastModified,
+  });
   return [`${name}`.toWellFormed(), file];
 }
 
@@ -109,7 +112,8 @@ function parameter(header, name) {
 export function readForm(bytes, type) {
   const form = new FormData();
   if (/^application\/x-www-form-urlencoded/i.test(type)) {
-    for (const [name, value] of new URLSearchParams(new TextDecoder().decode(bytes))) form.append(name, value);
+    for (const [name, value] of new URLSearchParams(new TextDecoder().decode(bytes)))
+      form.append(name, value);
     return form;
   }
   const boundary = /^multipart\/form-data/i.test(type) && parameter(type, 'boundary');
@@ -127,7 +131,14 @@ export function readForm(bytes, type) {
     const next = find(bytes, mark, start);
     if (head < 0 || next < 0 || head > next) break;
     const lines = decoder.decode(bytes.subarray(start, head)).split('\r\n');
-    const headers = Object.fromEntries(lines.filter((line) => line.includes(':')).map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]));
+    const headers = Object.fromEntries(
+      lines
+        .filter((line) => line.includes(':'))
+        .map((line) => [
+          line.slice(0, line.indexOf(':')).toLowerCase(),
+          line.slice(line.indexOf(':') + 1).trim(),
+        ]),
+    );
     const disposition = headers['content-disposition'] ?? '';
     const name = parameter(disposition, 'name');
     const filename = parameter(disposition, 'filename');

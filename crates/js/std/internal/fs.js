@@ -6,17 +6,46 @@ import { fileURLToPath } from 'node:url';
 import { checkFunction, coded, outOfRange, wrongType } from 'internal/errors';
 
 export const constants = {
-  F_OK: 0, X_OK: 1, W_OK: 2, R_OK: 4, COPYFILE_EXCL: 1, COPYFILE_FICLONE: 2, COPYFILE_FICLONE_FORCE: 4,
-  O_RDONLY: 0, O_WRONLY: 1, O_RDWR: 2, O_CREAT: 64, O_EXCL: 128, O_TRUNC: 512, O_APPEND: 1024, O_SYNC: 1052672,
-  S_IFMT: 61440, S_IFREG: 32768, S_IFDIR: 16384, S_IFCHR: 8192, S_IFBLK: 24576, S_IFIFO: 4096, S_IFLNK: 40960,
-  S_IFSOCK: 49152, S_IRWXU: 448, S_IRUSR: 256, S_IWUSR: 128, S_IXUSR: 64, S_IRWXG: 56, S_IRWXO: 7,
+  F_OK: 0,
+  X_OK: 1,
+  W_OK: 2,
+  R_OK: 4,
+  COPYFILE_EXCL: 1,
+  COPYFILE_FICLONE: 2,
+  COPYFILE_FICLONE_FORCE: 4,
+  O_RDONLY: 0,
+  O_WRONLY: 1,
+  O_RDWR: 2,
+  O_CREAT: 64,
+  O_EXCL: 128,
+  O_TRUNC: 512,
+  O_APPEND: 1024,
+  O_SYNC: 1052672,
+  S_IFMT: 61440,
+  S_IFREG: 32768,
+  S_IFDIR: 16384,
+  S_IFCHR: 8192,
+  S_IFBLK: 24576,
+  S_IFIFO: 4096,
+  S_IFLNK: 40960,
+  S_IFSOCK: 49152,
+  S_IRWXU: 448,
+  S_IRUSR: 256,
+  S_IWUSR: 128,
+  S_IXUSR: 64,
+  S_IRWXG: 56,
+  S_IRWXO: 7,
   UV_FS_SYMLINK_DIR: 1,
 };
 
 export function pathOf(path, name = 'path') {
   if (typeof path === 'string') {
     if (path.includes('\u0000')) {
-      throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string without null bytes. Received '${path.replaceAll('\u0000', '\\x00')}'`);
+      throw coded(
+        TypeError,
+        'ERR_INVALID_ARG_VALUE',
+        `The argument '${name}' must be a string without null bytes. Received '${path.replaceAll('\u0000', '\\x00')}'`,
+      );
     }
     return path;
   }
@@ -29,7 +58,11 @@ export function encodingOf(options, fallback) {
   const encoding = typeof options === 'string' ? options : options?.encoding;
   if (encoding === undefined || encoding === null) return fallback;
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) {
-    throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'encoding' is invalid encoding. Received '${encoding}'`);
+    throw coded(
+      TypeError,
+      'ERR_INVALID_ARG_VALUE',
+      `The argument 'encoding' is invalid encoding. Received '${encoding}'`,
+    );
   }
   return encoding;
 }
@@ -56,7 +89,12 @@ function flagsOf(flags) {
   if (flags === undefined || flags === null) return 'r';
   if (typeof flags === 'string') return flags;
   const write = flags & 3;
-  const start = flags & constants.O_APPEND ? 'a' : flags & constants.O_TRUNC || (write && flags & constants.O_CREAT) ? 'w' : 'r';
+  const start =
+    flags & constants.O_APPEND
+      ? 'a'
+      : flags & constants.O_TRUNC || (write && flags & constants.O_CREAT)
+        ? 'w'
+        : 'r';
   const both = write === constants.O_RDWR || (start === 'r' && write);
   return `${start}${flags & constants.O_EXCL ? 'x' : ''}${both ? '+' : ''}`;
 }
@@ -136,11 +174,15 @@ export class Dirent {
 
 function stats(numbers, options) {
   if (!options?.bigint) return new Stats(numbers);
-  const whole = Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, BigInt(Math.trunc(value))]));
+  const whole = Object.fromEntries(
+    Object.entries(numbers).map(([name, value]) => [name, BigInt(Math.trunc(value))]),
+  );
   const big = Object.assign(new Stats(numbers), whole);
-  for (const name of ['atime', 'mtime', 'ctime', 'birthtime']) big[`${name}Ns`] = BigInt(Math.round(numbers[`${name}Ms`] * 1e6));
+  for (const name of ['atime', 'mtime', 'ctime', 'birthtime'])
+    big[`${name}Ns`] = BigInt(Math.round(numbers[`${name}Ms`] * 1e6));
   const mode = numbers.mode;
-  for (const test of ['isFile', 'isDirectory', 'isSymbolicLink']) big[test] = () => Stats.prototype[test].call({ mode });
+  for (const test of ['isFile', 'isDirectory', 'isSymbolicLink'])
+    big[test] = () => Stats.prototype[test].call({ mode });
   return big;
 }
 
@@ -171,9 +213,13 @@ export const operations = {
   chmod: (path, mode) => [['chmod', pathOf(path), modeOf(mode)], same],
   chown: (path, uid, gid) => [['chown', pathOf(path), uid, gid], same],
   close: (fd) => [['fclose', fdOf(fd)], same],
-  copyFile: (from, to, mode = 0) => [['copyFile', pathOf(from, 'src'), pathOf(to, 'dest'), !!(mode & 1)], same],
+  copyFile: (from, to, mode = 0) => [
+    ['copyFile', pathOf(from, 'src'), pathOf(to, 'dest'), !!(mode & 1)],
+    same,
+  ],
   cp: (from, to, options) => [
-    ['cp', pathOf(from, 'src'), pathOf(to, 'dest'), !!options?.recursive, options?.force === false], same,
+    ['cp', pathOf(from, 'src'), pathOf(to, 'dest'), !!options?.recursive, options?.force === false],
+    same,
   ],
   fchmod: (fd, mode) => [['fchmod', fdOf(fd), modeOf(mode)], same],
   fdatasync: (fd) => [['fdatasync', fdOf(fd)], same],
@@ -184,7 +230,8 @@ export const operations = {
   link: (from, to) => [['link', pathOf(from, 'existingPath'), pathOf(to, 'newPath')], same],
   lstat: (path, options) => [['lstat', pathOf(path)], (found) => stats(found, options)],
   mkdir: (path, options) => {
-    const { recursive = false, mode } = typeof options === 'object' && options !== null ? options : { mode: options };
+    const { recursive = false, mode } =
+      typeof options === 'object' && options !== null ? options : { mode: options };
     return [['mkdir', pathOf(path), !!recursive, modeOf(mode, 0o777)], same];
   },
   mkdtemp: (prefix) => [['mkdtemp', pathOf(prefix, 'prefix')], same],
@@ -198,11 +245,17 @@ export const operations = {
     const from = pathOf(path);
     return [['readdir', from, !!options?.recursive], (found) => listing(from, options, found)];
   },
-  readlink: (path, options) => [['readlink', pathOf(path)], (to) => (encodingOf(options) === 'buffer' ? Buffer.from(to) : to)],
+  readlink: (path, options) => [
+    ['readlink', pathOf(path)],
+    (to) => (encodingOf(options) === 'buffer' ? Buffer.from(to) : to),
+  ],
   realpath: (path) => [['realpath', pathOf(path)], same],
   rename: (from, to) => [['rename', pathOf(from, 'oldPath'), pathOf(to, 'newPath')], same],
   rm: (path, options) => [['rm', pathOf(path), !!options?.recursive, !!options?.force], same],
-  rmdir: (path, options) => [options?.recursive ? ['rm', pathOf(path), true, false] : ['rmdir', pathOf(path)], same],
+  rmdir: (path, options) => [
+    options?.recursive ? ['rm', pathOf(path), true, false] : ['rmdir', pathOf(path)],
+    same,
+  ],
   stat: (path, options) => [['stat', pathOf(path)], (found) => stats(found, options)],
   symlink: (to, path) => [['symlink', pathOf(to, 'target'), pathOf(path)], same],
   truncate: (path, length = 0) => [['truncate', pathOf(path), length ?? 0], same],
@@ -216,7 +269,15 @@ function writing(path, data, options, flag) {
   if (typeof path === 'number') return [['fwrite', path, bytes, null], () => undefined];
   const settings = typeof options === 'object' && options !== null ? options : {};
   return [
-    ['writeFile', pathOf(path), bytes, flagsOf(settings.flag ?? flag), modeOf(settings.mode, 0o666), !!settings.flush], same,
+    [
+      'writeFile',
+      pathOf(path),
+      bytes,
+      flagsOf(settings.flag ?? flag),
+      modeOf(settings.mode, 0o666),
+      !!settings.flush,
+    ],
+    same,
   ];
 }
 
@@ -236,11 +297,13 @@ export async function later(name, ...given) {
 
 /** Reads into a buffer: how many bytes, from where in the file (null: where it stands). */
 export function span(buffer, offset, length, position) {
-  if (!ArrayBuffer.isView(buffer)) throw wrongType('buffer', 'an instance of Buffer, TypedArray, or DataView', buffer);
+  if (!ArrayBuffer.isView(buffer))
+    throw wrongType('buffer', 'an instance of Buffer, TypedArray, or DataView', buffer);
   if (offset !== null && typeof offset === 'object') ({ offset, length, position } = offset);
   offset ??= 0;
   length ??= buffer.byteLength - offset;
-  if (offset < 0 || offset > buffer.byteLength) throw outOfRange('offset', `>= 0 && <= ${buffer.byteLength}`, offset);
+  if (offset < 0 || offset > buffer.byteLength)
+    throw outOfRange('offset', `>= 0 && <= ${buffer.byteLength}`, offset);
   if (length < 0 || length > buffer.byteLength - offset) {
     throw outOfRange('length', `>= 0 && <= ${buffer.byteLength - offset}`, length);
   }

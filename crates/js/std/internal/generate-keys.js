@@ -46,7 +46,8 @@ Object.defineProperty(generateKeyPair, Symbol.for('nodejs.util.promisify.custom'
 
 export function generateKeySync(type, { length } = {}) {
   if (type === 'aes') {
-    if (![128, 192, 256].includes(length)) throw wrongValue('options.length', length, 'must be one of: 128, 192, 256');
+    if (![128, 192, 256].includes(length))
+      throw wrongValue('options.length', length, 'must be one of: 128, 192, 256');
   } else if (type !== 'hmac') {
     throw wrongValue('type', type, 'must be a supported key type');
   } else if (!(length >= 8 && length <= 2 ** 31 - 1)) {

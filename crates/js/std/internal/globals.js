@@ -7,7 +7,14 @@ const exports = {
   'internal/blob': ['Blob', 'File'],
   'internal/console': ['console'],
   'internal/event-target': [
-    'AbortController', 'AbortSignal', 'CloseEvent', 'CustomEvent', 'ErrorEvent', 'Event', 'EventTarget', 'MessageEvent',
+    'AbortController',
+    'AbortSignal',
+    'CloseEvent',
+    'CustomEvent',
+    'ErrorEvent',
+    'Event',
+    'EventTarget',
+    'MessageEvent',
   ],
   'internal/fetch': ['fetch'],
   'internal/form-data': ['FormData'],
@@ -16,16 +23,31 @@ const exports = {
   'internal/intl': ['Intl'],
   'internal/performance': ['performance'],
   'internal/streams': [
-    'ByteLengthQueuingStrategy', 'CountQueuingStrategy', 'ReadableByteStreamController', 'ReadableStream',
-    'ReadableStreamBYOBReader', 'ReadableStreamBYOBRequest', 'ReadableStreamDefaultController',
-    'ReadableStreamDefaultReader', 'TextDecoderStream', 'TextEncoderStream', 'TransformStream',
-    'TransformStreamDefaultController', 'WritableStream', 'WritableStreamDefaultController',
+    'ByteLengthQueuingStrategy',
+    'CountQueuingStrategy',
+    'ReadableByteStreamController',
+    'ReadableStream',
+    'ReadableStreamBYOBReader',
+    'ReadableStreamBYOBRequest',
+    'ReadableStreamDefaultController',
+    'ReadableStreamDefaultReader',
+    'TextDecoderStream',
+    'TextEncoderStream',
+    'TransformStream',
+    'TransformStreamDefaultController',
+    'WritableStream',
+    'WritableStreamDefaultController',
     'WritableStreamDefaultWriter',
   ],
   'internal/structured-clone': ['structuredClone'],
   'internal/text': ['TextDecoder', 'TextEncoder'],
   'internal/timers': [
-    'clearImmediate', 'clearInterval', 'clearTimeout', 'setImmediate', 'setInterval', 'setTimeout',
+    'clearImmediate',
+    'clearInterval',
+    'clearTimeout',
+    'setImmediate',
+    'setInterval',
+    'setTimeout',
   ],
   'internal/url': ['URL', 'URLSearchParams'],
   'internal/webcrypto': ['Crypto', 'CryptoKey', 'SubtleCrypto', 'crypto'],
@@ -67,19 +89,23 @@ for (const module in exports) {
 }
 defineLater('process', () => native.load('node:process').default);
 define(globalThis, 'global', globalThis);
-define(globalThis, 'navigator', Object.freeze({
-  get userAgent() {
-    return `ostler/${native.version}`;
-  },
-  get hardwareConcurrency() {
-    return native.load('node:os').availableParallelism();
-  },
-  language: 'en-US',
-  languages: Object.freeze(['en-US']),
-  get platform() {
-    return native.load('node:process').default.platform;
-  },
-}));
+define(
+  globalThis,
+  'navigator',
+  Object.freeze({
+    get userAgent() {
+      return `ostler/${native.version}`;
+    },
+    get hardwareConcurrency() {
+      return native.load('node:os').availableParallelism();
+    },
+    language: 'en-US',
+    languages: Object.freeze(['en-US']),
+    get platform() {
+      return native.load('node:process').default.platform;
+    },
+  }),
+);
 
 for (const name of ['dispose', 'asyncDispose']) {
   if (!Symbol[name]) Object.defineProperty(Symbol, name, { value: Symbol(`Symbol.${name}`) });
@@ -95,7 +121,11 @@ define(BigInt.prototype, 'toLocaleString', function toLocaleString(locales, opti
 define(String.prototype, 'localeCompare', function localeCompare(other, locales, options) {
   return local().compare(`${this}`, `${other}`, locales, options);
 });
-for (const [name, defaults] of [['toLocaleString', 'both'], ['toLocaleDateString', 'date'], ['toLocaleTimeString', 'time']]) {
+for (const [name, defaults] of [
+  ['toLocaleString', 'both'],
+  ['toLocaleDateString', 'date'],
+  ['toLocaleTimeString', 'time'],
+]) {
   const format = {
     [name](locales, options) {
       return local().date(this, locales, options, defaults);

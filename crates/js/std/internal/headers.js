@@ -39,7 +39,8 @@ export class Headers {
       }
     } else {
       for (const name of Reflect.ownKeys(init)) {
-        if (typeof name === 'string' && Object.prototype.propertyIsEnumerable.call(init, name)) this.append(name, init[name]);
+        if (typeof name === 'string' && Object.prototype.propertyIsEnumerable.call(init, name))
+          this.append(name, init[name]);
       }
     }
   }
@@ -138,4 +139,5 @@ export class Headers {
   }
 }
 
-for (const name of ['_freeze', '_pairs']) Object.defineProperty(Headers.prototype, name, { enumerable: false });
+for (const name of ['_freeze', '_pairs'])
+  Object.defineProperty(Headers.prototype, name, { enumerable: false });

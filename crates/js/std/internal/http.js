@@ -24,7 +24,10 @@ function extract(value) {
     const { blob, type } = writeForm(value);
     return { bytes: blob._bytes, type };
   }
-  if (ArrayBuffer.isView(value)) return { bytes: new Uint8Array(value.buffer.slice(value.byteOffset, value.byteOffset + value.byteLength)) };
+  if (ArrayBuffer.isView(value))
+    return {
+      bytes: new Uint8Array(value.buffer.slice(value.byteOffset, value.byteOffset + value.byteLength)),
+    };
   if (value instanceof ArrayBuffer) return { bytes: new Uint8Array(value.slice(0)) };
   if (value instanceof ReadableStream) {
     if (value.locked) throw new TypeError('The body is a stream that is locked or was read');
@@ -48,9 +51,20 @@ function streamOf(next) {
   );
 }
 
+const CHARGE = Symbol('charge');
+
+/** Reads bytes that the host charges until their buffer is freed. */
+async function charged(read) {
+  const got = await read();
+  if (got === null) return null;
+  Object.defineProperty(got.bytes.buffer, CHARGE, { value: got.charge });
+  return got.bytes;
+}
+
 function fromOutside(body) {
   if (body === null) return null;
-  return typeof body === 'function' ? { next: body } : { bytes: body };
+  if (typeof body !== 'function') return { bytes: body };
+  return body.all ? { next: () => charged(body), all: () => charged(body.all) } : { next: body };
 }
 
 class Body {
@@ -69,13 +83,16 @@ class Body {
     else if (next) this.#stream = streamOf(next);
     else {
       let given = false;
-      this.#stream = new ReadableStream({
-        pull(controller) {
-          if (!given && bytes.length > 0) controller.enqueue(bytes.slice());
-          given = true;
-          controller.close();
+      this.#stream = new ReadableStream(
+        {
+          pull(controller) {
+            if (!given && bytes.length > 0) controller.enqueue(bytes.slice());
+            given = true;
+            controller.close();
+          },
         },
-      }, { highWaterMark: 0 });
+        { highWaterMark: 0 },
+      );
     }
     const original = this.#stream;
     // Reading it, whoever does, uses the body up.
@@ -103,10 +120,12 @@ class Body {
 
   async #take() {
     if (this.#body === null) return EMPTY;
-    if (this.#used || this.#stream?.locked) throw new TypeError('Body is unusable: Body has already been read');
+    if (this.#used || this.#stream?.locked)
+      throw new TypeError('Body is unusable: Body has already been read');
     this.#used = true;
-    const { bytes, next } = this.#body;
+    const { bytes, next, all: whole } = this.#body;
     if (bytes && !this.#stream) return bytes;
+    if (whole && !this.#stream) return whole();
     const pieces = [];
     let length = 0;
     const add = (piece) => {
@@ -118,7 +137,8 @@ class Body {
       for (let piece = await next(); piece !== null; piece = await next()) add(piece);
     } else {
       const reader = this.#open().getReader();
-      for (let { value, done } = await reader.read(); !done; { value, done } = await reader.read()) add(value);
+      for (let { value, done } = await reader.read(); !done; { value, done } = await reader.read())
+        add(value);
     }
     if (pieces.length === 1) return pieces[0];
     const all = new Uint8Array(length);
@@ -169,7 +189,8 @@ class Body {
   /** For the native side: nothing, bytes, or `{ next, cancel }`. */
   _parts() {
     if (this.#body === null) return null;
-    if (this.#used || this.#stream?.locked) throw new TypeError('Body is unusable: Body has already been read');
+    if (this.#used || this.#stream?.locked)
+      throw new TypeError('Body is unusable: Body has already been read');
     this.#used = true;
     if (this.#body.bytes && !this.#stream) return this.#body.bytes;
     const reader = this.#open().getReader();
@@ -196,9 +217,11 @@ const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'POST', 'PUT'];
 
 function methodOf(method) {
   const text = `${method}`;
-  if (!/^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(text)) throw new TypeError(`'${text}' is not a valid HTTP method.`);
+  if (!/^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(text))
+    throw new TypeError(`'${text}' is not a valid HTTP method.`);
   const upper = text.toUpperCase();
-  if (['CONNECT', 'TRACE', 'TRACK'].includes(upper)) throw new TypeError(`'${text}' HTTP method is unsupported.`);
+  if (['CONNECT', 'TRACE', 'TRACK'].includes(upper))
+    throw new TypeError(`'${text}' HTTP method is unsupported.`);
   return METHODS.includes(upper) ? upper : text;
 }
 
@@ -218,8 +241,14 @@ export class Request extends Body {
   #headers;
   #signal;
   #settings = {
-    cache: 'default', credentials: 'same-origin', integrity: '', keepalive: false, mode: 'cors', redirect: 'follow',
-    referrer: 'about:client', referrerPolicy: '',
+    cache: 'default',
+    credentials: 'same-origin',
+    integrity: '',
+    keepalive: false,
+    mode: 'cors',
+    redirect: 'follow',
+    referrer: 'about:client',
+    referrerPolicy: '',
   };
 
   constructor(input, init = {}) {
@@ -300,7 +329,12 @@ export class Request extends Body {
   }
 
   clone() {
-    const copy = new Request(inside, { url: this.#url, method: this.#method, headers: this.#headers._pairs(), body: null });
+    const copy = new Request(inside, {
+      url: this.#url,
+      method: this.#method,
+      headers: this.#headers._pairs(),
+      body: null,
+    });
     copy.#settings = { ...this.#settings };
     copy.#signal = this.#signal && AbortSignal.any([this.#signal]);
     copy._set(this._share());
@@ -316,7 +350,16 @@ export class Request extends Body {
   }
 }
 
-for (const name of ['cache', 'credentials', 'integrity', 'keepalive', 'mode', 'redirect', 'referrer', 'referrerPolicy']) {
+for (const name of [
+  'cache',
+  'credentials',
+  'integrity',
+  'keepalive',
+  'mode',
+  'redirect',
+  'referrer',
+  'referrerPolicy',
+]) {
   Object.defineProperty(Request.prototype, name, {
     configurable: true,
     enumerable: true,
@@ -352,7 +395,8 @@ export class Response extends Body {
       throw new RangeError('init["status"] must be in the range of 200 to 599, inclusive.');
     }
     this.#statusText = `${init.statusText ?? ''}`;
-    if (!/^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(this.#statusText)) throw new TypeError('Invalid statusText');
+    if (!/^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(this.#statusText))
+      throw new TypeError('Invalid statusText');
     this.#headers = new Headers(init.headers);
     if (body === undefined || body === null) return;
     if ([204, 205, 304].includes(this.#status)) {
@@ -387,8 +431,13 @@ export class Response extends Body {
 
   clone() {
     const copy = new Response(inside, {
-      status: this.#status, statusText: this.#statusText, headers: this.#headers._pairs(), type: this.#type,
-      url: this.#url, redirected: this.#redirected, body: null,
+      status: this.#status,
+      statusText: this.#statusText,
+      headers: this.#headers._pairs(),
+      type: this.#type,
+      url: this.#url,
+      redirected: this.#redirected,
+      body: null,
     });
     copy._set(this._share());
     return copy;
@@ -421,7 +470,10 @@ export class Response extends Body {
   }
 }
 
-for (const [Class, names] of [[Body, ['_set', '_share', '_parts', '_isStream']], [Request, ['_setting']]]) {
+for (const [Class, names] of [
+  [Body, ['_set', '_share', '_parts', '_isStream']],
+  [Request, ['_setting']],
+]) {
   for (const name of names) Object.defineProperty(Class.prototype, name, { enumerable: false });
 }
 

@@ -3,13 +3,31 @@
 const custom = Symbol.for('nodejs.util.inspect.custom');
 
 const defaults = {
-  depth: 2, colors: false, showHidden: false, maxArrayLength: 100, maxStringLength: 10000, breakLength: 80,
-  compact: 3, sorted: false, getters: false, customInspect: true, numericSeparator: false,
+  depth: 2,
+  colors: false,
+  showHidden: false,
+  maxArrayLength: 100,
+  maxStringLength: 10000,
+  breakLength: 80,
+  compact: 3,
+  sorted: false,
+  getters: false,
+  customInspect: true,
+  numericSeparator: false,
 };
 
 const styles = {
-  special: [36, 39], number: [33, 39], bigint: [33, 39], boolean: [33, 39], undefined: [90, 39], null: [1, 22],
-  string: [32, 39], symbol: [32, 39], date: [35, 39], regexp: [31, 39], name: [0, 0],
+  special: [36, 39],
+  number: [33, 39],
+  bigint: [33, 39],
+  boolean: [33, 39],
+  undefined: [90, 39],
+  null: [1, 22],
+  string: [32, 39],
+  symbol: [32, 39],
+  date: [35, 39],
+  regexp: [31, 39],
+  name: [0, 0],
 };
 
 export function inspect(value, options, depth, colors) {
@@ -25,16 +43,38 @@ inspect.custom = custom;
 inspect.defaultOptions = defaults;
 inspect.styles = Object.fromEntries(Object.keys(styles).map((name) => [name, name]));
 inspect.colors = {
-  reset: [0, 0], bold: [1, 22], dim: [2, 22], italic: [3, 23], underline: [4, 24], inverse: [7, 27],
-  strikethrough: [9, 29], black: [30, 39], red: [31, 39], green: [32, 39], yellow: [33, 39], blue: [34, 39],
-  magenta: [35, 39], cyan: [36, 39], white: [37, 39], gray: [90, 39], grey: [90, 39],
+  reset: [0, 0],
+  bold: [1, 22],
+  dim: [2, 22],
+  italic: [3, 23],
+  underline: [4, 24],
+  inverse: [7, 27],
+  strikethrough: [9, 29],
+  black: [30, 39],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+  blue: [34, 39],
+  magenta: [35, 39],
+  cyan: [36, 39],
+  white: [37, 39],
+  gray: [90, 39],
+  grey: [90, 39],
 };
 
 function quote(text) {
   const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes('`') ? '`' : "'";
   // eslint-disable-next-line no-control-regex
   const escaped = text.replace(/[\u0000-\u001f\u007f-\u009f\\]|[\ud800-\udbff](?![\udc00-\udfff])/g, (c) => {
-    const short = { '\n': '\\n', '\t': '\\t', '\r': '\\r', '\b': '\\b', '\f': '\\f', '\v': '\\v', '\\': '\\\\' }[c];
+    const short = {
+      '\n': '\\n',
+      '\t': '\\t',
+      '\r': '\\r',
+      '\b': '\\b',
+      '\f': '\\f',
+      '\v': '\\v',
+      '\\': '\\\\',
+    }[c];
     return short ?? `\\x${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
   });
   return mark + (mark === "'" ? escaped.replace(/'/g, "\\'") : escaped) + mark;
@@ -89,7 +129,12 @@ class Inspector {
       more = `... ${value.length - maxStringLength} more characters`;
       value = value.slice(0, maxStringLength);
     }
-    if (level > 0 && value.length > 16 && value.length > this.settings.breakLength - level * 2 - 4 && value.includes('\n')) {
+    if (
+      level > 0 &&
+      value.length > 16 &&
+      value.length > this.settings.breakLength - level * 2 - 4 &&
+      value.includes('\n')
+    ) {
       const lines = value.split(/(?<=\n)/).map((line) => this.paint(quote(line), 'string'));
       return lines.join(` +\n${'  '.repeat(level)}`) + more;
     }
@@ -101,9 +146,16 @@ class Inspector {
       const own = value[custom];
       if (typeof own === 'function' && own !== inspect) {
         const left = this.settings.depth - level;
-        const shown = own.call(value, left, { ...this.settings, depth: left, stylize: (text, style) => this.paint(text, style) }, inspect);
+        const shown = own.call(
+          value,
+          left,
+          { ...this.settings, depth: left, stylize: (text, style) => this.paint(text, style) },
+          inspect,
+        );
         if (shown !== value) {
-          return typeof shown === 'string' ? shown.replaceAll('\n', `\n${'  '.repeat(level)}`) : this.show(shown, level);
+          return typeof shown === 'string'
+            ? shown.replaceAll('\n', `\n${'  '.repeat(level)}`)
+            : this.show(shown, level);
         }
       }
     }
@@ -125,25 +177,39 @@ class Inspector {
       return { prefix, open: '[', close: ']', entries: () => this.list(value, level) };
     }
     if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
-      return { prefix: `${named('TypedArray')}(${value.length}) `, open: '[', close: ']', entries: () => this.list(value, level) };
+      return {
+        prefix: `${named('TypedArray')}(${value.length}) `,
+        open: '[',
+        close: ']',
+        entries: () => this.list(value, level),
+      };
     }
     if (value instanceof Set) {
       const entries = () => [...value].map((entry) => this.show(entry, level + 1));
       return { prefix: `${named('Set')}(${value.size}) `, open: '{', close: '}', entries };
     }
     if (value instanceof Map) {
-      const entries = () => [...value].map(([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
+      const entries = () =>
+        [...value].map(([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
       return { prefix: `${named('Map')}(${value.size}) `, open: '{', close: '}', entries };
     }
     if (typeof value === 'function') return { base: this.paint(this.callable(value), 'special') };
     if (value instanceof RegExp) return { base: this.paint(String(value), 'regexp') };
     if (value instanceof Date) {
-      return { base: this.paint(Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString(), 'date') };
+      return {
+        base: this.paint(Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString(), 'date'),
+      };
     }
-    if (value instanceof Error || Error.isError?.(value)) return { base: this.error(value, level), isError: true };
+    if (value instanceof Error || Error.isError?.(value))
+      return { base: this.error(value, level), isError: true };
     if (value instanceof ArrayBuffer) {
-      const bytes = Array.from(new Uint8Array(value).subarray(0, 50), (byte) => byte.toString(16).padStart(2, '0'));
-      const entries = () => [`[Uint8Contents]: <${bytes.join(' ')}>`, `[byteLength]: ${this.show(value.byteLength, level)}`];
+      const bytes = Array.from(new Uint8Array(value).subarray(0, 50), (byte) =>
+        byte.toString(16).padStart(2, '0'),
+      );
+      const entries = () => [
+        `[Uint8Contents]: <${bytes.join(' ')}>`,
+        `[byteLength]: ${this.show(value.byteLength, level)}`,
+      ];
       return { prefix: `${named('ArrayBuffer')} `, open: '{', close: '}', entries };
     }
     if (value instanceof Promise) return { prefix: 'Promise ', open: '{', close: '}', entries: () => [] };
@@ -154,7 +220,8 @@ class Inspector {
       if (value instanceof Boxed) return { base: `[${Boxed.name}: ${this.show(value.valueOf(), level)}]` };
     }
     const isArguments = Object.prototype.toString.call(value) === '[object Arguments]';
-    if (isArguments) return { prefix: '[Arguments] ', open: '[', close: ']', entries: () => this.list(value, level) };
+    if (isArguments)
+      return { prefix: '[Arguments] ', open: '[', close: ']', entries: () => this.list(value, level) };
     const prefix = name === 'Object' && !suffix ? '' : `${named('Object')} `;
     return { prefix, open: '{', close: '}', entries: () => [] };
   }
@@ -193,29 +260,42 @@ class Inspector {
       entries.push(this.show(value[at], level + 1));
     }
     told();
-    if (value.length > most) entries.push(`... ${value.length - most} more item${value.length - most > 1 ? 's' : ''}`);
+    if (value.length > most)
+      entries.push(`... ${value.length - most} more item${value.length - most > 1 ? 's' : ''}`);
     return entries;
   }
 
   members(value, isError) {
-    let keys = this.settings.showHidden ? Reflect.ownKeys(value) : [
-      ...Object.keys(value),
-      ...Object.getOwnPropertySymbols(value).filter((key) => Object.getOwnPropertyDescriptor(value, key)?.enumerable),
-    ];
+    let keys = this.settings.showHidden
+      ? Reflect.ownKeys(value)
+      : [
+          ...Object.keys(value),
+          ...Object.getOwnPropertySymbols(value).filter(
+            (key) => Object.getOwnPropertyDescriptor(value, key)?.enumerable,
+          ),
+        ];
     const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
-    if (isList || value instanceof String) keys = keys.filter((key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key));
+    if (isList || value instanceof String)
+      keys = keys.filter((key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key));
     if (isError) {
       keys = keys.filter((key) => !['stack', 'message', 'name'].includes(key));
-      for (const key of ['cause', 'errors']) if (Object.hasOwn(value, key) && !keys.includes(key)) keys.push(key);
+      for (const key of ['cause', 'errors'])
+        if (Object.hasOwn(value, key) && !keys.includes(key)) keys.push(key);
     }
-    if (this.settings.sorted) keys.sort(typeof this.settings.sorted === 'function' ? this.settings.sorted : undefined);
+    if (this.settings.sorted)
+      keys.sort(typeof this.settings.sorted === 'function' ? this.settings.sorted : undefined);
     return keys;
   }
 
   member(value, key, level) {
     const own = Object.getOwnPropertyDescriptor(value, key) ?? { value: value[key], enumerable: true };
     const plain = typeof key === 'string' && /^[A-Za-z_$][\w$]*$/.test(key);
-    let name = typeof key === 'symbol' ? this.paint(String(key), 'symbol') : plain ? key : this.paint(quote(key), 'string');
+    let name =
+      typeof key === 'symbol'
+        ? this.paint(String(key), 'symbol')
+        : plain
+          ? key
+          : this.paint(quote(key), 'string');
     if (own.enumerable === false) name = `[${typeof key === 'symbol' ? String(key) : key}]`;
     if (own.get && !this.settings.getters) {
       return `${name}: ${this.paint(own.set ? '[Getter/Setter]' : '[Getter]', 'special')}`;
@@ -238,7 +318,9 @@ class Inspector {
     const listed = kind.entries ? kind.entries() : [];
     const entries = listed.concat(keys.map((key) => this.member(value, key, level)));
     this.seen.pop();
-    const mark = this.circular.has(value) ? `${this.paint(`<ref *${this.circular.get(value)}>`, 'special')} ` : '';
+    const mark = this.circular.has(value)
+      ? `${this.paint(`<ref *${this.circular.get(value)}>`, 'special')} `
+      : '';
     const open = kind.base === undefined ? `${kind.prefix}${kind.open}` : `${kind.base} {`;
     const close = kind.close ?? '}';
     if (entries.length === 0) {
@@ -254,7 +336,10 @@ class Inspector {
     const rows = isList && compact !== false ? this.columns(entries, level) : entries;
     // What holds few levels goes on one line, where it fits.
     if (compact !== false && this.deepest - level < compact && rows === entries) {
-      const length = entries.reduce((sum, entry) => sum + entry.length, 2 * entries.length + open.length + indent.length + 10);
+      const length = entries.reduce(
+        (sum, entry) => sum + entry.length,
+        2 * entries.length + open.length + indent.length + 10,
+      );
       if (length <= breakLength && !entries.some((entry) => entry.includes('\n'))) {
         return `${open} ${entries.join(', ')} ${close}`;
       }
@@ -279,7 +364,9 @@ class Inspector {
       15,
     );
     if (across <= 1) return entries;
-    const wide = Array.from({ length: across }, (_, column) => Math.max(0, ...widths.filter((_, at) => at % across === column)));
+    const wide = Array.from({ length: across }, (_, column) =>
+      Math.max(0, ...widths.filter((_, at) => at % across === column)),
+    );
     const numbers = shown.every((entry) => /^-?[\d.]+(e[+-]\d+)?n?$/.test(plain(entry)));
     const rows = [];
     for (let at = 0; at < shown.length; at += across) {
@@ -314,9 +401,17 @@ export function formatWithOptions(options, ...given) {
         case 's':
           return shown(value, options);
         case 'd':
-          return typeof value === 'bigint' ? `${value}n` : typeof value === 'symbol' ? 'NaN' : `${typeof value === 'object' ? NaN : Number(value)}`;
+          return typeof value === 'bigint'
+            ? `${value}n`
+            : typeof value === 'symbol'
+              ? 'NaN'
+              : `${typeof value === 'object' ? NaN : Number(value)}`;
         case 'i':
-          return typeof value === 'bigint' ? `${value}n` : typeof value === 'symbol' ? 'NaN' : `${parseInt(value, 10)}`;
+          return typeof value === 'bigint'
+            ? `${value}n`
+            : typeof value === 'symbol'
+              ? 'NaN'
+              : `${parseInt(value, 10)}`;
         case 'f':
           return typeof value === 'symbol' ? 'NaN' : `${parseFloat(value)}`;
         case 'j':
@@ -348,7 +443,8 @@ function shown(value, options) {
   if (typeof value === 'number') return Object.is(value, -0) ? '-0' : `${value}`;
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return String(value);
   const own = value.toString;
-  const inherited = own === Object.prototype.toString || own === Error.prototype.toString || own === Array.prototype.toString;
+  const inherited =
+    own === Object.prototype.toString || own === Error.prototype.toString || own === Array.prototype.toString;
   if (typeof value === 'function' || (typeof own === 'function' && !inherited)) return String(value);
   return inspect(value, { ...options, depth: 0 });
 }

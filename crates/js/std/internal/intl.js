@@ -5,7 +5,13 @@ import { DateTimeFormat } from 'internal/intl/dates';
 import { getCanonicalLocales } from 'internal/intl/locales';
 import { NumberFormat, symbols, units } from 'internal/intl/numbers';
 import {
-  Collator, DisplayNames, ListFormat, Locale, PluralRules, RelativeTimeFormat, Segmenter,
+  Collator,
+  DisplayNames,
+  ListFormat,
+  Locale,
+  PluralRules,
+  RelativeTimeFormat,
+  Segmenter,
 } from 'internal/intl/words';
 
 function supportedValuesOf(key) {
@@ -18,8 +24,17 @@ function supportedValuesOf(key) {
 
 export const Intl = Object.defineProperty({}, Symbol.toStringTag, { value: 'Intl' });
 for (const [name, value] of Object.entries({
-  Collator, DateTimeFormat, DisplayNames, ListFormat, Locale, NumberFormat, PluralRules, RelativeTimeFormat, Segmenter,
-  getCanonicalLocales, supportedValuesOf,
+  Collator,
+  DateTimeFormat,
+  DisplayNames,
+  ListFormat,
+  Locale,
+  NumberFormat,
+  PluralRules,
+  RelativeTimeFormat,
+  Segmenter,
+  getCanonicalLocales,
+  supportedValuesOf,
 })) {
   Object.defineProperty(Intl, name, { value, configurable: true, writable: true });
 }

@@ -15,7 +15,8 @@ const ED25519 = '300506032b6570';
 function der(tag, ...parts) {
   const inside = Buffer.concat(parts);
   const length = inside.length;
-  const head = length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
+  const head =
+    length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
   return Buffer.concat([Buffer.from([tag, ...head]), inside]);
 }
 
@@ -35,10 +36,15 @@ const zero = der(0x02, Buffer.from([0]));
 /** A public key in SPKI. */
 export function publicFromJwk(jwk) {
   if (jwk.kty === 'RSA') return sequence(hex(RSA), bits(sequence(integer(jwk.n), integer(jwk.e))));
-  if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519') return sequence(hex(ED25519), bits(Buffer.from(jwk.x, 'base64url')));
+  if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519')
+    return sequence(hex(ED25519), bits(Buffer.from(jwk.x, 'base64url')));
   const curve = CURVES[jwk.crv];
   if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
-  const point = Buffer.concat([Buffer.from([4]), Buffer.from(jwk.x, 'base64url'), Buffer.from(jwk.y, 'base64url')]);
+  const point = Buffer.concat([
+    Buffer.from([4]),
+    Buffer.from(jwk.x, 'base64url'),
+    Buffer.from(jwk.y, 'base64url'),
+  ]);
   return publicFromPoint(point, jwk.crv);
 }
 
@@ -58,8 +64,16 @@ export function privateFromJwk(jwk) {
   }
   const curve = CURVES[jwk.crv];
   if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
-  const point = Buffer.concat([Buffer.from([4]), Buffer.from(jwk.x, 'base64url'), Buffer.from(jwk.y, 'base64url')]);
-  const inner = sequence(der(0x02, Buffer.from([1])), octets(Buffer.from(jwk.d, 'base64url')), der(0xa1, bits(point)));
+  const point = Buffer.concat([
+    Buffer.from([4]),
+    Buffer.from(jwk.x, 'base64url'),
+    Buffer.from(jwk.y, 'base64url'),
+  ]);
+  const inner = sequence(
+    der(0x02, Buffer.from([1])),
+    octets(Buffer.from(jwk.d, 'base64url')),
+    der(0xa1, bits(point)),
+  );
   return sequence(zero, sequence(hex(EC), hex(curve.id)), octets(inner));
 }
 
@@ -101,7 +115,10 @@ export class KeyObject {
 
   export(options = {}) {
     if (this.type !== 'secret' && options.format === 'jwk') return toJwk(this);
-    if (this.type === 'secret') return options.format === 'jwk' ? { kty: 'oct', k: this._bytes.toString('base64url') } : Buffer.from(this._bytes);
+    if (this.type === 'secret')
+      return options.format === 'jwk'
+        ? { kty: 'oct', k: this._bytes.toString('base64url') }
+        : Buffer.from(this._bytes);
     if (options.format === 'der') return Buffer.from(this._bytes);
     const label = this.type === 'private' ? 'PRIVATE KEY' : 'PUBLIC KEY';
     return `-----BEGIN ${label}-----\n${this._bytes.toString('base64').replace(/(.{64})(?=.)/g, '$1\n')}\n-----END ${label}-----\n`;
@@ -116,7 +133,8 @@ export class KeyObject {
   }
 }
 
-const curveOf = (bytes) => Object.keys(CURVES).find((name) => bytes.subarray(0, 64).includes(hex(CURVES[name].id)));
+const curveOf = (bytes) =>
+  Object.keys(CURVES).find((name) => bytes.subarray(0, 64).includes(hex(CURVES[name].id)));
 
 /** What stands behind the first such head, which says that it is as long as this. */
 function inside(bytes, tag, length) {
@@ -131,7 +149,9 @@ function toJwk(key) {
   if (key.asymmetricKeyType === 'ed25519') {
     const x = url(publicBytes.subarray(-32));
     // The seed comes first after `OCTET STRING { OCTET STRING`.
-    return secret ? { crv: 'Ed25519', d: url(inside(key._bytes, '0422' + '04', 32)), x, kty: 'OKP' } : { crv: 'Ed25519', x, kty: 'OKP' };
+    return secret
+      ? { crv: 'Ed25519', d: url(inside(key._bytes, '042204', 32)), x, kty: 'OKP' }
+      : { crv: 'Ed25519', x, kty: 'OKP' };
   }
   if (key.asymmetricKeyType !== 'ec') throw unsupported({ kty: 'RSA', crv: 'as JWK' });
   const crv = curveOf(key._bytes);
@@ -148,11 +168,16 @@ export function createSecretKey(key, encoding) {
 
 function bytesOf(given) {
   if (given instanceof KeyObject) return { object: given };
-  const { key = given, format, type } = given !== null && typeof given === 'object' && !ArrayBuffer.isView(given) ? given : {};
+  const {
+    key = given,
+    format,
+    type,
+  } = given !== null && typeof given === 'object' && !ArrayBuffer.isView(given) ? given : {};
   if (key instanceof KeyObject) return { object: key };
   if (format === 'jwk') return { jwk: key };
   if (format === 'der') return { bytes: Buffer.from(key), label: type };
-  if (typeof key === 'string' || ArrayBuffer.isView(key)) return fromPem(typeof key === 'string' ? key : Buffer.from(key).toString());
+  if (typeof key === 'string' || ArrayBuffer.isView(key))
+    return fromPem(typeof key === 'string' ? key : Buffer.from(key).toString());
   throw wrongType('key', 'of type string or an instance of Buffer or KeyObject', key);
 }
 
@@ -165,7 +190,8 @@ export function createPrivateKey(given) {
 export function createPublicKey(given) {
   const { object, jwk, bytes, label } = bytesOf(given);
   if (object?.type === 'public') return object;
-  if (object || /PRIVATE/.test(label ?? '')) return new KeyObject('public', Buffer.from(native.publicKey(object?._bytes ?? bytes).buffer));
+  if (object || /PRIVATE/.test(label ?? ''))
+    return new KeyObject('public', Buffer.from(native.publicKey(object?._bytes ?? bytes).buffer));
   return new KeyObject('public', jwk ? publicFromJwk(jwk) : bytes);
 }
 
@@ -174,5 +200,9 @@ export function secretOf(key, encoding) {
   if (key instanceof KeyObject) return key._bytes;
   if (typeof key === 'string') return Buffer.from(key, encoding ?? 'utf8');
   if (ArrayBuffer.isView(key) || key instanceof ArrayBuffer) return key;
-  throw wrongType('key', 'of type string or an instance of ArrayBuffer, Buffer, TypedArray, DataView, or KeyObject', key);
+  throw wrongType(
+    'key',
+    'of type string or an instance of ArrayBuffer, Buffer, TypedArray, DataView, or KeyObject',
+    key,
+  );
 }

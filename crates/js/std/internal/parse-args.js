@@ -8,7 +8,13 @@ function unknown(option) {
 }
 
 export function parseArgs(config = {}) {
-  const { args = process.argv.slice(2), options = {}, strict = true, allowPositionals = !strict, tokens: wantTokens = false } = config;
+  const {
+    args = process.argv.slice(2),
+    options = {},
+    strict = true,
+    allowPositionals = !strict,
+    tokens: wantTokens = false,
+  } = config;
   const values = Object.create(null);
   const positionals = [];
   const tokens = [];
@@ -17,10 +23,18 @@ export function parseArgs(config = {}) {
     const option = options[name];
     if (strict && !option) throw unknown(spelt);
     if (strict && option.type === 'string' && typeof value !== 'string') {
-      throw coded(TypeError, 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE', `Option '${spelt} <value>' argument missing`);
+      throw coded(
+        TypeError,
+        'ERR_PARSE_ARGS_INVALID_OPTION_VALUE',
+        `Option '${spelt} <value>' argument missing`,
+      );
     }
     if (strict && option.type === 'boolean' && value !== undefined && typeof value !== 'boolean') {
-      throw coded(TypeError, 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE', `Option '${spelt}' does not take an argument`);
+      throw coded(
+        TypeError,
+        'ERR_PARSE_ARGS_INVALID_OPTION_VALUE',
+        `Option '${spelt}' does not take an argument`,
+      );
     }
     tokens.push({ kind: 'option', name, rawName: spelt, index, value, inlineValue: inline });
     const kept = value ?? true;
@@ -80,7 +94,8 @@ export function parseArgs(config = {}) {
     }
   }
   for (const name of Object.keys(options)) {
-    if (options[name].default !== undefined && values[name] === undefined) values[name] = options[name].default;
+    if (options[name].default !== undefined && values[name] === undefined)
+      values[name] = options[name].default;
   }
   return wantTokens ? { values, positionals, tokens } : { values, positionals };
 }

@@ -25,7 +25,13 @@ class Performance extends EventTarget {
   }
 
   mark(name, options) {
-    const entry = new PerformanceEntry(`${name}`, 'mark', options?.startTime ?? this.now(), 0, options?.detail);
+    const entry = new PerformanceEntry(
+      `${name}`,
+      'mark',
+      options?.startTime ?? this.now(),
+      0,
+      options?.detail,
+    );
     this.#entries.push(entry);
     return entry;
   }
@@ -47,11 +53,15 @@ class Performance extends EventTarget {
   }
 
   clearMarks(name) {
-    this.#entries = this.#entries.filter((entry) => entry.entryType !== 'mark' || (name !== undefined && entry.name !== name));
+    this.#entries = this.#entries.filter(
+      (entry) => entry.entryType !== 'mark' || (name !== undefined && entry.name !== name),
+    );
   }
 
   clearMeasures(name) {
-    this.#entries = this.#entries.filter((entry) => entry.entryType !== 'measure' || (name !== undefined && entry.name !== name));
+    this.#entries = this.#entries.filter(
+      (entry) => entry.entryType !== 'measure' || (name !== undefined && entry.name !== name),
+    );
   }
 
   getEntries() {
@@ -59,7 +69,9 @@ class Performance extends EventTarget {
   }
 
   getEntriesByName(name, type) {
-    return this.#entries.filter((entry) => entry.name === name && (type === undefined || entry.entryType === type));
+    return this.#entries.filter(
+      (entry) => entry.name === name && (type === undefined || entry.entryType === type),
+    );
   }
 
   getEntriesByType(type) {

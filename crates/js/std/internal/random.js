@@ -2,7 +2,17 @@
 
 import native from 'native/crypto';
 
-const INTEGERS = ['Int8Array', 'Uint8Array', 'Uint8ClampedArray', 'Int16Array', 'Uint16Array', 'Int32Array', 'Uint32Array', 'BigInt64Array', 'BigUint64Array'];
+const INTEGERS = [
+  'Int8Array',
+  'Uint8Array',
+  'Uint8ClampedArray',
+  'Int16Array',
+  'Uint16Array',
+  'Int32Array',
+  'Uint32Array',
+  'BigInt64Array',
+  'BigUint64Array',
+];
 
 export function getRandomValues(view) {
   if (!ArrayBuffer.isView(view) || !INTEGERS.includes(view[Symbol.toStringTag])) {

@@ -5,9 +5,17 @@ import { AbortSignal } from 'internal/event-target';
 import { TextDecoder, TextEncoder } from 'internal/text';
 
 export const {
-  ByteLengthQueuingStrategy, CountQueuingStrategy, ReadableByteStreamController, ReadableStream,
-  ReadableStreamBYOBReader, ReadableStreamBYOBRequest, ReadableStreamDefaultController, ReadableStreamDefaultReader,
-  WritableStream, WritableStreamDefaultController, WritableStreamDefaultWriter,
+  ByteLengthQueuingStrategy,
+  CountQueuingStrategy,
+  ReadableByteStreamController,
+  ReadableStream,
+  ReadableStreamBYOBReader,
+  ReadableStreamBYOBRequest,
+  ReadableStreamDefaultController,
+  ReadableStreamDefaultReader,
+  WritableStream,
+  WritableStreamDefaultController,
+  WritableStreamDefaultWriter,
 } = native;
 
 async function pipe(from, to, options) {
@@ -38,12 +46,17 @@ async function pipe(from, to, options) {
     }
     if (!preventClose) await writer.close();
   } catch (error) {
-    const failed = await Promise.race([reader.closed.then(() => false, () => true), Promise.resolve(false)]);
+    const failed = await Promise.race([
+      reader.closed.then(
+        () => false,
+        () => true,
+      ),
+      Promise.resolve(false),
+    ]);
     if (!preventAbort) await writer.abort(error).catch(() => {});
     if (!preventCancel && !failed) await reader.cancel(error).catch(() => {});
     throw error;
   } finally {
-
     signal?.removeEventListener('abort', give);
     reader.releaseLock();
     writer.releaseLock();
@@ -56,7 +69,9 @@ Object.defineProperties(ReadableStream.prototype, {
     writable: true,
     value: function pipeTo(to, options = {}) {
       if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
-        return Promise.reject(new TypeError('The "options.signal" property must be an instance of AbortSignal'));
+        return Promise.reject(
+          new TypeError('The "options.signal" property must be an instance of AbortSignal'),
+        );
       }
       if (this.locked || to.locked) {
         return Promise.reject(new TypeError('A stream that is piped must not be locked'));
@@ -150,6 +165,8 @@ export class TransformStream {
         },
         write: async (chunk) => {
           // Nothing is transformed before somebody wants it.
+          // `over` changes while this awaits.
+          // oxlint-disable-next-line no-unmodified-loop-condition
           while (!flow.asked && !over && source.desiredSize <= 0) {
             await new Promise((resolve) => {
               wake = resolve;

@@ -17,7 +17,8 @@ function copy(value, seen, moved) {
     seen.set(value, made);
     return made;
   };
-  for (const Boxed of [Boolean, Number, String, BigInt]) if (value instanceof Boxed) return keep(Object(value.valueOf()));
+  for (const Boxed of [Boolean, Number, String, BigInt])
+    if (value instanceof Boxed) return keep(Object(value.valueOf()));
   if (value instanceof Date) return keep(new Date(value.getTime()));
   if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
   if (value instanceof ArrayBuffer) return keep(moved.has(value) ? value.transfer() : value.slice(0));
@@ -42,21 +43,44 @@ function copy(value, seen, moved) {
     const made = keep(new Class(value.message));
     for (const name of ['stack', 'cause']) {
       if (Object.hasOwn(value, name)) {
-        Object.defineProperty(made, name, { value: copy(value[name], seen, moved), configurable: true, writable: true, enumerable: false });
+        Object.defineProperty(made, name, {
+          value: copy(value[name], seen, moved),
+          configurable: true,
+          writable: true,
+          enumerable: false,
+        });
       }
     }
     return made;
   }
   if (value instanceof Blob) return keep(value);
   const tag = Object.prototype.toString.call(value);
-  if (['[object Promise]', '[object WeakMap]', '[object WeakSet]', '[object WeakRef]', '[object Generator]'].includes(tag)) throw refuse(value);
+  if (
+    [
+      '[object Promise]',
+      '[object WeakMap]',
+      '[object WeakSet]',
+      '[object WeakRef]',
+      '[object Generator]',
+    ].includes(tag)
+  )
+    throw refuse(value);
+  // An array without entries, so that its holes stay holes.
+  // oxlint-disable-next-line unicorn/no-new-array
   const made = keep(Array.isArray(value) ? new Array(value.length) : {});
-  for (const key of Object.keys(value)) Object.defineProperty(made, key, { value: copy(value[key], seen, moved), configurable: true, enumerable: true, writable: true });
+  for (const key of Object.keys(value))
+    Object.defineProperty(made, key, {
+      value: copy(value[key], seen, moved),
+      configurable: true,
+      enumerable: true,
+      writable: true,
+    });
   return made;
 }
 
 export function structuredClone(value, options) {
-  if (arguments.length === 0) throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "value" argument must be specified');
+  if (arguments.length === 0)
+    throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "value" argument must be specified');
   const moved = new Set(options?.transfer ?? []);
   for (const each of moved) if (!(each instanceof ArrayBuffer)) throw refuse(each);
   const clone = copy(value, new Map(), moved);

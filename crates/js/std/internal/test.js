@@ -112,7 +112,10 @@ async function runTest(suite, name, options, fn) {
   const failed = [];
   try {
     for (const hook of suite.all('beforeEach')) await hook(context);
-    const given = fn.length > 1 ? new Promise((resolve, reject) => fn(context, (error) => (error ? reject(error) : resolve()))) : fn(context);
+    const given =
+      fn.length > 1
+        ? new Promise((resolve, reject) => fn(context, (error) => (error ? reject(error) : resolve())))
+        : fn(context);
     await limited(Promise.resolve(given), options, full);
   } catch (error) {
     if (error?.[TODO]) {
@@ -128,12 +131,18 @@ async function runTest(suite, name, options, fn) {
       failed.push(error);
     }
   }
-  results.push(failed.length === 0 ? { name: full, outcome: 'passed' } : { name: full, outcome: 'failed', ...told(failed[0]) });
+  results.push(
+    failed.length === 0
+      ? { name: full, outcome: 'passed' }
+      : { name: full, outcome: 'failed', ...told(failed[0]) },
+  );
 }
 
 function told(error) {
   if (!(error instanceof Error)) return { why: `${String(error)} was thrown, which is not an Error` };
-  const frame = (error.stack ?? '').split('\n').find((line) => line.includes('/') && !line.includes('ostler:') && !line.includes('node:'));
+  const frame = (error.stack ?? '')
+    .split('\n')
+    .find((line) => line.includes('/') && !line.includes('ostler:') && !line.includes('node:'));
   return { why: `${error.name}: ${error.message}`, at: frame?.trim().replace(/^at /, '') };
 }
 
@@ -177,9 +186,14 @@ export function suite(...given) {
   } finally {
     current = outer;
   }
-  if (typeof collected?.then === 'function') throw new TypeError('a suite is collected at once; await in its tests');
+  if (typeof collected?.then === 'function')
+    throw new TypeError('a suite is collected at once; await in its tests');
   const skipped = Boolean(options.skip || options.todo);
-  return add({ name: inner.full(''), run: () => runSuite(inner, skipped), skip: () => runSuite(inner, true) });
+  return add({
+    name: inner.full(''),
+    run: () => runSuite(inner, skipped),
+    skip: () => runSuite(inner, true),
+  });
 }
 
 const hook = (kind) => (fn) => {
@@ -252,7 +266,7 @@ export const mock = {
 
 /** Every outcome, once all have run: for the host. */
 export async function outcomes() {
-  for (let seen; seen !== queue; ) {
+  for (let seen; seen !== queue;) {
     seen = queue;
     await seen;
   }

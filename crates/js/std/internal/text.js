@@ -4,10 +4,31 @@ import native from 'native/encoding';
 
 const labels = {
   'utf-8': ['utf-8', 'utf8', 'unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'x-unicode20utf8'],
-  'utf-16le': ['utf-16le', 'utf-16', 'ucs-2', 'ucs2', 'unicode', 'unicodefeff', 'iso-10646-ucs-2', 'csunicode'],
+  'utf-16le': [
+    'utf-16le',
+    'utf-16',
+    'ucs-2',
+    'ucs2',
+    'unicode',
+    'unicodefeff',
+    'iso-10646-ucs-2',
+    'csunicode',
+  ],
   'windows-1252': [
-    'windows-1252', 'latin1', 'iso-8859-1', 'iso8859-1', 'iso_8859-1', 'iso88591', 'ascii', 'us-ascii', 'l1',
-    'cp1252', 'x-cp1252', 'ansi_x3.4-1968', 'cp819', 'ibm819',
+    'windows-1252',
+    'latin1',
+    'iso-8859-1',
+    'iso8859-1',
+    'iso_8859-1',
+    'iso88591',
+    'ascii',
+    'us-ascii',
+    'l1',
+    'cp1252',
+    'x-cp1252',
+    'ansi_x3.4-1968',
+    'cp819',
+    'ibm819',
   ],
 };
 
@@ -89,7 +110,9 @@ export class TextDecoder {
       kept = more ? bytes.length % 2 : 0;
       text = native.decode(bytes.subarray(0, bytes.length - kept), 'utf16le');
     } else {
-      text = native.decode(bytes, 'latin1').replace(/[\u0080-\u009f]/g, (c) => windows1252[c.charCodeAt(0) - 0x80]);
+      text = native
+        .decode(bytes, 'latin1')
+        .replace(/[\u0080-\u009f]/g, (c) => windows1252[c.charCodeAt(0) - 0x80]);
     }
     this.#kept = bytes.slice(bytes.length - kept);
     if (!this.#begun && !this.#ignoreBom && this.#encoding !== 'windows-1252' && text.startsWith('\ufeff')) {

@@ -3,7 +3,19 @@
 import native from 'native/url';
 import { coded } from 'internal/errors';
 
-const names = ['href', 'origin', 'protocol', 'username', 'password', 'host', 'hostname', 'port', 'pathname', 'search', 'hash'];
+const names = [
+  'href',
+  'origin',
+  'protocol',
+  'username',
+  'password',
+  'host',
+  'hostname',
+  'port',
+  'pathname',
+  'search',
+  'hash',
+];
 
 function decode(text) {
   const plain = text.replaceAll('+', ' ');
@@ -41,7 +53,11 @@ export class URLSearchParams {
         for (const pair of init) {
           const entry = [...pair];
           if (entry.length !== 2) {
-            throw coded(TypeError, 'ERR_INVALID_TUPLE', 'Each query pair must be an iterable [name, value] tuple');
+            throw coded(
+              TypeError,
+              'ERR_INVALID_TUPLE',
+              'Each query pair must be an iterable [name, value] tuple',
+            );
           }
           this.#pairs.push(entry.map((part) => `${part}`.toWellFormed()));
         }
@@ -83,7 +99,9 @@ export class URLSearchParams {
 
   delete(name, value) {
     name = `${name}`;
-    this.#pairs = this.#pairs.filter(([key, kept]) => key !== name || (value !== undefined && kept !== `${value}`));
+    this.#pairs = this.#pairs.filter(
+      ([key, kept]) => key !== name || (value !== undefined && kept !== `${value}`),
+    );
     this.#tell();
   }
 
@@ -96,7 +114,9 @@ export class URLSearchParams {
   }
 
   has(name, value) {
-    return this.#pairs.some(([key, kept]) => key === `${name}` && (value === undefined || kept === `${value}`));
+    return this.#pairs.some(
+      ([key, kept]) => key === `${name}` && (value === undefined || kept === `${value}`),
+    );
   }
 
   set(name, value) {
@@ -159,7 +179,12 @@ export class URL {
   constructor(url, base) {
     this.#parts = native.parse(`${url}`.toWellFormed(), base === undefined ? undefined : `${base}`);
     if (!this.#parts) {
-      throw coded(TypeError, 'ERR_INVALID_URL', 'Invalid URL', base === undefined ? { input: `${url}` } : { input: `${url}`, base: `${base}` });
+      throw coded(
+        TypeError,
+        'ERR_INVALID_URL',
+        'Invalid URL',
+        base === undefined ? { input: `${url}` } : { input: `${url}`, base: `${base}` },
+      );
     }
   }
 

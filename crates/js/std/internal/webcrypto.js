@@ -52,7 +52,8 @@ function unsupported(what) {
 }
 
 function check(key, usage, name) {
-  if (key.algorithm.name !== name) throw new DOMException('The key does not match the algorithm', 'InvalidAccessError');
+  if (key.algorithm.name !== name)
+    throw new DOMException('The key does not match the algorithm', 'InvalidAccessError');
   if (!key.usages.includes(usage)) throw new DOMException(`The key may not ${usage}`, 'InvalidAccessError');
 }
 
@@ -67,15 +68,23 @@ function checkLength(name, bits, kind) {
 function cipher(given, key, data, seals) {
   const secret = key._object._bytes;
   const iv = view(given.name === 'AES-CBC' ? given.iv : given.counter);
-  if (iv.byteLength !== 16) throw new DOMException('The iv or counter has to be of 16 bytes', 'OperationError');
+  if (iv.byteLength !== 16)
+    throw new DOMException('The iv or counter has to be of 16 bytes', 'OperationError');
   if (given.name === 'AES-CTR') {
     const { length } = given;
-    if (!(length >= 1 && length <= 128)) throw new DOMException('The length of a counter is 1 to 128 bits', 'OperationError');
+    if (!(length >= 1 && length <= 128))
+      throw new DOMException('The length of a counter is 1 to 128 bits', 'OperationError');
     const bits = 1n << BigInt(length);
     const counted = BigInt(`0x${Buffer.from(iv).toString('hex')}`) % bits;
-    if (counted + BigInt(Math.ceil(data.byteLength / 16)) > bits) throw unsupported('A counter that starts over');
+    if (counted + BigInt(Math.ceil(data.byteLength / 16)) > bits)
+      throw unsupported('A counter that starts over');
   }
-  const work = native.cipher(`aes-${secret.length * 8}-${given.name.slice(4).toLowerCase()}`, secret, iv, seals);
+  const work = native.cipher(
+    `aes-${secret.length * 8}-${given.name.slice(4).toLowerCase()}`,
+    secret,
+    iv,
+    seals,
+  );
   try {
     return plain(new Uint8Array(Buffer.concat([work.update(data), work.final()])));
   } catch {
@@ -105,11 +114,13 @@ function manner(algorithm, key) {
 async function derive(algorithm, key, bits) {
   const given = named(algorithm);
   const secret = key._object._bytes;
-  if (bits === null || bits % 8 !== 0) throw new DOMException('The length must be a multiple of 8', 'OperationError');
+  if (bits === null || bits % 8 !== 0)
+    throw new DOMException('The length must be a multiple of 8', 'OperationError');
   if (given.name === 'PBKDF2') {
     return native.pbkdf2Later(given.hash.name, secret, view(given.salt), given.iterations, bits / 8);
   }
-  if (given.name === 'HKDF') return native.hkdf(given.hash.name, secret, view(given.salt), view(given.info), bits / 8);
+  if (given.name === 'HKDF')
+    return native.hkdf(given.hash.name, secret, view(given.salt), view(given.info), bits / 8);
   throw unsupported(given.name);
 }
 
@@ -136,14 +147,16 @@ export class SubtleCrypto {
     if (!PAIRS.includes(given.name)) {
       let bytes;
       if (format === 'raw') bytes = view(data).slice();
-      else if (format === 'jwk' && data.kty === 'oct') bytes = new Uint8Array(Buffer.from(data.k, 'base64url'));
+      else if (format === 'jwk' && data.kty === 'oct')
+        bytes = new Uint8Array(Buffer.from(data.k, 'base64url'));
       else throw unsupported(`Importing ${given.name} keys from ${format}`);
       checkLength(given.name, bytes.length * 8, 'DataError');
       return make('secret', bytes, { length: bytes.length * 8 });
     }
     if (format === 'spki') return make('public', view(data));
     if (format === 'pkcs8') return make('private', view(data));
-    if (format === 'jwk') return data.d ? make('private', privateFromJwk(data)) : make('public', publicFromJwk(data));
+    if (format === 'jwk')
+      return data.d ? make('private', privateFromJwk(data)) : make('public', publicFromJwk(data));
     if (format === 'raw' && given.name !== 'RSASSA-PKCS1-v1_5' && given.name !== 'RSA-PSS') {
       return make('public', publicFromPoint(Buffer.from(view(data)), given.namedCurve ?? 'Ed25519'));
     }
@@ -164,7 +177,8 @@ export class SubtleCrypto {
     if (key.type === 'public' && format === 'raw' && ['ECDSA', 'Ed25519'].includes(key.algorithm.name)) {
       return plain(bytes.slice({ 'P-256': -65, 'P-384': -97 }[key.algorithm.namedCurve] ?? -32));
     }
-    if ((key.type === 'public' && format === 'spki') || (key.type === 'private' && format === 'pkcs8')) return plain(bytes);
+    if ((key.type === 'public' && format === 'spki') || (key.type === 'private' && format === 'pkcs8'))
+      return plain(bytes);
     throw unsupported(`Exporting ${key.type} keys as ${format}`);
   }
 
@@ -172,16 +186,33 @@ export class SubtleCrypto {
     const given = named(algorithm);
     if (!ALGORITHMS.generateKey.includes(given.name)) throw unsupported(`Generating ${given.name} keys`);
     if (PAIRS.includes(given.name)) {
-      if (given.name === 'ECDSA' && !['P-256', 'P-384'].includes(given.namedCurve)) throw unsupported(given.namedCurve);
+      if (given.name === 'ECDSA' && !['P-256', 'P-384'].includes(given.namedCurve))
+        throw unsupported(given.namedCurve);
       const made = newPrivate(given.name === 'ECDSA' ? 'ec' : 'ed25519', given.namedCurve);
-      const make = (object, usage, may) => new CryptoKey(
-        inside, object.type, given, may, usages.filter((name) => name === usage), object._bytes,
-      );
-      return { publicKey: make(createPublicKey(made), 'verify', true), privateKey: make(made, 'sign', extractable) };
+      const make = (object, usage, may) =>
+        new CryptoKey(
+          inside,
+          object.type,
+          given,
+          may,
+          usages.filter((name) => name === usage),
+          object._bytes,
+        );
+      return {
+        publicKey: make(createPublicKey(made), 'verify', true),
+        privateKey: make(made, 'sign', extractable),
+      };
     }
-    const length = given.name === 'HMAC' ? given.length ?? BLOCKS[given.hash.name] * 8 : given.length;
+    const length = given.name === 'HMAC' ? (given.length ?? BLOCKS[given.hash.name] * 8) : given.length;
     checkLength(given.name, length, 'OperationError');
-    return new CryptoKey(inside, 'secret', { ...given, length }, extractable, [...usages], native.random(length / 8));
+    return new CryptoKey(
+      inside,
+      'secret',
+      { ...given, length },
+      extractable,
+      [...usages],
+      native.random(length / 8),
+    );
   }
 
   async sign(algorithm, key, data) {
@@ -243,11 +274,19 @@ export class SubtleCrypto {
   async wrapKey(format, key, wrapping, algorithm) {
     const exported = await this.exportKey(format, key);
     const bytes = format === 'jwk' ? new TextEncoder().encode(JSON.stringify(exported)) : exported;
-    return this.encrypt(algorithm, { ...wrapping, usages: [...wrapping.usages, 'encrypt'], _object: wrapping._object }, bytes);
+    return this.encrypt(
+      algorithm,
+      { ...wrapping, usages: [...wrapping.usages, 'encrypt'], _object: wrapping._object },
+      bytes,
+    );
   }
 
   async unwrapKey(format, wrapped, wrapping, algorithm, keyAlgorithm, extractable, usages) {
-    const bytes = await this.decrypt(algorithm, { ...wrapping, usages: [...wrapping.usages, 'decrypt'], _object: wrapping._object }, wrapped);
+    const bytes = await this.decrypt(
+      algorithm,
+      { ...wrapping, usages: [...wrapping.usages, 'decrypt'], _object: wrapping._object },
+      wrapped,
+    );
     const data = format === 'jwk' ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
     return this.importKey(format, data, keyAlgorithm, extractable, usages);
   }

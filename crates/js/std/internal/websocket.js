@@ -31,9 +31,11 @@ export class WebSocket extends EventTarget {
     }
     if (parsed.hash) throw new DOMException('Got fragment', 'SyntaxError');
     this.#url = parsed.href;
-    const settings = typeof options === 'string' || Array.isArray(options) ? { protocols: options } : (options ?? {});
+    const settings =
+      typeof options === 'string' || Array.isArray(options) ? { protocols: options } : (options ?? {});
     const protocols = [settings.protocols ?? []].flat().map((protocol) => `${protocol}`);
-    if (new Set(protocols).size !== protocols.length) throw new DOMException('Invalid Sec-WebSocket-Protocol value', 'SyntaxError');
+    if (new Set(protocols).size !== protocols.length)
+      throw new DOMException('Invalid Sec-WebSocket-Protocol value', 'SyntaxError');
     const headers = Object.entries(settings.headers ?? {}).map(([name, value]) => [name, `${value}`]);
     void this.#connect(protocols, headers);
   }
@@ -103,17 +105,25 @@ export class WebSocket extends EventTarget {
   }
 
   send(data) {
-    if (this.#state === WebSocket.CONNECTING) throw new DOMException('Sent before connected.', 'InvalidStateError');
+    if (this.#state === WebSocket.CONNECTING)
+      throw new DOMException('Sent before connected.', 'InvalidStateError');
     if (this.#state !== WebSocket.OPEN) return;
-    const value = data instanceof Blob ? data._bytes : ArrayBuffer.isView(data) || data instanceof ArrayBuffer ? data : `${data}`;
+    const value =
+      data instanceof Blob
+        ? data._bytes
+        : ArrayBuffer.isView(data) || data instanceof ArrayBuffer
+          ? data
+          : `${data}`;
     const length = value.byteLength ?? value.length;
     this.#buffered += length;
-    this.#sent = this.#sent.then(() => this.#handle.send(value)).then(
-      () => {
-        this.#buffered -= length;
-      },
-      (error) => this.#fail(error),
-    );
+    this.#sent = this.#sent
+      .then(() => this.#handle.send(value))
+      .then(
+        () => {
+          this.#buffered -= length;
+        },
+        (error) => this.#fail(error),
+      );
   }
 
   close(code, reason = '') {
@@ -127,7 +137,9 @@ export class WebSocket extends EventTarget {
     const connecting = this.#state === WebSocket.CONNECTING;
     this.#state = WebSocket.CLOSING;
     if (connecting) return;
-    this.#sent = this.#sent.then(() => this.#handle.close(code, code === undefined ? undefined : reason)).catch((error) => this.#fail(error));
+    this.#sent = this.#sent
+      .then(() => this.#handle.close(code, code === undefined ? undefined : reason))
+      .catch((error) => this.#fail(error));
   }
 
   get [Symbol.toStringTag]() {

@@ -13,7 +13,11 @@ export class AssertionError extends Error {
     this.operator = operator;
   }
 }
-Object.defineProperty(AssertionError.prototype, 'name', { value: 'AssertionError', configurable: true, writable: true });
+Object.defineProperty(AssertionError.prototype, 'name', {
+  value: 'AssertionError',
+  configurable: true,
+  writable: true,
+});
 
 function fails(message, rest, fallback) {
   if (message instanceof Error) throw message;
@@ -45,22 +49,67 @@ function check(name, holds, fallback) {
 export function ok(value, message) {
   if (!value) {
     const given = arguments.length === 0 ? 'No value argument passed to `assert.ok()`' : undefined;
-    fails(message, { actual: value, expected: true, operator: '==' }, given ?? `The expression evaluated to a falsy value: ${inspect(value)}`);
+    fails(
+      message,
+      { actual: value, expected: true, operator: '==' },
+      given ?? `The expression evaluated to a falsy value: ${inspect(value)}`,
+    );
   }
 }
 
-const differ = (words) => (a, b) => `${words}\n\n${inspect(a)}\n\nshould ${words.includes('not') || words.includes('unequal') ? 'not ' : ''}equal\n\n${inspect(b)}`;
+const differ = (words) => (a, b) =>
+  `${words}\n\n${inspect(a)}\n\nshould ${words.includes('not') || words.includes('unequal') ? 'not ' : ''}equal\n\n${inspect(b)}`;
 
-export const equal = check('==', (a, b) => a == b || (a !== a && b !== b), (a, b) => `${inspect(a)} == ${inspect(b)}`);
-export const notEqual = check('!=', (a, b) => !(a == b || (a !== a && b !== b)), (a, b) => `${inspect(a)} != ${inspect(b)}`);
-export const strictEqual = check('strictEqual', Object.is, (a, b) => `Expected values to be strictly equal:\n\n${inspect(a)} !== ${inspect(b)}\n`);
-export const notStrictEqual = check('notStrictEqual', (a, b) => !Object.is(a, b), (a) => `Expected "actual" to be strictly unequal to: ${inspect(a)}`);
-export const deepEqual = check('deepEqual', (a, b) => same(a, b, false), differ('Expected values to be loosely deep-equal:'));
-export const notDeepEqual = check('notDeepEqual', (a, b) => !same(a, b, false), differ('Expected "actual" not to be loosely deep-equal to:'));
-export const deepStrictEqual = check('deepStrictEqual', (a, b) => same(a, b, true), differ('Expected values to be strictly deep-equal:'));
-export const notDeepStrictEqual = check('notDeepStrictEqual', (a, b) => !same(a, b, true), differ('Expected "actual" not to be strictly deep-equal to:'));
-export const match = check('match', (text, pattern) => typeof text === 'string' && pattern.test(text), (a, b) => `The input did not match the regular expression ${b}. Input:\n\n${inspect(a)}\n`);
-export const doesNotMatch = check('doesNotMatch', (text, pattern) => !pattern.test(text), (a, b) => `The input was expected to not match the regular expression ${b}. Input:\n\n${inspect(a)}\n`);
+export const equal = check(
+  '==',
+  (a, b) => a == b || (a !== a && b !== b),
+  (a, b) => `${inspect(a)} == ${inspect(b)}`,
+);
+export const notEqual = check(
+  '!=',
+  (a, b) => !(a == b || (a !== a && b !== b)),
+  (a, b) => `${inspect(a)} != ${inspect(b)}`,
+);
+export const strictEqual = check(
+  'strictEqual',
+  Object.is,
+  (a, b) => `Expected values to be strictly equal:\n\n${inspect(a)} !== ${inspect(b)}\n`,
+);
+export const notStrictEqual = check(
+  'notStrictEqual',
+  (a, b) => !Object.is(a, b),
+  (a) => `Expected "actual" to be strictly unequal to: ${inspect(a)}`,
+);
+export const deepEqual = check(
+  'deepEqual',
+  (a, b) => same(a, b, false),
+  differ('Expected values to be loosely deep-equal:'),
+);
+export const notDeepEqual = check(
+  'notDeepEqual',
+  (a, b) => !same(a, b, false),
+  differ('Expected "actual" not to be loosely deep-equal to:'),
+);
+export const deepStrictEqual = check(
+  'deepStrictEqual',
+  (a, b) => same(a, b, true),
+  differ('Expected values to be strictly deep-equal:'),
+);
+export const notDeepStrictEqual = check(
+  'notDeepStrictEqual',
+  (a, b) => !same(a, b, true),
+  differ('Expected "actual" not to be strictly deep-equal to:'),
+);
+export const match = check(
+  'match',
+  (text, pattern) => typeof text === 'string' && pattern.test(text),
+  (a, b) => `The input did not match the regular expression ${b}. Input:\n\n${inspect(a)}\n`,
+);
+export const doesNotMatch = check(
+  'doesNotMatch',
+  (text, pattern) => !pattern.test(text),
+  (a, b) => `The input was expected to not match the regular expression ${b}. Input:\n\n${inspect(a)}\n`,
+);
 
 export function partialDeepStrictEqual(actual, expected, message) {
   const holds = (a, b) => {
@@ -78,7 +127,12 @@ export function fail(message) {
 export function ifError(value) {
   if (value === null || value === undefined) return;
   const told = value instanceof Error ? value.message || value.name : inspect(value);
-  throw new AssertionError({ message: `ifError got unwanted exception: ${told}`, actual: value, expected: null, operator: 'ifError' });
+  throw new AssertionError({
+    message: `ifError got unwanted exception: ${told}`,
+    actual: value,
+    expected: null,
+    operator: 'ifError',
+  });
 }
 
 /** Whether what was thrown is what was wanted. */
@@ -86,7 +140,11 @@ function expected(thrown, wanted, message, operator) {
   if (wanted === undefined) return;
   if (wanted instanceof RegExp) {
     if (!wanted.test(String(thrown))) {
-      fails(message, { actual: thrown, expected: wanted, operator }, `The input did not match the regular expression ${wanted}. Input:\n\n${inspect(String(thrown))}\n`);
+      fails(
+        message,
+        { actual: thrown, expected: wanted, operator },
+        `The input did not match the regular expression ${wanted}. Input:\n\n${inspect(String(thrown))}\n`,
+      );
     }
     return;
   }
@@ -94,7 +152,11 @@ function expected(thrown, wanted, message, operator) {
     if (wanted.prototype !== undefined && thrown instanceof wanted) return;
     if (Object.prototype.isPrototypeOf.call(Error, wanted) || wanted === Error) throw thrown;
     if (wanted.call({}, thrown) !== true) {
-      fails(message, { actual: thrown, expected: wanted, operator }, `The ${wanted.name ? `"${wanted.name}"` : ''} validation function is expected to return "true".`);
+      fails(
+        message,
+        { actual: thrown, expected: wanted, operator },
+        `The ${wanted.name ? `"${wanted.name}"` : ''} validation function is expected to return "true".`,
+      );
     }
     return;
   }
@@ -102,8 +164,14 @@ function expected(thrown, wanted, message, operator) {
   if (wanted instanceof Error) keys.push('name', 'message');
   for (const key of keys) {
     const [has, wants] = [thrown?.[key], wanted[key]];
-    const fits = wants instanceof RegExp && typeof has === 'string' ? wants.test(has) : same(has, wants, true);
-    if (!fits) fails(message, { actual: thrown, expected: wanted, operator }, `Expected ${key} ${inspect(wants)}, got ${inspect(has)}`);
+    const fits =
+      wants instanceof RegExp && typeof has === 'string' ? wants.test(has) : same(has, wants, true);
+    if (!fits)
+      fails(
+        message,
+        { actual: thrown, expected: wanted, operator },
+        `Expected ${key} ${inspect(wants)}, got ${inspect(has)}`,
+      );
   }
 }
 
@@ -157,8 +225,25 @@ export function assert(value, message) {
 }
 
 const functions = {
-  AssertionError, deepEqual, deepStrictEqual, doesNotMatch, doesNotReject, doesNotThrow, equal, fail, ifError, match,
-  notDeepEqual, notDeepStrictEqual, notEqual, notStrictEqual, ok, partialDeepStrictEqual, rejects, strictEqual, throws,
+  AssertionError,
+  deepEqual,
+  deepStrictEqual,
+  doesNotMatch,
+  doesNotReject,
+  doesNotThrow,
+  equal,
+  fail,
+  ifError,
+  match,
+  notDeepEqual,
+  notDeepStrictEqual,
+  notEqual,
+  notStrictEqual,
+  ok,
+  partialDeepStrictEqual,
+  rejects,
+  strictEqual,
+  throws,
 };
 
 export function strict(value, message) {
@@ -167,7 +252,11 @@ export function strict(value, message) {
 
 Object.assign(assert, functions, { strict });
 Object.assign(strict, functions, {
-  deepEqual: deepStrictEqual, equal: strictEqual, notDeepEqual: notDeepStrictEqual, notEqual: notStrictEqual, strict,
+  deepEqual: deepStrictEqual,
+  equal: strictEqual,
+  notDeepEqual: notDeepStrictEqual,
+  notEqual: notStrictEqual,
+  strict,
 });
 
 export default assert;

@@ -99,6 +99,11 @@ export function createHook() {
 }
 
 export default {
-  AsyncLocalStorage, AsyncResource, asyncWrapProviders, createHook, executionAsyncId, executionAsyncResource,
+  AsyncLocalStorage,
+  AsyncResource,
+  asyncWrapProviders,
+  createHook,
+  executionAsyncId,
+  executionAsyncResource,
   triggerAsyncId,
 };

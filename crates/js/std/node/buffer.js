@@ -3,8 +3,18 @@ import { Blob, File } from 'internal/blob';
 import native from 'native/encoding';
 
 const encodings = {
-  utf8: 'utf8', 'utf-8': 'utf8', hex: 'hex', base64: 'base64', base64url: 'base64url', latin1: 'latin1',
-  binary: 'latin1', ascii: 'ascii', ucs2: 'utf16le', 'ucs-2': 'utf16le', utf16le: 'utf16le', 'utf-16le': 'utf16le',
+  utf8: 'utf8',
+  'utf-8': 'utf8',
+  hex: 'hex',
+  base64: 'base64',
+  base64url: 'base64url',
+  latin1: 'latin1',
+  binary: 'latin1',
+  ascii: 'ascii',
+  ucs2: 'utf16le',
+  'ucs-2': 'utf16le',
+  utf16le: 'utf16le',
+  'utf-16le': 'utf16le',
 };
 
 export const kMaxLength = 2 ** 31 - 1;
@@ -29,7 +39,11 @@ export function Buffer(value, encodingOrOffset, length) {
 
 Buffer.prototype = FastBuffer.prototype;
 Object.setPrototypeOf(Buffer, Uint8Array);
-Object.defineProperty(FastBuffer.prototype, 'constructor', { value: Buffer, configurable: true, writable: true });
+Object.defineProperty(FastBuffer.prototype, 'constructor', {
+  value: Buffer,
+  configurable: true,
+  writable: true,
+});
 Object.defineProperty(FastBuffer, Symbol.species, { get: () => FastBuffer });
 Object.defineProperty(Buffer, Symbol.species, { get: () => FastBuffer });
 
@@ -157,7 +171,10 @@ const statics = {
 
 for (const name in statics) {
   Object.defineProperty(Buffer, name, {
-    value: statics[name], configurable: true, writable: true, enumerable: !name.startsWith('_'),
+    value: statics[name],
+    configurable: true,
+    writable: true,
+    enumerable: !name.startsWith('_'),
   });
 }
 
@@ -170,7 +187,8 @@ function clamp(at, length, fallback) {
 function find(buffer, wanted, from, encoding, last) {
   if (typeof from === 'string') [from, encoding] = [undefined, from];
   const length = buffer.length;
-  let start = from === undefined || Number.isNaN(Number(from)) ? (last ? length : 0) : Math.trunc(Number(from));
+  let start =
+    from === undefined || Number.isNaN(Number(from)) ? (last ? length : 0) : Math.trunc(Number(from));
   if (start < 0) start += length;
   let bytes;
   if (typeof wanted === 'number') bytes = [wanted & 0xff];
@@ -212,18 +230,26 @@ const methods = {
   },
 
   equals(other) {
-    if (!(other instanceof Uint8Array)) throw wrongType('otherBuffer', 'an instance of Buffer or Uint8Array', other);
+    if (!(other instanceof Uint8Array))
+      throw wrongType('otherBuffer', 'an instance of Buffer or Uint8Array', other);
     return this === other || Buffer.compare(this, other) === 0;
   },
 
   compare(target, targetStart = 0, targetEnd = target.length, sourceStart = 0, sourceEnd = this.length) {
-    return Buffer.compare(this.subarray(sourceStart, sourceEnd), view(target, 'target').subarray(targetStart, targetEnd));
+    return Buffer.compare(
+      this.subarray(sourceStart, sourceEnd),
+      view(target, 'target').subarray(targetStart, targetEnd),
+    );
   },
 
   copy(target, targetStart = 0, sourceStart = 0, sourceEnd = this.length) {
     const into = view(target, 'target');
-    const many = Math.max(0, Math.min(sourceEnd - sourceStart, this.length - sourceStart, into.length - targetStart));
-    if (many > 0) into.set(Uint8Array.prototype.subarray.call(this, sourceStart, sourceStart + many), targetStart);
+    const many = Math.max(
+      0,
+      Math.min(sourceEnd - sourceStart, this.length - sourceStart, into.length - targetStart),
+    );
+    if (many > 0)
+      into.set(Uint8Array.prototype.subarray.call(this, sourceStart, sourceStart + many), targetStart);
     return many;
   },
 
@@ -298,7 +324,9 @@ const methods = {
   },
 
   [Symbol.for('nodejs.util.inspect.custom')]() {
-    const shown = Array.from(this.subarray(0, INSPECT_MAX_BYTES), (byte) => byte.toString(16).padStart(2, '0'));
+    const shown = Array.from(this.subarray(0, INSPECT_MAX_BYTES), (byte) =>
+      byte.toString(16).padStart(2, '0'),
+    );
     const more = this.length > INSPECT_MAX_BYTES ? ` ... ${this.length - INSPECT_MAX_BYTES} more bytes` : '';
     return `<Buffer${shown.length > 0 ? ' ' : ''}${shown.join(' ')}${more}>`;
   },
@@ -308,21 +336,31 @@ function swap(buffer, size) {
   if (buffer.length % size !== 0) {
     throw coded(RangeError, 'ERR_INVALID_BUFFER_SIZE', `Buffer size must be a multiple of ${size * 8}-bits`);
   }
-  for (let at = 0; at < buffer.length; at += size) Uint8Array.prototype.subarray.call(buffer, at, at + size).reverse();
+  for (let at = 0; at < buffer.length; at += size)
+    Uint8Array.prototype.subarray.call(buffer, at, at + size).reverse();
   return buffer;
 }
 
 // Numbers: `readUInt16LE`, `writeDoubleBE` and their like.
 const numbers = [
-  ['Int8', 1, -(2 ** 7), 2 ** 7 - 1], ['Uint8', 1, 0, 2 ** 8 - 1],
-  ['Int16', 2, -(2 ** 15), 2 ** 15 - 1], ['Uint16', 2, 0, 2 ** 16 - 1],
-  ['Int32', 4, -(2 ** 31), 2 ** 31 - 1], ['Uint32', 4, 0, 2 ** 32 - 1],
-  ['Float32', 4], ['Float64', 8],
-  ['BigInt64', 8, -(2n ** 63n), 2n ** 63n - 1n], ['BigUint64', 8, 0n, 2n ** 64n - 1n],
+  ['Int8', 1, -(2 ** 7), 2 ** 7 - 1],
+  ['Uint8', 1, 0, 2 ** 8 - 1],
+  ['Int16', 2, -(2 ** 15), 2 ** 15 - 1],
+  ['Uint16', 2, 0, 2 ** 16 - 1],
+  ['Int32', 4, -(2 ** 31), 2 ** 31 - 1],
+  ['Uint32', 4, 0, 2 ** 32 - 1],
+  ['Float32', 4],
+  ['Float64', 8],
+  ['BigInt64', 8, -(2n ** 63n), 2n ** 63n - 1n],
+  ['BigUint64', 8, 0n, 2n ** 64n - 1n],
 ];
 const spelt = {
-  Float32: ['Float'], Float64: ['Double'], Uint8: ['UInt8', 'Uint8'], Uint16: ['UInt16', 'Uint16'],
-  Uint32: ['UInt32', 'Uint32'], BigUint64: ['BigUInt64', 'BigUint64'],
+  Float32: ['Float'],
+  Float64: ['Double'],
+  Uint8: ['UInt8', 'Uint8'],
+  Uint16: ['UInt16', 'Uint16'],
+  Uint32: ['UInt32', 'Uint32'],
+  BigUint64: ['BigUInt64', 'BigUint64'],
 };
 
 function place(buffer, offset, size) {
@@ -339,7 +377,12 @@ function place(buffer, offset, size) {
 
 for (const [type, size, least, most] of numbers) {
   for (const name of spelt[type] ?? [type]) {
-    for (const [ending, little] of size === 1 ? [['', true]] : [['LE', true], ['BE', false]]) {
+    for (const [ending, little] of size === 1
+      ? [['', true]]
+      : [
+          ['LE', true],
+          ['BE', false],
+        ]) {
       methods[`read${name}${ending}`] = function read(offset = 0) {
         return place(this, offset, size)[`get${type}`](offset, little);
       };
@@ -354,8 +397,14 @@ for (const [type, size, least, most] of numbers) {
   }
 }
 
-for (const [ending, order] of [['LE', 1], ['BE', -1]]) {
-  for (const [signed, names] of [[false, ['UInt', 'Uint']], [true, ['Int']]]) {
+for (const [ending, order] of [
+  ['LE', 1],
+  ['BE', -1],
+]) {
+  for (const [signed, names] of [
+    [false, ['UInt', 'Uint']],
+    [true, ['Int']],
+  ]) {
     for (const name of names) {
       methods[`read${name}${ending}`] = function read(offset, size) {
         place(this, offset, size);
@@ -377,10 +426,22 @@ for (const [ending, order] of [['LE', 1], ['BE', -1]]) {
 }
 
 for (const name of Reflect.ownKeys(methods)) {
-  Object.defineProperty(FastBuffer.prototype, name, { value: methods[name], configurable: true, writable: true });
+  Object.defineProperty(FastBuffer.prototype, name, {
+    value: methods[name],
+    configurable: true,
+    writable: true,
+  });
 }
-Object.defineProperty(FastBuffer.prototype, 'parent', { get() { return this.buffer; } });
-Object.defineProperty(FastBuffer.prototype, 'offset', { get() { return this.byteOffset; } });
+Object.defineProperty(FastBuffer.prototype, 'parent', {
+  get() {
+    return this.buffer;
+  },
+});
+Object.defineProperty(FastBuffer.prototype, 'offset', {
+  get() {
+    return this.byteOffset;
+  },
+});
 
 export function SlowBuffer(size) {
   return Buffer.allocUnsafe(size);
@@ -423,6 +484,17 @@ export function transcode(source, from, to) {
 export { Blob, File };
 
 export default {
-  Blob, Buffer, File, INSPECT_MAX_BYTES, SlowBuffer, atob, btoa, constants, isAscii, isUtf8, kMaxLength,
-  kStringMaxLength, transcode,
+  Blob,
+  Buffer,
+  File,
+  INSPECT_MAX_BYTES,
+  SlowBuffer,
+  atob,
+  btoa,
+  constants,
+  isAscii,
+  isUtf8,
+  kMaxLength,
+  kStringMaxLength,
+  transcode,
 };

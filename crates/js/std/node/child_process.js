@@ -12,7 +12,9 @@ const { signals } = constants;
 const custom = Symbol.for('nodejs.util.promisify.custom');
 
 function nameOf(number) {
-  return number === null || number === undefined ? null : (Object.keys(signals).find((name) => signals[name] === number) ?? `SIG${number}`);
+  return number === null || number === undefined
+    ? null
+    : (Object.keys(signals).find((name) => signals[name] === number) ?? `SIG${number}`);
 }
 
 function numberOf(signal) {
@@ -31,13 +33,18 @@ function waysOf(stdio) {
     if (way === 'inherit' || (typeof way === 'number' && way <= 2)) return at === 0 ? 'ignore' : 'inherit';
     if (typeof way?.write === 'function' || typeof way?.pipe === 'function') return way;
     if (way === 'ipc') throw missing("child_process with stdio 'ipc'");
-    throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'stdio' is invalid. Received ${String(way)}`);
+    throw coded(
+      TypeError,
+      'ERR_INVALID_ARG_VALUE',
+      `The argument 'stdio' is invalid. Received ${String(way)}`,
+    );
   });
 }
 
 function prepare(file, args, options, ways) {
   checkString(file, 'file');
-  if (file === '') throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', "The argument 'file' cannot be empty. Received ''");
+  if (file === '')
+    throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', "The argument 'file' cannot be empty. Received ''");
   let list = args.map((each) => `${each}`);
   let command = file;
   if (options.shell) {
@@ -89,7 +96,10 @@ function input(handle) {
       handle.end().then(() => callback(), callback);
     },
     destroy(error, callback) {
-      handle.end().then(() => callback(error), () => callback(error));
+      handle.end().then(
+        () => callback(error),
+        () => callback(error),
+      );
     },
   });
 }
@@ -116,21 +126,42 @@ export class ChildProcess extends EventEmitter {
     try {
       this.#handle = native.spawn(prepared);
     } catch (error) {
-      Object.assign(error, { syscall: `spawn ${file}`, path: file, spawnargs: args, message: `spawn ${file} ${error.code}` });
+      Object.assign(error, {
+        syscall: `spawn ${file}`,
+        path: file,
+        spawnargs: args,
+        message: `spawn ${file} ${error.code}`,
+      });
       queueMicrotask(() => {
         this.emit('error', error);
         this.emit('close', error.errno, null);
       });
-      this.stdio = ways.map((way, at) => (way === 'ignore' ? null : at === 0 ? new Writable({ write: (c, e, done) => done() }) : new Readable({ read() { this.push(null); } })));
+      this.stdio = ways.map((way, at) =>
+        way === 'ignore'
+          ? null
+          : at === 0
+            ? new Writable({ write: (c, e, done) => done() })
+            : new Readable({
+                read() {
+                  this.push(null);
+                },
+              }),
+      );
       [this.stdin, this.stdout, this.stderr] = this.stdio;
       return;
     }
     const handle = this.#handle;
     this.pid = handle.pid;
-    this.stdio = [handle.write ? input(handle) : null, handle.stdout ? output(handle.stdout) : null, handle.stderr ? output(handle.stderr) : null];
+    this.stdio = [
+      handle.write ? input(handle) : null,
+      handle.stdout ? output(handle.stdout) : null,
+      handle.stderr ? output(handle.stderr) : null,
+    ];
     const outputs = this.stdio.slice(1).filter(Boolean);
     // Before anybody else may take what they say.
-    const drained = Promise.all(outputs.map((stream) => new Promise((resolve) => stream.once('close', resolve))));
+    const drained = Promise.all(
+      outputs.map((stream) => new Promise((resolve) => stream.once('close', resolve))),
+    );
     for (const [at, way] of ways.entries()) {
       if (way === 'inherit') {
         this.stdio[at].pipe(at === 1 ? process.stdout : process.stderr, { end: false });
@@ -143,16 +174,20 @@ export class ChildProcess extends EventEmitter {
     }
     [this.stdin, this.stdout, this.stderr] = this.stdio;
     queueMicrotask(() => this.emit('spawn'));
-    handle.ended.then(async ([code, signal]) => {
-      this.exitCode = code ?? null;
-      this.signalCode = nameOf(signal);
-      this.stdin?.destroy();
-      this.emit('exit', this.exitCode, this.signalCode);
-      // What nobody reads would never end.
-      for (const stream of outputs) if (stream.readableFlowing === null && stream.listenerCount('readable') === 0) stream.resume();
-      await drained;
-      this.emit('close', this.exitCode, this.signalCode);
-    }, (error) => this.emit('error', error));
+    handle.ended.then(
+      async ([code, signal]) => {
+        this.exitCode = code ?? null;
+        this.signalCode = nameOf(signal);
+        this.stdin?.destroy();
+        this.emit('exit', this.exitCode, this.signalCode);
+        // What nobody reads would never end.
+        for (const stream of outputs)
+          if (stream.readableFlowing === null && stream.listenerCount('readable') === 0) stream.resume();
+        await drained;
+        this.emit('close', this.exitCode, this.signalCode);
+      },
+      (error) => this.emit('error', error),
+    );
     this.#limit(options);
   }
 
@@ -209,10 +244,16 @@ function collect(child, file, args, options, callback) {
     child[name]?.on('data', (chunk) => {
       length += chunk.length;
       if (length > most) {
-        failure ??= coded(RangeError, 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER', `${name} maxBuffer length exceeded`);
+        failure ??= coded(
+          RangeError,
+          'ERR_CHILD_PROCESS_STDIO_MAXBUFFER',
+          `${name} maxBuffer length exceeded`,
+        );
         child.kill(options.killSignal ?? 'SIGTERM');
       }
-      pieces[name].push(length > most ? chunk.subarray(0, Math.max(0, chunk.length - (length - most))) : chunk);
+      pieces[name].push(
+        length > most ? chunk.subarray(0, Math.max(0, chunk.length - (length - most))) : chunk,
+      );
     });
   }
   let done = false;
@@ -227,7 +268,12 @@ function collect(child, file, args, options, callback) {
       const line = [file, ...args].join(' ');
       failure = Object.assign(new Error(`Command failed: ${line}\n${stderr}`), { code: code ?? null });
     }
-    if (failure) Object.assign(failure, { killed: child.killed, signal: signal ?? null, cmd: [file, ...args].join(' ') }, { stdout, stderr });
+    if (failure)
+      Object.assign(
+        failure,
+        { killed: child.killed, signal: signal ?? null, cmd: [file, ...args].join(' ') },
+        { stdout, stderr },
+      );
     callback?.(failure, stdout, stderr);
   };
   child.on('error', (error) => {
@@ -255,13 +301,19 @@ function promised(start) {
   return (...given) => {
     let child;
     const promise = new Promise((resolve, reject) => {
-      child = start(...given, (error, stdout, stderr) => (error ? reject(error) : resolve({ stdout, stderr })));
+      child = start(...given, (error, stdout, stderr) =>
+        error ? reject(error) : resolve({ stdout, stderr }),
+      );
     });
     promise.child = child;
     return promise;
   };
 }
-Object.defineProperty(exec, custom, { value: promised((command, options, callback) => (typeof options === 'function' ? exec(command, options) : exec(command, options, callback))) });
+Object.defineProperty(exec, custom, {
+  value: promised((command, options, callback) =>
+    typeof options === 'function' ? exec(command, options) : exec(command, options, callback),
+  ),
+});
 Object.defineProperty(execFile, custom, { value: promised((...given) => execFile(...given)) });
 
 export function spawnSync(file, args, options) {
@@ -269,7 +321,10 @@ export function spawnSync(file, args, options) {
   const ways = waysOf(settings.stdio ?? 'pipe');
   const given = settings.input;
   if (given === undefined && ways[0] === 'pipe') ways[0] = 'ignore';
-  const bytes = typeof given === 'string' ? Buffer.from(given, settings.encoding === 'buffer' ? 'utf8' : settings.encoding) : given;
+  const bytes =
+    typeof given === 'string'
+      ? Buffer.from(given, settings.encoding === 'buffer' ? 'utf8' : settings.encoding)
+      : given;
   const answer = native.run({
     ...prepare(file, list, settings, ways),
     input: bytes,
@@ -278,8 +333,21 @@ export function spawnSync(file, args, options) {
     killSignal: numberOf(settings.killSignal ?? 'SIGTERM'),
   });
   if (answer.error) {
-    Object.assign(answer.error, { syscall: `spawnSync ${file}`, path: file, spawnargs: list, message: `spawnSync ${file} ${answer.error.code}` });
-    return { error: answer.error, pid: 0, status: null, signal: null, output: null, stdout: null, stderr: null };
+    Object.assign(answer.error, {
+      syscall: `spawnSync ${file}`,
+      path: file,
+      spawnargs: list,
+      message: `spawnSync ${file} ${answer.error.code}`,
+    });
+    return {
+      error: answer.error,
+      pid: 0,
+      status: null,
+      signal: null,
+      output: null,
+      stdout: null,
+      stderr: null,
+    };
   }
   const decode = (raw, at) => {
     if (ways[at] === 'inherit') {
@@ -292,9 +360,24 @@ export function spawnSync(file, args, options) {
   };
   const [stdout, stderr] = [decode(answer.stdout, 1), decode(answer.stderr, 2)];
   const [status, signal] = answer.ended;
-  const result = { pid: answer.pid, output: [null, stdout, stderr], stdout, stderr, status: status ?? null, signal: nameOf(signal) };
-  if (answer.timedOut) result.error = coded(Error, 'ETIMEDOUT', `spawnSync ${file} ETIMEDOUT`, { errno: -110, syscall: `spawnSync ${file}` });
-  else if (answer.overflowed) result.error = coded(Error, 'ENOBUFS', `spawnSync ${file} ENOBUFS`, { errno: -105, syscall: `spawnSync ${file}` });
+  const result = {
+    pid: answer.pid,
+    output: [null, stdout, stderr],
+    stdout,
+    stderr,
+    status: status ?? null,
+    signal: nameOf(signal),
+  };
+  if (answer.timedOut)
+    result.error = coded(Error, 'ETIMEDOUT', `spawnSync ${file} ETIMEDOUT`, {
+      errno: -110,
+      syscall: `spawnSync ${file}`,
+    });
+  else if (answer.overflowed)
+    result.error = coded(Error, 'ENOBUFS', `spawnSync ${file} ENOBUFS`, {
+      errno: -105,
+      syscall: `spawnSync ${file}`,
+    });
   return result;
 }
 

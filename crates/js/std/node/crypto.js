@@ -5,7 +5,13 @@ import { createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
 import { absent } from 'internal/absent';
 import { checkFunction, checkString, coded, outOfRange, wrongType } from 'internal/errors';
-import { generateKey, generateKeyPair, generateKeyPairSync, generateKeySync, getCurves } from 'internal/generate-keys';
+import {
+  generateKey,
+  generateKeyPair,
+  generateKeyPairSync,
+  generateKeySync,
+  getCurves,
+} from 'internal/generate-keys';
 import { getRandomValues, randomUUID } from 'internal/random';
 import { KeyObject, createPrivateKey, createPublicKey, createSecretKey, secretOf } from 'internal/keys';
 import { Crypto, CryptoKey, SubtleCrypto, crypto as webcrypto } from 'internal/webcrypto';
@@ -72,7 +78,18 @@ export function hash(algorithm, data, encoding = 'hex') {
   return createHash(algorithm).update(data).digest(encoding);
 }
 
-export const getHashes = () => ['RSA-SHA1', 'RSA-SHA256', 'RSA-SHA384', 'RSA-SHA512', 'md5', 'sha1', 'sha256', 'sha384', 'sha512', 'sha512-256'];
+export const getHashes = () => [
+  'RSA-SHA1',
+  'RSA-SHA256',
+  'RSA-SHA384',
+  'RSA-SHA512',
+  'md5',
+  'sha1',
+  'sha256',
+  'sha384',
+  'sha512',
+  'sha512-256',
+];
 
 function calling(callback, run) {
   if (callback === undefined) return run();
@@ -100,7 +117,8 @@ export function randomInt(min, max, callback) {
   if (!Number.isSafeInteger(min)) throw wrongType('min', 'a safe integer', min);
   if (!Number.isSafeInteger(max)) throw wrongType('max', 'a safe integer', max);
   const range = max - min;
-  if (range <= 0 || range > 2 ** 48 - 1) throw outOfRange('max', `greater than the value of "min" (${min})`, max);
+  if (range <= 0 || range > 2 ** 48 - 1)
+    throw outOfRange('max', `greater than the value of "min" (${min})`, max);
   return calling(callback, () => {
     // Without the few values at the top that would make some numbers likelier.
     const fair = 2 ** 48 - (2 ** 48 % range);
@@ -124,13 +142,20 @@ export function randomFill(buffer, offset, size, callback) {
 }
 
 export function timingSafeEqual(a, b) {
-  for (const [name, value] of [['buf1', a], ['buf2', b]]) {
+  for (const [name, value] of [
+    ['buf1', a],
+    ['buf2', b],
+  ]) {
     if (!ArrayBuffer.isView(value) && !(value instanceof ArrayBuffer)) {
       throw wrongType(name, 'an instance of ArrayBuffer, Buffer, TypedArray, or DataView', value);
     }
   }
   if (a.byteLength !== b.byteLength) {
-    throw coded(RangeError, 'ERR_CRYPTO_TIMING_SAFE_EQUAL_LENGTH', 'Input buffers must have the same byte length');
+    throw coded(
+      RangeError,
+      'ERR_CRYPTO_TIMING_SAFE_EQUAL_LENGTH',
+      'Input buffers must have the same byte length',
+    );
   }
   return native.equal(a, b);
 }
@@ -141,7 +166,9 @@ export function pbkdf2Sync(password, salt, iterations, length, digest) {
 
 export function pbkdf2(password, salt, iterations, length, digest, callback) {
   checkFunction(callback, 'callback');
-  native.pbkdf2Later(digest, bytesOf(password), bytesOf(salt), iterations, length).then((key) => callback(null, encoded(key)), callback);
+  native
+    .pbkdf2Later(digest, bytesOf(password), bytesOf(salt), iterations, length)
+    .then((key) => callback(null, encoded(key)), callback);
 }
 
 function stretched(password, salt, length, options = {}) {
@@ -149,7 +176,8 @@ function stretched(password, salt, length, options = {}) {
   const r = options.r ?? options.blockSize ?? 8;
   const p = options.p ?? options.parallelization ?? 1;
   const most = options.maxmem ?? 32 * 1024 * 1024;
-  if (!Number.isSafeInteger(length) || length < 0 || length > 2 ** 31 - 1) throw outOfRange('keylen', '>= 0 && <= 2147483647', length);
+  if (!Number.isSafeInteger(length) || length < 0 || length > 2 ** 31 - 1)
+    throw outOfRange('keylen', '>= 0 && <= 2147483647', length);
   const log = Math.log2(N);
   if (!(Number.isInteger(log) && log >= 1 && r >= 1 && p >= 1)) throw scryptParams('Invalid scrypt params');
   if (128 * r * (N + p + 2) > most) throw scryptParams('Invalid scrypt params: memory limit exceeded');
@@ -242,20 +270,85 @@ export const getFips = () => 0;
 
 // What packages import and plugins seldom call.
 const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
-  'createDiffieHellman', 'createECDH', 'diffieHellman', 'privateDecrypt', 'publicEncrypt',
+  'createDiffieHellman',
+  'createECDH',
+  'diffieHellman',
+  'privateDecrypt',
+  'publicEncrypt',
 ].map((name) => absent(`crypto.${name}`));
 
 export {
-  Crypto, CryptoKey, KeyObject, SubtleCrypto, createCipheriv, createDecipheriv, createDiffieHellman, createECDH,
-  createPrivateKey, createPublicKey, createSecretKey, diffieHellman, generateKey, generateKeyPair,
-  generateKeyPairSync, generateKeySync, getCiphers, getCurves, getRandomValues, privateDecrypt, publicEncrypt,
-  randomUUID, webcrypto,
+  Crypto,
+  CryptoKey,
+  KeyObject,
+  SubtleCrypto,
+  createCipheriv,
+  createDecipheriv,
+  createDiffieHellman,
+  createECDH,
+  createPrivateKey,
+  createPublicKey,
+  createSecretKey,
+  diffieHellman,
+  generateKey,
+  generateKeyPair,
+  generateKeyPairSync,
+  generateKeySync,
+  getCiphers,
+  getCurves,
+  getRandomValues,
+  privateDecrypt,
+  publicEncrypt,
+  randomUUID,
+  webcrypto,
 };
 export default {
-  Crypto, CryptoKey, Hash, Hmac, KeyObject, SubtleCrypto, constants, createCipheriv, createDecipheriv,
-  createDiffieHellman, createECDH, createHash, createHmac, createPrivateKey, createPublicKey, createSecretKey,
-  createSign, createVerify, diffieHellman, generateKey, generateKeyPair, generateKeyPairSync, generateKeySync,
-  getCiphers, getCurves, getFips, getHashes, getRandomValues, hash, hkdf, hkdfSync, pbkdf2, pbkdf2Sync,
-  privateDecrypt, pseudoRandomBytes: randomBytes, publicEncrypt, randomBytes, randomFill, randomFillSync, randomInt,
-  randomUUID, scrypt, scryptSync, sign, subtle, timingSafeEqual, verify, webcrypto,
+  Crypto,
+  CryptoKey,
+  Hash,
+  Hmac,
+  KeyObject,
+  SubtleCrypto,
+  constants,
+  createCipheriv,
+  createDecipheriv,
+  createDiffieHellman,
+  createECDH,
+  createHash,
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  createSecretKey,
+  createSign,
+  createVerify,
+  diffieHellman,
+  generateKey,
+  generateKeyPair,
+  generateKeyPairSync,
+  generateKeySync,
+  getCiphers,
+  getCurves,
+  getFips,
+  getHashes,
+  getRandomValues,
+  hash,
+  hkdf,
+  hkdfSync,
+  pbkdf2,
+  pbkdf2Sync,
+  privateDecrypt,
+  pseudoRandomBytes: randomBytes,
+  publicEncrypt,
+  randomBytes,
+  randomFill,
+  randomFillSync,
+  randomInt,
+  randomUUID,
+  scrypt,
+  scryptSync,
+  sign,
+  subtle,
+  timingSafeEqual,
+  verify,
+  webcrypto,
 };

@@ -46,7 +46,12 @@ export const subscribe = (name, subscriber) => channel(name).subscribe(subscribe
 export const unsubscribe = (name, subscriber) => channel(name).unsubscribe(subscriber);
 
 export function tracingChannel(name) {
-  const parts = Object.fromEntries(['start', 'end', 'asyncStart', 'asyncEnd', 'error'].map((part) => [part, channel(`tracing:${name}:${part}`)]));
+  const parts = Object.fromEntries(
+    ['start', 'end', 'asyncStart', 'asyncEnd', 'error'].map((part) => [
+      part,
+      channel(`tracing:${name}:${part}`),
+    ]),
+  );
   return {
     ...parts,
     hasSubscribers: false,

@@ -4,7 +4,10 @@ function calling(run) {
   return (...given) => {
     const callback = given.pop();
     run(...given).then(
-      (answer) => (Array.isArray(answer) || typeof answer === 'string' ? callback(null, answer) : callback(null, answer.address, answer.family)),
+      (answer) =>
+        Array.isArray(answer) || typeof answer === 'string'
+          ? callback(null, answer)
+          : callback(null, answer.address, answer.family),
       callback,
     );
   };
@@ -23,5 +26,14 @@ Object.defineProperty(lookup, custom, { value: promises.lookup });
 
 export { promises };
 export default {
-  ADDRCONFIG, ALL, V4MAPPED, getDefaultResultOrder, lookup, promises, resolve, resolve4, resolve6, setDefaultResultOrder,
+  ADDRCONFIG,
+  ALL,
+  V4MAPPED,
+  getDefaultResultOrder,
+  lookup,
+  promises,
+  resolve,
+  resolve4,
+  resolve6,
+  setDefaultResultOrder,
 };

@@ -91,7 +91,8 @@ const methods = {
       const answer = listener.apply(this, given);
       if (this[kCapture] && typeof answer?.then === 'function') {
         answer.then(undefined, (error) => {
-          if (typeof this[captureRejectionSymbol] === 'function') this[captureRejectionSymbol](error, name, ...given);
+          if (typeof this[captureRejectionSymbol] === 'function')
+            this[captureRejectionSymbol](error, name, ...given);
           else this.emit('error', error);
         });
       }
@@ -165,7 +166,10 @@ const methods = {
 
 for (const name in methods) {
   Object.defineProperty(EventEmitter.prototype, name, {
-    value: methods[name], configurable: true, writable: true, enumerable: true,
+    value: methods[name],
+    configurable: true,
+    writable: true,
+    enumerable: true,
   });
 }
 EventEmitter.prototype.on = EventEmitter.prototype.addListener;
@@ -270,7 +274,8 @@ export function on(emitter, name, options = {}) {
 
 export function getEventListeners(emitter, name) {
   if (typeof emitter.listeners === 'function') return emitter.listeners(name);
-  if (typeof emitter.addEventListener === 'function') return emitter[Symbol.for('ostler.listeners')]?.(name) ?? [];
+  if (typeof emitter.addEventListener === 'function')
+    return emitter[Symbol.for('ostler.listeners')]?.(name) ?? [];
   throw wrongType('emitter', 'an instance of EventEmitter or EventTarget', emitter);
 }
 

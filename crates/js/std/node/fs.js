@@ -3,7 +3,18 @@ import { Buffer } from 'node:buffer';
 import { Readable, Writable } from 'node:stream';
 import promises from 'node:fs/promises';
 import {
-  Dirent, Stats, checkFunction, constants, fill, later, native, now, operations, part, pathOf, span,
+  Dirent,
+  Stats,
+  checkFunction,
+  constants,
+  fill,
+  later,
+  native,
+  now,
+  operations,
+  part,
+  pathOf,
+  span,
 } from 'internal/fs';
 import { watchChanges } from 'internal/watch';
 import { coded } from 'internal/errors';
@@ -28,10 +39,13 @@ for (const name in operations) {
     const callback = given.pop();
     checkFunction(callback, 'cb');
     const [asked, finish] = operations[name](...given);
-    native.later(...asked).then(finish).then(
-      (answer) => queueMicrotask(() => (answer === undefined ? callback(null) : callback(null, answer))),
-      (error) => queueMicrotask(() => callback(error)),
-    );
+    native
+      .later(...asked)
+      .then(finish)
+      .then(
+        (answer) => queueMicrotask(() => (answer === undefined ? callback(null) : callback(null, answer))),
+        (error) => queueMicrotask(() => callback(error)),
+      );
   };
   Object.defineProperty(fs[name], 'name', { value: name });
   Object.defineProperty(fs[`${name}Sync`], 'name', { value: `${name}Sync` });
@@ -61,12 +75,12 @@ fs.readSync = function readSync(fd, buffer, offset, length, position) {
 fs.read = function read(fd, ...given) {
   const callback = given.pop();
   let [buffer, offset, length, position] = given;
-  if (!ArrayBuffer.isView(buffer)) ({ buffer = Buffer.alloc(16384), offset, length, position } = buffer ?? {});
+  if (!ArrayBuffer.isView(buffer))
+    ({ buffer = Buffer.alloc(16384), offset, length, position } = buffer ?? {});
   const from = span(buffer, offset, length, position);
-  native.later('fread', fd, from.length, from.position).then(
-    (bytes) => callback(null, fill(buffer, from.offset, bytes), buffer),
-    callback,
-  );
+  native
+    .later('fread', fd, from.length, from.position)
+    .then((bytes) => callback(null, fill(buffer, from.offset, bytes), buffer), callback);
 };
 
 function written(data, given) {
@@ -92,7 +106,12 @@ fs.write = function write(fd, data, ...given) {
 };
 
 fs.writevSync = (fd, buffers, position) => fs.writeSync(fd, Buffer.concat(buffers), 0, undefined, position);
-fs.readvSync = (fd, buffers, position) => buffers.reduce((sum, buffer) => sum + fs.readSync(fd, buffer, 0, undefined, position === undefined ? undefined : position + sum), 0);
+fs.readvSync = (fd, buffers, position) =>
+  buffers.reduce(
+    (sum, buffer) =>
+      sum + fs.readSync(fd, buffer, 0, undefined, position === undefined ? undefined : position + sum),
+    0,
+  );
 
 export class Dir {
   #entries;
@@ -119,7 +138,10 @@ fs.Dir = Dir;
 fs.opendirSync = (path, options) => new Dir(path, now('readdir', path, { ...options, withFileTypes: true }));
 fs.opendir = (path, ...given) => {
   const callback = given.pop();
-  later('readdir', path, { ...given[0], withFileTypes: true }).then((found) => callback(null, new Dir(path, found)), callback);
+  later('readdir', path, { ...given[0], withFileTypes: true }).then(
+    (found) => callback(null, new Dir(path, found)),
+    callback,
+  );
 };
 
 class Watcher extends EventEmitter {
@@ -154,12 +176,21 @@ const polled = new Map();
 
 fs.watchFile = function watchFile(path, options, listener) {
   if (typeof options === 'function') [options, listener] = [{}, options];
-  const nothing = () => new Stats(Object.fromEntries(['dev', 'mode', 'size', 'ino', 'mtimeMs', 'atimeMs', 'ctimeMs', 'birthtimeMs'].map((name) => [name, 0])));
+  const nothing = () =>
+    new Stats(
+      Object.fromEntries(
+        ['dev', 'mode', 'size', 'ino', 'mtimeMs', 'atimeMs', 'ctimeMs', 'birthtimeMs'].map((name) => [
+          name,
+          0,
+        ]),
+      ),
+    );
   const stat = () => fs.statSync(path, { throwIfNoEntry: false }) ?? nothing();
   let before = stat();
   const timer = setInterval(() => {
     const after = stat();
-    if (after.mtimeMs !== before.mtimeMs || after.size !== before.size || after.ino !== before.ino) listener(after, before);
+    if (after.mtimeMs !== before.mtimeMs || after.size !== before.size || after.ino !== before.ino)
+      listener(after, before);
     before = after;
   }, options.interval ?? 5007);
   timer.unref();
@@ -171,16 +202,20 @@ fs.unwatchFile = function unwatchFile(path, listener) {
   const all = polled.get(pathOf(path)) ?? [];
   const gone = all.filter((each) => listener === undefined || each.listener === listener);
   for (const { timer } of gone) clearInterval(timer);
-  polled.set(pathOf(path), all.filter((each) => !gone.includes(each)));
+  polled.set(
+    pathOf(path),
+    all.filter((each) => !gone.includes(each)),
+  );
 };
 
 const settingsOf = (options) => (typeof options === 'string' ? { encoding: options } : (options ?? {}));
 
 /** The file a stream is of, opened or given; the stream tells of it. */
 function opened(stream, path, { fd, flags, mode }, usual) {
-  const given = fd === undefined || fd === null
-    ? promises.open(path, flags ?? usual, mode)
-    : Promise.resolve(typeof fd === 'number' ? new promises.FileHandle(fd) : fd);
+  const given =
+    fd === undefined || fd === null
+      ? promises.open(path, flags ?? usual, mode)
+      : Promise.resolve(typeof fd === 'number' ? new promises.FileHandle(fd) : fd);
   const told = given.then((handle) => {
     stream.fd = handle.fd;
     stream.emit('open', handle.fd);
@@ -199,7 +234,12 @@ export class ReadStream extends Readable {
 
   constructor(path, options = {}) {
     const settings = settingsOf(options);
-    super({ highWaterMark: settings.highWaterMark ?? 65536, encoding: settings.encoding, emitClose: true, signal: settings.signal });
+    super({
+      highWaterMark: settings.highWaterMark ?? 65536,
+      encoding: settings.encoding,
+      emitClose: true,
+      signal: settings.signal,
+    });
     this.path = path;
     this.#at = settings.start ?? null;
     this.#end = settings.end ?? Infinity;
@@ -209,7 +249,8 @@ export class ReadStream extends Readable {
   async _read(size) {
     try {
       const handle = await this.#handle;
-      const left = this.#end === Infinity ? size : Math.min(size, this.#end - (this.#at ?? this.bytesRead) + 1);
+      const left =
+        this.#end === Infinity ? size : Math.min(size, this.#end - (this.#at ?? this.bytesRead) + 1);
       if (left <= 0) {
         this.push(null);
         return;
@@ -224,7 +265,12 @@ export class ReadStream extends Readable {
   }
 
   _destroy(error, callback) {
-    this.#handle.then((handle) => handle.close()).then(() => callback(error), () => callback(error));
+    this.#handle
+      .then((handle) => handle.close())
+      .then(
+        () => callback(error),
+        () => callback(error),
+      );
   }
 
   close(callback) {
@@ -240,22 +286,35 @@ export class WriteStream extends Writable {
 
   constructor(path, options = {}) {
     const settings = settingsOf(options);
-    super({ highWaterMark: settings.highWaterMark ?? 16384, defaultEncoding: settings.encoding ?? 'utf8', decodeStrings: true, emitClose: true, signal: settings.signal });
+    super({
+      highWaterMark: settings.highWaterMark ?? 16384,
+      defaultEncoding: settings.encoding ?? 'utf8',
+      decodeStrings: true,
+      emitClose: true,
+      signal: settings.signal,
+    });
     this.path = path;
     this.#at = settings.start ?? null;
     this.#handle = opened(this, path, settings, 'w');
   }
 
   _write(chunk, encoding, callback) {
-    this.#handle.then(async (handle) => {
-      await handle.write(chunk, 0, chunk.length, this.#at);
-      this.bytesWritten += chunk.length;
-      if (this.#at !== null) this.#at += chunk.length;
-    }).then(() => callback(), callback);
+    this.#handle
+      .then(async (handle) => {
+        await handle.write(chunk, 0, chunk.length, this.#at);
+        this.bytesWritten += chunk.length;
+        if (this.#at !== null) this.#at += chunk.length;
+      })
+      .then(() => callback(), callback);
   }
 
   _destroy(error, callback) {
-    this.#handle.then((handle) => handle.close()).then(() => callback(error), () => callback(error));
+    this.#handle
+      .then((handle) => handle.close())
+      .then(
+        () => callback(error),
+        () => callback(error),
+      );
   }
 
   close(callback) {
@@ -271,21 +330,98 @@ fs.createWriteStream = (path, options) => new WriteStream(path, options);
 fs.openAsBlob = async (path) => new Blob([await promises.readFile(path)]);
 fs.globSync = (pattern, options = {}) => {
   const patterns = [pattern].flat();
-  return now('readdir', options.cwd ?? process.cwd(), { recursive: true }).filter((entry) => patterns.some((each) => globalThis.process.getBuiltinModule('path').matchesGlob(entry, each)));
+  return now('readdir', options.cwd ?? process.cwd(), { recursive: true }).filter((entry) =>
+    patterns.some((each) => globalThis.process.getBuiltinModule('path').matchesGlob(entry, each)),
+  );
 };
 fs.lchmod = () => {
   throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'fs.lchmod is not there');
 };
 
 export const {
-  access, accessSync, appendFile, appendFileSync, chmod, chmodSync, chown, chownSync, close, closeSync, copyFile,
-  copyFileSync, cp, cpSync, createReadStream, createWriteStream, exists, existsSync, fchmod, fchmodSync, fdatasync,
-  fdatasyncSync, fstat, fstatSync, fsync, fsyncSync, ftruncate, ftruncateSync, futimes, futimesSync, globSync, link,
-  linkSync, lstat, lstatSync, mkdir, mkdirSync, mkdtemp, mkdtempSync, open, openAsBlob, openSync, opendir,
-  opendirSync, read, readFile, readFileSync, readSync, readdir, readdirSync, readlink, readlinkSync, readvSync,
-  realpath, realpathSync, rename, renameSync, rm, rmSync, rmdir, rmdirSync, stat, statSync, symlink, symlinkSync,
-  truncate, truncateSync, unlink, unlinkSync, unwatchFile, utimes, utimesSync, watch, watchFile, write, writeFile,
-  writeFileSync, writeSync, writevSync, F_OK, R_OK, W_OK, X_OK,
+  access,
+  accessSync,
+  appendFile,
+  appendFileSync,
+  chmod,
+  chmodSync,
+  chown,
+  chownSync,
+  close,
+  closeSync,
+  copyFile,
+  copyFileSync,
+  cp,
+  cpSync,
+  createReadStream,
+  createWriteStream,
+  exists,
+  existsSync,
+  fchmod,
+  fchmodSync,
+  fdatasync,
+  fdatasyncSync,
+  fstat,
+  fstatSync,
+  fsync,
+  fsyncSync,
+  ftruncate,
+  ftruncateSync,
+  futimes,
+  futimesSync,
+  globSync,
+  link,
+  linkSync,
+  lstat,
+  lstatSync,
+  mkdir,
+  mkdirSync,
+  mkdtemp,
+  mkdtempSync,
+  open,
+  openAsBlob,
+  openSync,
+  opendir,
+  opendirSync,
+  read,
+  readFile,
+  readFileSync,
+  readSync,
+  readdir,
+  readdirSync,
+  readlink,
+  readlinkSync,
+  readvSync,
+  realpath,
+  realpathSync,
+  rename,
+  renameSync,
+  rm,
+  rmSync,
+  rmdir,
+  rmdirSync,
+  stat,
+  statSync,
+  symlink,
+  symlinkSync,
+  truncate,
+  truncateSync,
+  unlink,
+  unlinkSync,
+  unwatchFile,
+  utimes,
+  utimesSync,
+  watch,
+  watchFile,
+  write,
+  writeFile,
+  writeFileSync,
+  writeSync,
+  writevSync,
+  F_OK,
+  R_OK,
+  W_OK,
+  X_OK,
 } = fs;
 export { Dirent, Stats, constants, promises };
 

@@ -30,14 +30,18 @@ function place(given) {
 function checkPort({ port, path }) {
   if (path !== undefined) return;
   if (!Number.isInteger(Number(port)) || port < 0 || port > 65535) {
-    throw Object.assign(new RangeError(`Port should be >= 0 and < 65536. Received ${port}.`), { code: 'ERR_SOCKET_BAD_PORT' });
+    throw Object.assign(new RangeError(`Port should be >= 0 and < 65536. Received ${port}.`), {
+      code: 'ERR_SOCKET_BAD_PORT',
+    });
   }
 }
 
 /** Every address of the name is tried in turn. */
 async function open({ host = 'localhost', port = 0, path, family }, found) {
   if (path !== undefined) return native.connect('', 0, path);
-  const rows = isIP(host) ? [{ address: host, family: isIP(host) }] : await lookup(host, { all: true, family });
+  const rows = isIP(host)
+    ? [{ address: host, family: isIP(host) }]
+    : await lookup(host, { all: true, family });
   let failure;
   for (const row of rows) {
     if (!isIP(host)) found(row.address, row.family, host);
@@ -70,7 +74,8 @@ export class Socket extends Duplex {
     this.#handle = handle;
     this.connecting = false;
     this.pending = false;
-    for (const name of ['localAddress', 'localPort', 'remoteAddress', 'remotePort']) this[name] = handle[name];
+    for (const name of ['localAddress', 'localPort', 'remoteAddress', 'remotePort'])
+      this[name] = handle[name];
     this.remoteFamily = handle.remoteAddress && (handle.remoteAddress.includes(':') ? 'IPv6' : 'IPv4');
     this.#ready.resolve(handle);
   }
@@ -119,11 +124,13 @@ export class Socket extends Duplex {
   }
 
   _write(chunk, encoding, callback) {
-    this.#ready.promise.then((handle) => handle.write(chunk)).then(() => {
-      this.bytesWritten += chunk.length;
-      this.#touched();
-      callback();
-    }, callback);
+    this.#ready.promise
+      .then((handle) => handle.write(chunk))
+      .then(() => {
+        this.bytesWritten += chunk.length;
+        this.#touched();
+        callback();
+      }, callback);
   }
 
   _final(callback) {
@@ -143,7 +150,11 @@ export class Socket extends Duplex {
   }
 
   address() {
-    return { address: this.localAddress, port: this.localPort, family: this.localAddress?.includes(':') ? 'IPv6' : 'IPv4' };
+    return {
+      address: this.localAddress,
+      port: this.localPort,
+      family: this.localAddress?.includes(':') ? 'IPv6' : 'IPv4',
+    };
   }
 
   setTimeout(milliseconds, callback) {
@@ -194,10 +205,12 @@ export class Server extends EventEmitter {
     const [options, callback] = place(given);
     checkPort(options);
     if (callback) this.once('listening', callback);
-    native.listen(options.host ?? '::', Number(options.port ?? 0), options.path)
+    native
+      .listen(options.host ?? '::', Number(options.port ?? 0), options.path)
       .catch((error) => {
         // Without IPv6 there is still IPv4.
-        if (options.host === undefined && options.path === undefined) return native.listen('0.0.0.0', Number(options.port ?? 0), undefined);
+        if (options.host === undefined && options.path === undefined)
+          return native.listen('0.0.0.0', Number(options.port ?? 0), undefined);
         throw error;
       })
       .then((handle) => {
@@ -247,7 +260,10 @@ export class Server extends EventEmitter {
   close(callback) {
     if (callback) {
       if (this.listening) this.once('close', () => callback());
-      else queueMicrotask(() => callback(Object.assign(new Error('Server is not running.'), { code: 'ERR_SERVER_NOT_RUNNING' })));
+      else
+        queueMicrotask(() =>
+          callback(Object.assign(new Error('Server is not running.'), { code: 'ERR_SERVER_NOT_RUNNING' })),
+        );
     }
     if (this.listening) {
       this.listening = false;
@@ -288,6 +304,15 @@ export const setDefaultAutoSelectFamily = () => {};
 
 export { connect as createConnection, Socket as Stream };
 export default {
-  Server, Socket, Stream: Socket, connect, createConnection: connect, createServer, getDefaultAutoSelectFamily, isIP,
-  isIPv4, isIPv6, setDefaultAutoSelectFamily,
+  Server,
+  Socket,
+  Stream: Socket,
+  connect,
+  createConnection: connect,
+  createServer,
+  getDefaultAutoSelectFamily,
+  isIP,
+  isIPv4,
+  isIPv6,
+  setDefaultAutoSelectFamily,
 };

@@ -5,8 +5,24 @@ export const EOL = '\n';
 export const devNull = '/dev/null';
 export const constants = {
   signals: {
-    SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGILL: 4, SIGTRAP: 5, SIGABRT: 6, SIGBUS: 7, SIGFPE: 8, SIGKILL: 9, SIGUSR1: 10,
-    SIGSEGV: 11, SIGUSR2: 12, SIGPIPE: 13, SIGALRM: 14, SIGTERM: 15, SIGCHLD: 17, SIGCONT: 18, SIGSTOP: 19,
+    SIGHUP: 1,
+    SIGINT: 2,
+    SIGQUIT: 3,
+    SIGILL: 4,
+    SIGTRAP: 5,
+    SIGABRT: 6,
+    SIGBUS: 7,
+    SIGFPE: 8,
+    SIGKILL: 9,
+    SIGUSR1: 10,
+    SIGSEGV: 11,
+    SIGUSR2: 12,
+    SIGPIPE: 13,
+    SIGALRM: 14,
+    SIGTERM: 15,
+    SIGCHLD: 17,
+    SIGCONT: 18,
+    SIGSTOP: 19,
   },
   errno: { ENOENT: 2, EACCES: 13, EEXIST: 17, ENOTDIR: 20, EISDIR: 21, EINVAL: 22, EPIPE: 32, ENOTEMPTY: 39 },
   priority: { PRIORITY_LOW: 19, PRIORITY_NORMAL: 0, PRIORITY_HIGH: -14 },
@@ -16,12 +32,15 @@ const facts = () => native.osFacts();
 
 export const arch = () => native.arch;
 export const platform = () => native.platform;
-export const type = () => ({ linux: 'Linux', darwin: 'Darwin', win32: 'Windows_NT' })[native.platform] ?? native.platform;
-export const machine = () => ({ x64: 'x86_64', arm64: native.platform === 'darwin' ? 'arm64' : 'aarch64' })[native.arch] ?? native.arch;
+export const type = () =>
+  ({ linux: 'Linux', darwin: 'Darwin', win32: 'Windows_NT' })[native.platform] ?? native.platform;
+export const machine = () =>
+  ({ x64: 'x86_64', arm64: native.platform === 'darwin' ? 'arm64' : 'aarch64' })[native.arch] ?? native.arch;
 export const endianness = () => 'LE';
 export const hostname = () => native.hostname();
 export const homedir = () => process.env.HOME || native.user().homedir;
-export const tmpdir = () => (process.env.TMPDIR || process.env.TMP || process.env.TEMP || '/tmp').replace(/(.)\/$/, '$1');
+export const tmpdir = () =>
+  (process.env.TMPDIR || process.env.TMP || process.env.TEMP || '/tmp').replace(/(.)\/$/, '$1');
 export const release = () => facts().release;
 export const version = () => facts().version;
 export const uptime = () => facts().uptime;
@@ -42,10 +61,35 @@ export function cpus() {
   const models = facts().cpus;
   const many = models.length || native.parallelism();
   const times = { user: 0, nice: 0, sys: 0, idle: 0, irq: 0 };
-  return Array.from({ length: many }, (_, at) => ({ model: models[at] ?? 'unknown', speed: 0, times: { ...times } }));
+  return Array.from({ length: many }, (_, at) => ({
+    model: models[at] ?? 'unknown',
+    speed: 0,
+    times: { ...times },
+  }));
 }
 
 export default {
-  EOL, arch, availableParallelism, constants, cpus, devNull, endianness, freemem, getPriority, homedir, hostname,
-  loadavg, machine, networkInterfaces, platform, release, setPriority, tmpdir, totalmem, type, uptime, userInfo, version,
+  EOL,
+  arch,
+  availableParallelism,
+  constants,
+  cpus,
+  devNull,
+  endianness,
+  freemem,
+  getPriority,
+  homedir,
+  hostname,
+  loadavg,
+  machine,
+  networkInterfaces,
+  platform,
+  release,
+  setPriority,
+  tmpdir,
+  totalmem,
+  type,
+  uptime,
+  userInfo,
+  version,
 };

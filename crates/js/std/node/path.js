@@ -101,7 +101,13 @@ export function parse(path) {
   const base = basename(path);
   const ext = extname(path);
   const dir = path.includes('/') && (base !== '' || root === '') ? dirname(path) : root;
-  return { root, dir: base === '' ? root : dir === '.' && !path.startsWith('.') ? '' : dir, base, ext, name: ext ? base.slice(0, -ext.length) : base };
+  return {
+    root,
+    dir: base === '' ? root : dir === '.' && !path.startsWith('.') ? '' : dir,
+    base,
+    ext,
+    name: ext ? base.slice(0, -ext.length) : base,
+  };
 }
 
 export function format(parts) {
@@ -129,8 +135,20 @@ export function matchesGlob(path, pattern) {
 }
 
 const posix = {
-  basename, delimiter, dirname, extname, format, isAbsolute, join, matchesGlob, normalize, parse, relative, resolve,
-  sep, toNamespacedPath,
+  basename,
+  delimiter,
+  dirname,
+  extname,
+  format,
+  isAbsolute,
+  join,
+  matchesGlob,
+  normalize,
+  parse,
+  relative,
+  resolve,
+  sep,
+  toNamespacedPath,
 };
 posix.posix = posix;
 

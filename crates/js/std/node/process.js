@@ -8,13 +8,36 @@ export { nextTick };
 
 /** What ends a process in Node ends nothing here: the daemon goes on. */
 function refuseExit(what) {
-  throw coded(Error, 'ERR_PROCESS_EXIT', `${what} does not end the daemon: a plugin is stopped by its configuration`);
+  throw coded(
+    Error,
+    'ERR_PROCESS_EXIT',
+    `${what} does not end the daemon: a plugin is stopped by its configuration`,
+  );
 }
 
 const signals = {
-  SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGILL: 4, SIGTRAP: 5, SIGABRT: 6, SIGBUS: 7, SIGFPE: 8, SIGKILL: 9, SIGUSR1: 10,
-  SIGSEGV: 11, SIGUSR2: 12, SIGPIPE: 13, SIGALRM: 14, SIGTERM: 15, SIGCHLD: 17, SIGCONT: 18, SIGSTOP: 19,
-  SIGTSTP: 20, SIGTTIN: 21, SIGTTOU: 22, SIGWINCH: 28,
+  SIGHUP: 1,
+  SIGINT: 2,
+  SIGQUIT: 3,
+  SIGILL: 4,
+  SIGTRAP: 5,
+  SIGABRT: 6,
+  SIGBUS: 7,
+  SIGFPE: 8,
+  SIGKILL: 9,
+  SIGUSR1: 10,
+  SIGSEGV: 11,
+  SIGUSR2: 12,
+  SIGPIPE: 13,
+  SIGALRM: 14,
+  SIGTERM: 15,
+  SIGCHLD: 17,
+  SIGCONT: 18,
+  SIGSTOP: 19,
+  SIGTSTP: 20,
+  SIGTTIN: 21,
+  SIGTTOU: 22,
+  SIGWINCH: 28,
 };
 
 // A plugin's own copy: what it writes there, its child processes see, and nobody else.
@@ -93,7 +116,8 @@ export function emitWarning(warning, type, code) {
   const name = options.type ?? (warning instanceof Error ? warning.name : 'Warning');
   const message = warning instanceof Error ? warning.message : `${warning}`;
   native.log('warn', `${options.code ? `[${options.code}] ` : ''}${name}: ${message}`);
-  const event = warning instanceof Error ? warning : Object.assign(new Error(message), { name, code: options.code });
+  const event =
+    warning instanceof Error ? warning : Object.assign(new Error(message), { name, code: options.code });
   nextTick(() => process.emit('warning', event));
 }
 
@@ -134,7 +158,11 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
   kill,
   cwd: () => native.cwd(),
   chdir() {
-    throw coded(Error, 'ERR_FEATURE_UNAVAILABLE', 'process.chdir would move the whole daemon; use absolute paths');
+    throw coded(
+      Error,
+      'ERR_FEATURE_UNAVAILABLE',
+      'process.chdir would move the whole daemon; use absolute paths',
+    );
   },
   exit: (code) => refuseExit(`process.exit(${code ?? ''})`),
   abort: () => refuseExit('process.abort()'),
@@ -182,7 +210,14 @@ Object.defineProperty(process, 'stdin', {
   get() {
     // The daemon's own is not the plugin's to read.
     const { Readable } = loader.load('node:stream');
-    const value = Object.assign(new Readable({ read() { this.push(null); } }), { fd: 0, isTTY: false });
+    const value = Object.assign(
+      new Readable({
+        read() {
+          this.push(null);
+        },
+      }),
+      { fd: 0, isTTY: false },
+    );
     Object.defineProperty(process, 'stdin', { value, configurable: true, enumerable: true });
     return value;
   },
@@ -191,13 +226,45 @@ Object.defineProperty(process, 'stdin', {
 // What nobody caught is first told to whoever listens here.
 process.on('newListener', (name) => {
   if (name !== 'unhandledRejection' && name !== 'uncaughtException') return;
-  native.listen((event, error, promise) => process.emit(event, error, event === 'unhandledRejection' ? promise : event));
+  native.listen((event, error, promise) =>
+    process.emit(event, error, event === 'unhandledRejection' ? promise : event),
+  );
 });
 
 export const {
-  abort, allowedNodeEnvironmentFlags, arch, argv, argv0, availableMemory, chdir, config, constrainedMemory, cpuUsage,
-  cwd, env, execArgv, execPath, exit, features, getBuiltinModule, getegid, geteuid, getgid, getuid, pid, platform,
-  ppid, release, report, resourceUsage, stderr, stdout, title, uptime, version, versions,
+  abort,
+  allowedNodeEnvironmentFlags,
+  arch,
+  argv,
+  argv0,
+  availableMemory,
+  chdir,
+  config,
+  constrainedMemory,
+  cpuUsage,
+  cwd,
+  env,
+  execArgv,
+  execPath,
+  exit,
+  features,
+  getBuiltinModule,
+  getegid,
+  geteuid,
+  getgid,
+  getuid,
+  pid,
+  platform,
+  ppid,
+  release,
+  report,
+  resourceUsage,
+  stderr,
+  stdout,
+  title,
+  uptime,
+  version,
+  versions,
 } = process;
 export const on = process.on.bind(process);
 export const once = process.once.bind(process);

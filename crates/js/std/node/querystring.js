@@ -18,14 +18,18 @@ export function unescape(text) {
 
 function primitive(value) {
   if (typeof value === 'string') return value;
-  return (typeof value === 'number' && Number.isFinite(value)) || ['boolean', 'bigint'].includes(typeof value) ? `${value}` : '';
+  return (typeof value === 'number' && Number.isFinite(value)) || ['boolean', 'bigint'].includes(typeof value)
+    ? `${value}`
+    : '';
 }
 
 export function stringify(values, separator = '&', equals = '=', options) {
   if (values === null || typeof values !== 'object') return '';
   const encode = options?.encodeURIComponent ?? querystring.escape;
   return Object.keys(values)
-    .flatMap((key) => [values[key]].flat().map((value) => `${encode(key)}${equals}${encode(primitive(value))}`))
+    .flatMap((key) =>
+      [values[key]].flat().map((value) => `${encode(key)}${equals}${encode(primitive(value))}`),
+    )
     .join(separator);
 }
 
@@ -38,8 +42,10 @@ export function parse(text, separator = '&', equals = '=', options) {
   for (const pair of most > 0 ? pairs.slice(0, most) : pairs) {
     if (pair === '') continue;
     const at = pair.indexOf(equals);
-    const [key, value] = [at < 0 ? pair : pair.slice(0, at), at < 0 ? '' : pair.slice(at + equals.length)]
-      .map((part) => decode(part.replaceAll('+', ' ')));
+    const [key, value] = [
+      at < 0 ? pair : pair.slice(0, at),
+      at < 0 ? '' : pair.slice(at + equals.length),
+    ].map((part) => decode(part.replaceAll('+', ' ')));
     if (!(key in values)) values[key] = value;
     else if (Array.isArray(values[key])) values[key].push(value);
     else values[key] = [values[key], value];

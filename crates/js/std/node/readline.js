@@ -13,4 +13,13 @@ export const moveCursor = () => true;
 export const emitKeypressEvents = absent('readline.emitKeypressEvents');
 
 export { Interface, promises };
-export default { Interface, clearLine, clearScreenDown, createInterface, cursorTo, emitKeypressEvents, moveCursor, promises };
+export default {
+  Interface,
+  clearLine,
+  clearScreenDown,
+  createInterface,
+  cursorTo,
+  emitKeypressEvents,
+  moveCursor,
+  promises,
+};

@@ -10,4 +10,12 @@ import promises from 'node:timers/promises';
 
 export { clearImmediate, clearInterval, clearTimeout, promises, setImmediate, setInterval, setTimeout };
 
-export default { clearImmediate, clearInterval, clearTimeout, promises, setImmediate, setInterval, setTimeout };
+export default {
+  clearImmediate,
+  clearInterval,
+  clearTimeout,
+  promises,
+  setImmediate,
+  setInterval,
+  setTimeout,
+};

@@ -13,28 +13,42 @@ export function fileURLToPath(url) {
     throw coded(TypeError, 'ERR_INVALID_FILE_URL_HOST', 'File URL host must be "localhost" or empty');
   }
   if (/%2f/i.test(parsed.pathname)) {
-    throw coded(TypeError, 'ERR_INVALID_FILE_URL_PATH', 'File URL path must not include encoded / characters');
+    throw coded(
+      TypeError,
+      'ERR_INVALID_FILE_URL_PATH',
+      'File URL path must not include encoded / characters',
+    );
   }
   return decodeURIComponent(parsed.pathname);
 }
 
 export function pathToFileURL(path) {
   const ending = path.endsWith('/') ? '/' : '';
-  const encoded = (resolvePath(path) + ending).replace(/[%\\\n\r\t?#]/g, (c) => `%${c.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`);
+  const encoded = (resolvePath(path) + ending).replace(
+    /[%\\\n\r\t?#]/g,
+    (c) => `%${c.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`,
+  );
   return new URL(`file://${encoded.replace(/\/\/$/, '/')}`);
 }
 
 export function urlToHttpOptions(url) {
   const options = {
-    protocol: url.protocol, hostname: url.hostname.replace(/^\[|\]$/g, ''), hash: url.hash, search: url.search,
-    pathname: url.pathname, path: `${url.pathname}${url.search}`, href: url.href,
+    protocol: url.protocol,
+    hostname: url.hostname.replace(/^\[|\]$/g, ''),
+    hash: url.hash,
+    search: url.search,
+    pathname: url.pathname,
+    path: `${url.pathname}${url.search}`,
+    href: url.href,
   };
   if (url.port !== '') options.port = Number(url.port);
-  if (url.username || url.password) options.auth = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  if (url.username || url.password)
+    options.auth = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   return options;
 }
 
-export const domainToASCII = (domain) => (URL.canParse(`http://${domain}`) ? new URL(`http://${domain}`).hostname : '');
+export const domainToASCII = (domain) =>
+  URL.canParse(`http://${domain}`) ? new URL(`http://${domain}`).hostname : '';
 export const domainToUnicode = (domain) => domain;
 
 /** A URL as Node read it before there was a standard. */
@@ -75,7 +89,12 @@ export function parse(text, withQuery = false) {
     url.port = port?.[1] || null;
     url.hostname = (port ? url.host.slice(0, port.index) : url.host).replace(/^\[|\]$/g, '');
   }
-  url.pathname = pathname !== '' ? pathname : url.host && /^(https?|ftp|file|wss?):$/.test(url.protocol ?? '') ? '/' : null;
+  url.pathname =
+    pathname !== ''
+      ? pathname
+      : url.host && /^(https?|ftp|file|wss?):$/.test(url.protocol ?? '')
+        ? '/'
+        : null;
   url.search = search ?? (withQuery ? '' : null);
   const query = search?.slice(1) ?? null;
   url.query = withQuery ? querystring.parse(query ?? '') : query;
@@ -94,7 +113,8 @@ export function format(url, options = {}) {
     if (options.auth === false) copy.username = copy.password = '';
     return copy.href;
   }
-  if (url === null || typeof url !== 'object') throw wrongType('urlObject', 'one of type object or string', url);
+  if (url === null || typeof url !== 'object')
+    throw wrongType('urlObject', 'one of type object or string', url);
   const protocol = url.protocol ? (url.protocol.endsWith(':') ? url.protocol : `${url.protocol}:`) : '';
   const auth = url.auth ? `${encodeURIComponent(url.auth).replace(/%3A/i, ':')}@` : '';
   let host = url.host ? auth + url.host : '';
@@ -120,6 +140,15 @@ export function resolve(from, to) {
 
 export { URL, URLSearchParams };
 export default {
-  URL, URLSearchParams, Url, domainToASCII, domainToUnicode, fileURLToPath, format, parse, pathToFileURL, resolve,
+  URL,
+  URLSearchParams,
+  Url,
+  domainToASCII,
+  domainToUnicode,
+  fileURLToPath,
+  format,
+  parse,
+  pathToFileURL,
+  resolve,
   urlToHttpOptions,
 };

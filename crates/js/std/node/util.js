@@ -39,7 +39,9 @@ export function callbackify(original) {
     original.apply(this, given).then(
       (value) => process.nextTick(callback, null, value),
       (reason) => {
-        const error = reason || coded(Error, 'ERR_FALSY_VALUE_REJECTION', 'Promise was rejected with falsy value', { reason });
+        const error =
+          reason ||
+          coded(Error, 'ERR_FALSY_VALUE_REJECTION', 'Promise was rejected with falsy value', { reason });
         process.nextTick(callback, error);
       },
     );
@@ -86,8 +88,9 @@ export function isDeepStrictEqual(a, b) {
   return deepEqual(a, b, true);
 }
 
-// eslint-disable-next-line no-control-regex
-const escapes = /[\u001b\u009b][[\]()#;?]*(?:(?:(?:[a-zA-Z\d]*(?:;[-a-zA-Z\d/#&.:=?%@~_]*)*)?\u0007)|(?:(?:\d{1,4}(?:;\d{0,4})*)?[\dA-PR-TZcf-ntqry=><~]))/g;
+const escapes =
+  // oxlint-disable-next-line no-control-regex
+  /[\u001b\u009b][[\]()#;?]*(?:(?:(?:[a-zA-Z\d]*(?:;[-a-zA-Z\d/#&.:=?%@~_]*)*)?\u0007)|(?:(?:\d{1,4}(?:;\d{0,4})*)?[\dA-PR-TZcf-ntqry=><~]))/g;
 
 export function stripVTControlCharacters(text) {
   return `${text}`.replace(escapes, '');
@@ -96,7 +99,12 @@ export function stripVTControlCharacters(text) {
 export function styleText(format, text) {
   const wrap = (inner, name) => {
     const codes = inspect.colors[name];
-    if (!codes) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'format' must be one of the known styles. Received '${name}'`);
+    if (!codes)
+      throw coded(
+        TypeError,
+        'ERR_INVALID_ARG_VALUE',
+        `The argument 'format' must be one of the known styles. Received '${name}'`,
+      );
     return `\u001b[${codes[0]}m${inner}\u001b[${codes[1]}m`;
   };
   return [format].flat().reduceRight(wrap, text);
@@ -114,7 +122,26 @@ export function aborted(signal) {
 }
 
 export function getSystemErrorName(number) {
-  const names = { 1: 'EPERM', 2: 'ENOENT', 5: 'EIO', 9: 'EBADF', 11: 'EAGAIN', 13: 'EACCES', 17: 'EEXIST', 20: 'ENOTDIR', 21: 'EISDIR', 22: 'EINVAL', 24: 'EMFILE', 28: 'ENOSPC', 32: 'EPIPE', 39: 'ENOTEMPTY', 98: 'EADDRINUSE', 104: 'ECONNRESET', 110: 'ETIMEDOUT', 111: 'ECONNREFUSED' };
+  const names = {
+    1: 'EPERM',
+    2: 'ENOENT',
+    5: 'EIO',
+    9: 'EBADF',
+    11: 'EAGAIN',
+    13: 'EACCES',
+    17: 'EEXIST',
+    20: 'ENOTDIR',
+    21: 'EISDIR',
+    22: 'EINVAL',
+    24: 'EMFILE',
+    28: 'ENOSPC',
+    32: 'EPIPE',
+    39: 'ENOTEMPTY',
+    98: 'EADDRINUSE',
+    104: 'ECONNRESET',
+    110: 'ETIMEDOUT',
+    111: 'ECONNREFUSED',
+  };
   return names[-number] ?? `Unknown system error ${number}`;
 }
 
@@ -125,9 +152,12 @@ export class MIMEType {
 
   constructor(text) {
     const found = /^\s*([^\s/;]+)\/([^\s/;]+)\s*(;.*)?$/.exec(`${text}`);
-    if (!found) throw coded(TypeError, 'ERR_INVALID_MIME_SYNTAX', `The MIME syntax for a type in "${text}" is invalid`);
+    if (!found)
+      throw coded(TypeError, 'ERR_INVALID_MIME_SYNTAX', `The MIME syntax for a type in "${text}" is invalid`);
     [this.#type, this.#subtype] = [found[1].toLowerCase(), found[2].toLowerCase()];
-    for (const [, name, quoted, plain] of (found[3] ?? '').matchAll(/;\s*([^\s=;]+)=(?:"((?:[^"\\]|\\.)*)"|([^;]*))/g)) {
+    for (const [, name, quoted, plain] of (found[3] ?? '').matchAll(
+      /;\s*([^\s=;]+)=(?:"((?:[^"\\]|\\.)*)"|([^;]*))/g,
+    )) {
       this.params.set(name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain.trim());
     }
   }
@@ -142,7 +172,12 @@ export class MIMEType {
     return `${this.#type}/${this.#subtype}`;
   }
   toString() {
-    return [this.essence, ...[...this.params].map(([name, value]) => `${name}=${/^[\w.+-]+$/.test(value) ? value : JSON.stringify(value)}`)].join(';');
+    return [
+      this.essence,
+      ...[...this.params].map(
+        ([name, value]) => `${name}=${/^[\w.+-]+$/.test(value) ? value : JSON.stringify(value)}`,
+      ),
+    ].join(';');
   }
 }
 
@@ -150,7 +185,9 @@ export const isArray = Array.isArray;
 
 export function parseEnv(text) {
   const values = {};
-  for (const [, name, double, single, plain] of text.matchAll(/^\s*(?:export\s+)?([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^#\r\n]*))/gm)) {
+  for (const [, name, double, single, plain] of text.matchAll(
+    /^\s*(?:export\s+)?([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^#\r\n]*))/gm,
+  )) {
     values[name] = double?.replace(/\\n/g, '\n') ?? single ?? plain.trim();
   }
   return values;
@@ -159,7 +196,26 @@ export function parseEnv(text) {
 export { TextDecoder, TextEncoder, format, formatWithOptions, inspect, parseArgs, types };
 
 export default {
-  MIMEType, TextDecoder, TextEncoder, aborted, callbackify, debug: debuglog, debuglog, deprecate, format,
-  formatWithOptions, getSystemErrorName, inherits, inspect, isArray, isDeepStrictEqual, parseArgs, parseEnv,
-  promisify, stripVTControlCharacters, styleText, toUSVString, types,
+  MIMEType,
+  TextDecoder,
+  TextEncoder,
+  aborted,
+  callbackify,
+  debug: debuglog,
+  debuglog,
+  deprecate,
+  format,
+  formatWithOptions,
+  getSystemErrorName,
+  inherits,
+  inspect,
+  isArray,
+  isDeepStrictEqual,
+  parseArgs,
+  parseEnv,
+  promisify,
+  stripVTControlCharacters,
+  styleText,
+  toUSVString,
+  types,
 };

@@ -4,22 +4,67 @@ import { Transform } from 'node:stream';
 import { absent } from 'internal/absent';
 import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
 
-const FLUSHES = { Z_NO_FLUSH: 0, Z_PARTIAL_FLUSH: 1, Z_SYNC_FLUSH: 2, Z_FULL_FLUSH: 3, Z_FINISH: 4, Z_BLOCK: 5 };
+const FLUSHES = {
+  Z_NO_FLUSH: 0,
+  Z_PARTIAL_FLUSH: 1,
+  Z_SYNC_FLUSH: 2,
+  Z_FULL_FLUSH: 3,
+  Z_FINISH: 4,
+  Z_BLOCK: 5,
+};
 export const codes = {
-  Z_OK: 0, Z_STREAM_END: 1, Z_NEED_DICT: 2, Z_ERRNO: -1, Z_STREAM_ERROR: -2, Z_DATA_ERROR: -3, Z_MEM_ERROR: -4,
-  Z_BUF_ERROR: -5, Z_VERSION_ERROR: -6,
+  Z_OK: 0,
+  Z_STREAM_END: 1,
+  Z_NEED_DICT: 2,
+  Z_ERRNO: -1,
+  Z_STREAM_ERROR: -2,
+  Z_DATA_ERROR: -3,
+  Z_MEM_ERROR: -4,
+  Z_BUF_ERROR: -5,
+  Z_VERSION_ERROR: -6,
 };
 for (const [name, number] of Object.entries(codes)) codes[number] = name;
 Object.freeze(codes);
 
 export const constants = Object.freeze({
   ...FLUSHES,
-  Z_OK: 0, Z_STREAM_END: 1, Z_NEED_DICT: 2, Z_ERRNO: -1, Z_STREAM_ERROR: -2, Z_DATA_ERROR: -3, Z_MEM_ERROR: -4,
-  Z_BUF_ERROR: -5, Z_VERSION_ERROR: -6, Z_NO_COMPRESSION: 0, Z_BEST_SPEED: 1, Z_BEST_COMPRESSION: 9,
-  Z_DEFAULT_COMPRESSION: -1, Z_FILTERED: 1, Z_HUFFMAN_ONLY: 2, Z_RLE: 3, Z_FIXED: 4, Z_DEFAULT_STRATEGY: 0,
-  ZLIB_VERNUM: 4880, DEFLATE: 1, INFLATE: 2, GZIP: 3, GUNZIP: 4, DEFLATERAW: 5, INFLATERAW: 6, UNZIP: 7,
-  Z_MIN_WINDOWBITS: 8, Z_MAX_WINDOWBITS: 15, Z_DEFAULT_WINDOWBITS: 15, Z_MIN_CHUNK: 64, Z_MAX_CHUNK: Infinity,
-  Z_DEFAULT_CHUNK: 16384, Z_MIN_MEMLEVEL: 1, Z_MAX_MEMLEVEL: 9, Z_DEFAULT_MEMLEVEL: 8, Z_MIN_LEVEL: -1, Z_MAX_LEVEL: 9,
+  Z_OK: 0,
+  Z_STREAM_END: 1,
+  Z_NEED_DICT: 2,
+  Z_ERRNO: -1,
+  Z_STREAM_ERROR: -2,
+  Z_DATA_ERROR: -3,
+  Z_MEM_ERROR: -4,
+  Z_BUF_ERROR: -5,
+  Z_VERSION_ERROR: -6,
+  Z_NO_COMPRESSION: 0,
+  Z_BEST_SPEED: 1,
+  Z_BEST_COMPRESSION: 9,
+  Z_DEFAULT_COMPRESSION: -1,
+  Z_FILTERED: 1,
+  Z_HUFFMAN_ONLY: 2,
+  Z_RLE: 3,
+  Z_FIXED: 4,
+  Z_DEFAULT_STRATEGY: 0,
+  ZLIB_VERNUM: 4880,
+  DEFLATE: 1,
+  INFLATE: 2,
+  GZIP: 3,
+  GUNZIP: 4,
+  DEFLATERAW: 5,
+  INFLATERAW: 6,
+  UNZIP: 7,
+  Z_MIN_WINDOWBITS: 8,
+  Z_MAX_WINDOWBITS: 15,
+  Z_DEFAULT_WINDOWBITS: 15,
+  Z_MIN_CHUNK: 64,
+  Z_MAX_CHUNK: Infinity,
+  Z_DEFAULT_CHUNK: 16384,
+  Z_MIN_MEMLEVEL: 1,
+  Z_MAX_MEMLEVEL: 9,
+  Z_DEFAULT_MEMLEVEL: 8,
+  Z_MIN_LEVEL: -1,
+  Z_MAX_LEVEL: 9,
   Z_DEFAULT_LEVEL: -1,
 });
 
@@ -29,13 +74,13 @@ function failure(error, most) {
   if (error.message === 'too large') {
     return coded(RangeError, 'ERR_BUFFER_TOO_LARGE', `Cannot create a Buffer larger than ${most} bytes`);
   }
-  const [code, errno] = error.message === 'unexpected end of file' ? ['Z_BUF_ERROR', -5] : ['Z_DATA_ERROR', -3];
+  const [code, errno] =
+    error.message === 'unexpected end of file' ? ['Z_BUF_ERROR', -5] : ['Z_DATA_ERROR', -3];
   return coded(Error, code, error.message, { errno });
 }
 
 /** One direction of one format. */
 class Codec {
-  #kind;
   #level;
   #native;
   #most;
@@ -47,9 +92,9 @@ class Codec {
     const { level = -1, maxOutputLength = MOST, finishFlush, dictionary } = options ?? {};
     if (typeof level !== 'number') throw wrongType('options.level', 'of type number', level);
     if (!(level >= -1 && level <= 9)) throw outOfRange('options.level', '>= -1 and <= 9', level);
-    if (!(maxOutputLength >= 1)) throw outOfRange('options.maxOutputLength', '>= 1 and <= 4294967296', maxOutputLength);
+    if (!(maxOutputLength >= 1))
+      throw outOfRange('options.maxOutputLength', '>= 1 and <= 4294967296', maxOutputLength);
     if (dictionary !== undefined) throw missing('zlib with a dictionary');
-    this.#kind = kind;
     this.#level = level < 0 ? 6 : level;
     this.#most = maxOutputLength;
     this.#left = maxOutputLength;
@@ -93,7 +138,11 @@ function bytesOf(data) {
   if (typeof data === 'string') return Buffer.from(data);
   if (ArrayBuffer.isView(data)) return Buffer.from(data.buffer, data.byteOffset, data.byteLength);
   if (data instanceof ArrayBuffer) return Buffer.from(data);
-  throw wrongType('buffer', 'of type string or an instance of Buffer, TypedArray, DataView, or ArrayBuffer', data);
+  throw wrongType(
+    'buffer',
+    'of type string or an instance of Buffer, TypedArray, DataView, or ArrayBuffer',
+    data,
+  );
 }
 
 class Zlib extends Transform {
@@ -110,7 +159,8 @@ class Zlib extends Transform {
       const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : bytesOf(chunk);
       this.bytesWritten += bytes.length;
       // In pieces: what comes out of one may be a thousand times as long.
-      for (let at = 0; at < bytes.length; at += 16384) this.#give(this.#codec.write(bytes.subarray(at, at + 16384)));
+      for (let at = 0; at < bytes.length; at += 16384)
+        this.#give(this.#codec.write(bytes.subarray(at, at + 16384)));
       callback();
     } catch (error) {
       callback(error);
@@ -149,13 +199,41 @@ class Zlib extends Transform {
   }
 }
 
-export class Gzip extends Zlib { constructor(options) { super('gzip', options); } }
-export class Gunzip extends Zlib { constructor(options) { super('gunzip', options); } }
-export class Deflate extends Zlib { constructor(options) { super('deflate', options); } }
-export class Inflate extends Zlib { constructor(options) { super('inflate', options); } }
-export class DeflateRaw extends Zlib { constructor(options) { super('deflateRaw', options); } }
-export class InflateRaw extends Zlib { constructor(options) { super('inflateRaw', options); } }
-export class Unzip extends Zlib { constructor(options) { super('unzip', options); } }
+export class Gzip extends Zlib {
+  constructor(options) {
+    super('gzip', options);
+  }
+}
+export class Gunzip extends Zlib {
+  constructor(options) {
+    super('gunzip', options);
+  }
+}
+export class Deflate extends Zlib {
+  constructor(options) {
+    super('deflate', options);
+  }
+}
+export class Inflate extends Zlib {
+  constructor(options) {
+    super('inflate', options);
+  }
+}
+export class DeflateRaw extends Zlib {
+  constructor(options) {
+    super('deflateRaw', options);
+  }
+}
+export class InflateRaw extends Zlib {
+  constructor(options) {
+    super('inflateRaw', options);
+  }
+}
+export class Unzip extends Zlib {
+  constructor(options) {
+    super('unzip', options);
+  }
+}
 
 export const createGzip = (options) => new Gzip(options);
 export const createGunzip = (options) => new Gunzip(options);
@@ -209,22 +287,87 @@ export function crc32(data, value = 0) {
 }
 
 const [
-  BrotliCompress, BrotliDecompress, brotliCompress, brotliCompressSync, brotliDecompress, brotliDecompressSync,
-  createBrotliCompress, createBrotliDecompress,
+  BrotliCompress,
+  BrotliDecompress,
+  brotliCompress,
+  brotliCompressSync,
+  brotliDecompress,
+  brotliDecompressSync,
+  createBrotliCompress,
+  createBrotliDecompress,
 ] = [
-  'BrotliCompress', 'BrotliDecompress', 'brotliCompress', 'brotliCompressSync', 'brotliDecompress',
-  'brotliDecompressSync', 'createBrotliCompress', 'createBrotliDecompress',
+  'BrotliCompress',
+  'BrotliDecompress',
+  'brotliCompress',
+  'brotliCompressSync',
+  'brotliDecompress',
+  'brotliDecompressSync',
+  'createBrotliCompress',
+  'createBrotliDecompress',
 ].map((name) => absent(`zlib.${name}`));
 
 export {
-  BrotliCompress, BrotliDecompress, brotliCompress, brotliCompressSync, brotliDecompress, brotliDecompressSync,
-  createBrotliCompress, createBrotliDecompress, deflate, deflateRaw, deflateRawSync, deflateSync, gunzip, gunzipSync,
-  gzip, gzipSync, inflate, inflateRaw, inflateRawSync, inflateSync, unzip, unzipSync,
+  BrotliCompress,
+  BrotliDecompress,
+  brotliCompress,
+  brotliCompressSync,
+  brotliDecompress,
+  brotliDecompressSync,
+  createBrotliCompress,
+  createBrotliDecompress,
+  deflate,
+  deflateRaw,
+  deflateRawSync,
+  deflateSync,
+  gunzip,
+  gunzipSync,
+  gzip,
+  gzipSync,
+  inflate,
+  inflateRaw,
+  inflateRawSync,
+  inflateSync,
+  unzip,
+  unzipSync,
 };
 export default {
-  BrotliCompress, BrotliDecompress, Deflate, DeflateRaw, Gunzip, Gzip, Inflate, InflateRaw, Unzip, brotliCompress,
-  brotliCompressSync, brotliDecompress, brotliDecompressSync, codes, constants, crc32, createBrotliCompress,
-  createBrotliDecompress, createDeflate, createDeflateRaw, createGunzip, createGzip, createInflate, createInflateRaw,
-  createUnzip, deflate, deflateRaw, deflateRawSync, deflateSync, gunzip, gunzipSync, gzip, gzipSync, inflate, inflateRaw,
-  inflateRawSync, inflateSync, unzip, unzipSync,
+  BrotliCompress,
+  BrotliDecompress,
+  Deflate,
+  DeflateRaw,
+  Gunzip,
+  Gzip,
+  Inflate,
+  InflateRaw,
+  Unzip,
+  brotliCompress,
+  brotliCompressSync,
+  brotliDecompress,
+  brotliDecompressSync,
+  codes,
+  constants,
+  crc32,
+  createBrotliCompress,
+  createBrotliDecompress,
+  createDeflate,
+  createDeflateRaw,
+  createGunzip,
+  createGzip,
+  createInflate,
+  createInflateRaw,
+  createUnzip,
+  deflate,
+  deflateRaw,
+  deflateRawSync,
+  deflateSync,
+  gunzip,
+  gunzipSync,
+  gzip,
+  gzipSync,
+  inflate,
+  inflateRaw,
+  inflateRawSync,
+  inflateSync,
+  unzip,
+  unzipSync,
 };

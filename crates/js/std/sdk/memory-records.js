@@ -16,12 +16,14 @@ class Collection {
   constructor(name, body) {
     this.#name = name;
     this.#body = body;
-    for (const member of ['get', 'list', 'find', 'put', 'remove', 'watch']) this[member] = this[member].bind(this);
+    for (const member of ['get', 'list', 'find', 'put', 'remove', 'watch'])
+      this[member] = this[member].bind(this);
   }
 
   #tell(id, type) {
     // Each hears in order and on its own: one that throws costs nobody else.
-    for (const watcher of this.#watchers) watcher.last = watcher.last.then(() => watcher.hear({ id, type })).catch(() => {});
+    for (const watcher of this.#watchers)
+      watcher.last = watcher.last.then(() => watcher.hear({ id, type })).catch(() => {});
   }
 
   async get(id) {
@@ -34,7 +36,8 @@ class Collection {
 
   async find(match) {
     const wanted = Object.entries(match);
-    const fits = (record) => wanted.every(([key, value]) => Object.hasOwn(record, key) && deepEqual(record[key], value, true));
+    const fits = (record) =>
+      wanted.every(([key, value]) => Object.hasOwn(record, key) && deepEqual(record[key], value, true));
     return structuredClone([...this.#records.values()].filter(fits));
   }
 
@@ -61,7 +64,10 @@ class Collection {
   }
 
   watch(onChange) {
-    const watcher = { hear: (change) => this.#watchers.has(watcher) && onChange(change), last: Promise.resolve() };
+    const watcher = {
+      hear: (change) => this.#watchers.has(watcher) && onChange(change),
+      last: Promise.resolve(),
+    };
     this.#watchers.add(watcher);
     return () => {
       this.#watchers.delete(watcher);
@@ -74,8 +80,10 @@ export function memoryRecords() {
   const open = new Map();
   return {
     async collection(name, options = {}) {
-      if (!sdk().isSlug(name)) throw new Error(`records ${name} cannot be opened: a collection's name has to be ${aSlug()}`);
-      if (options.body === 'id') throw new Error(`records ${name} cannot be opened: a record's body cannot be its id`);
+      if (!sdk().isSlug(name))
+        throw new Error(`records ${name} cannot be opened: a collection's name has to be ${aSlug()}`);
+      if (options.body === 'id')
+        throw new Error(`records ${name} cannot be opened: a record's body cannot be its id`);
       if (!open.has(name)) open.set(name, new Collection(name, options.body));
       return open.get(name);
     },

@@ -14,7 +14,8 @@ export function checkPolicy(body) {
 
 /** A policy store in one JSON file: an array of rows, in the order they were put. */
 export function filePolicies({ file }) {
-  if (typeof file !== 'string' || file.trim() === '') throw new TypeError('filePolicies needs file to be a path');
+  if (typeof file !== 'string' || file.trim() === '')
+    throw new TypeError('filePolicies needs file to be a path');
   // One read or change after the other; each reads the file, so that a person may edit it.
   let last = Promise.resolve();
   const inTurn = (work) => {
@@ -40,18 +41,20 @@ export function filePolicies({ file }) {
   return {
     list: () => inTurn(read),
     get: (id) => inTurn(async () => (await read()).find((row) => row.id === id)),
-    put: (policy) => inTurn(async () => {
-      const row = checkPolicy(policy);
-      const rows = await read();
-      const at = rows.findIndex(({ id }) => id === row.id);
-      await write(at < 0 ? [...rows, row] : rows.with(at, row));
-    }),
-    remove: (id) => inTurn(async () => {
-      const rows = await read();
-      const left = rows.filter((row) => row.id !== id);
-      if (left.length === rows.length) return false;
-      await write(left);
-      return true;
-    }),
+    put: (policy) =>
+      inTurn(async () => {
+        const row = checkPolicy(policy);
+        const rows = await read();
+        const at = rows.findIndex(({ id }) => id === row.id);
+        await write(at < 0 ? [...rows, row] : rows.with(at, row));
+      }),
+    remove: (id) =>
+      inTurn(async () => {
+        const rows = await read();
+        const left = rows.filter((row) => row.id !== id);
+        if (left.length === rows.length) return false;
+        await write(left);
+        return true;
+      }),
   };
 }

@@ -17,7 +17,7 @@ function bears(request, token) {
 
 /** What a tool answered, as the content of a result. */
 function content(answer) {
-  const text = typeof answer === 'string' ? answer : JSON.stringify(answer ?? undefined) ?? '';
+  const text = typeof answer === 'string' ? answer : (JSON.stringify(answer ?? undefined) ?? '');
   return [{ type: 'text', text }];
 }
 
@@ -25,7 +25,8 @@ function content(answer) {
 function ofClient(answer) {
   const isResult = typeof answer?.success === 'boolean' && answer.pastTenseMessage !== undefined;
   if (!isResult) return { content: content(answer), isError: false };
-  if (!answer.success) return { content: content(answer.error?.message ?? answer.pastTenseMessage), isError: true };
+  if (!answer.success)
+    return { content: content(answer.error?.message ?? answer.pastTenseMessage), isError: true };
   const texts = (answer.content ?? []).filter(({ type }) => type === 'text');
   return { content: texts.length > 0 ? texts : content(answer.pastTenseMessage), isError: false };
 }
@@ -75,7 +76,10 @@ class Endpoint {
         return {
           result: {
             tools: (await this.tools()).map(({ definition: { name, title, description, inputSchema } }) => ({
-              name, title, description, inputSchema: inputSchema ?? { type: 'object' },
+              name,
+              title,
+              description,
+              inputSchema: inputSchema ?? { type: 'object' },
             })),
           },
         };
@@ -99,7 +103,9 @@ class Endpoint {
         if (this.streaming === mine) this.streaming = undefined;
       },
     });
-    return new Response(body, { headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store' } });
+    return new Response(body, {
+      headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store' },
+    });
   }
 
   async post(request) {
@@ -110,7 +116,11 @@ class Endpoint {
       message = undefined;
     }
     const isOne = typeof message === 'object' && message !== null && !Array.isArray(message);
-    const answers = isOne && message.id !== undefined && message.method === undefined && ('result' in message || 'error' in message);
+    const answers =
+      isOne &&
+      message.id !== undefined &&
+      message.method === undefined &&
+      ('result' in message || 'error' in message);
     if (answers && message.jsonrpc === '2.0') return new Response(null, { status: 202 });
     if (!isOne || message.jsonrpc !== '2.0' || typeof message.method !== 'string') {
       return refuse(400, words().notOneMessage);
@@ -160,7 +170,8 @@ export function toolServers({ origin, name, version }) {
       if (!endpoint) return refuse(404, words().noEndpoint(pathname));
       if (!bears(request, endpoint.token)) return refuse(401, words().notItsToken);
       if (request.method === 'GET') return endpoint.stream();
-      if (request.method !== 'POST') return refuse(405, words().noMethod(request.method), { allow: 'GET, POST' });
+      if (request.method !== 'POST')
+        return refuse(405, words().noMethod(request.method), { allow: 'GET, POST' });
       return endpoint.post(request);
     },
   };

@@ -48,7 +48,7 @@ pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) const TIMESTAMP: &str = "a timestamp, as 2026-01-31T12:00:00Z";
+pub(super) const TIMESTAMP: &str = "a timestamp, such as 2026-01-31T12:00:00Z";
 
 pub(super) fn is_timestamp(text: &str) -> bool {
     text.parse::<jiff::Timestamp>().is_ok()

@@ -121,7 +121,7 @@ impl FileAutomations {
         let edited = self.folder.edit(id.clone(), move |held| match (held.value, held.broken) {
             // Writing would undo what a person is about to mend.
             (_, Some(why)) => {
-                let line = format!("{}: {why}; mend it before the automation is changed", path.display());
+                let line = format!("{}: {why}; fix the file before changing the automation", path.display());
                 Err(RpcError::conflict(line).into())
             }
             (Some(read), None) => Ok(Edit::Write(patched_text(read, patch))),

@@ -146,10 +146,10 @@ impl Format for AutomationFormat {
         let value = Value::Object(fields.clone());
         let shape = AutomationFile::shape();
         check_data(&value, &shape).map_err(|wrong| must(&wrong))?;
-        unknown(&value, &shape, &mut |path| ignored.push(format!("{path} is not part of an automation")));
+        unknown(&value, &shape, &mut |path| ignored.push(format!("{path} is not a field of an automation")));
         let text = |field: &str| fields.get(field).and_then(Value::as_str);
         if let Some(written) = text("id").filter(|written| *written != id) {
-            return Err(format!("its id is {written}, and the file is named after {id}"));
+            return Err(format!("id {written} does not match the file name {id}"));
         }
         if text("owner").is_some_and(|owner| !is_pool(owner)) {
             return Err(format!("owner must be {OWNER_FORMS}"));
@@ -211,7 +211,7 @@ fn definition(fields: &JsonObject, body: &str) -> Result<AutomationDefinition, S
         "_meta": field("_meta"),
     });
     let definition: AutomationDefinition =
-        serde_json::from_value(definition).map_err(|error| format!("this is no automation: {error}"))?;
+        serde_json::from_value(definition).map_err(|error| format!("not an automation: {error}"))?;
     let definition = AutomationDefinition { message: message(definition.message), ..definition };
     check(&definition)?;
     Ok(definition)

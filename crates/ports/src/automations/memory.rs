@@ -95,5 +95,5 @@ impl MemoryAutomations {
 }
 
 fn checked(id: &str, definition: &AutomationDefinition) -> Result<(), Thrown> {
-    check(definition).map_err(|why| Thrown::new(format_args!("{id} cannot be kept: {why}")))
+    check(definition).map_err(|why| Thrown::new(format_args!("cannot store {id}: {why}")))
 }

@@ -23,8 +23,8 @@ fn check_id(id: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "an automation's file is named after its id, and an id is letters, digits, dashes and underscores, at most \
-         {ID_MAX}, starting with a letter or a digit"
+        "the file name must be the automation's id: letters, digits, dashes and underscores, at most \
+         {ID_MAX}, starting with a letter or digit"
     ))
 }
 

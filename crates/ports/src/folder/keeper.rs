@@ -249,8 +249,11 @@ impl<F: Format> Keeper<F> {
                 let before = self.broken.insert(id.to_owned(), (found.stamp, why.clone()));
                 if !(again && before.is_some_and(|(_, before)| before == why)) {
                     let held = self.shelf().get(id).is_some();
-                    let until = if held { "what it held before stays in use" } else { "left out" };
-                    (self.place.report)(format!("{}: {why}; {until} until it is mended", path.display()));
+                    let until = if held { "keeping the last valid version" } else { "skipped" };
+                    (self.place.report)(format!(
+                        "{}: {why}; {until} until the file is fixed",
+                        path.display()
+                    ));
                 }
                 None
             }
@@ -330,7 +333,7 @@ impl<F: Format> Keeper<F> {
             Edit::Write(text) => {
                 // What cannot be read back is not written.
                 let value = self.format.read(id, &text, &mut Vec::new());
-                let value = value.map_err(|why| Thrown::new(format_args!("{id} cannot be kept: {why}")))?;
+                let value = value.map_err(|why| Thrown::new(format_args!("cannot store {id}: {why}")))?;
                 let unchanged = before.as_ref().is_some_and(|before| self.format.same(before, &value));
                 if unchanged && broken.is_none() {
                     return Ok(Edited { after: before.clone(), before });
@@ -367,7 +370,7 @@ impl<F: Format> Keeper<F> {
             Err(why) => {
                 self.watch = Watch::Impossible;
                 let (path, every) = (self.place.path.display(), UNWATCHED.as_secs());
-                let line = format!("{path} cannot be watched: {why}; it is compared every {every} s instead");
+                let line = format!("cannot watch {path}: {why}; comparing it every {every} s instead");
                 (self.place.report)(line);
             }
         }

@@ -57,14 +57,14 @@ fn open_file(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
 
 fn text_of(file: &mut File, size: u64) -> Result<String, String> {
     if size > LARGEST {
-        return Err(format!("it is larger than {} MiB", LARGEST >> 20));
+        return Err(format!("the file exceeds {} MiB", LARGEST >> 20));
     }
     let mut bytes = Vec::with_capacity(size as usize);
     file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("line {line}: it is no UTF-8 text")
+        format!("line {line}: not UTF-8 text")
     })
 }
 
@@ -72,7 +72,7 @@ fn text_of(file: &mut File, size: u64) -> Result<String, String> {
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     match open(path) {
         Ok(Some((mut file, found))) => text_of(&mut file, found.len()),
-        Ok(None) => Err("it is no file".to_owned()),
+        Ok(None) => Err("not a regular file".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

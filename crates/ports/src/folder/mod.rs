@@ -140,7 +140,7 @@ impl<F: Format> Folder<F> {
         thread::Builder::new()
             .name(name)
             .spawn(move || keeper.run(&taken))
-            .map_err(|error| format!("{} cannot be kept by a thread: {error}", path.display()))?;
+            .map_err(|error| format!("{}: cannot start a thread: {error}", path.display()))?;
         Ok(Self { path, shelf, orders, events })
     }
 

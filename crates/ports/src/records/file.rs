@@ -69,7 +69,7 @@ impl FileRecords {
             let word = |body: &Option<String>| body.clone().unwrap_or_else(|| "none".to_owned());
             let (name, held, asked) = (&collection.name, word(&collection.body), word(&options.body));
             return Err(Thrown::new(format_args!(
-                "records {name} is open with body {held}, and cannot be opened with body {asked} too"
+                "records {name} is already open with body {held}; cannot open it with body {asked}"
             )));
         }
         Ok(collection.into_point())
@@ -202,7 +202,7 @@ fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
         }
         match convert_one(&path, id, &target, format) {
             Ok(()) => converted.push(path),
-            Err(why) => report(format!("{}: {why}; it is not converted until it is mended", path.display())),
+            Err(why) => report(format!("{}: {why}; not converted until the file is fixed", path.display())),
         }
     }
     if converted.is_empty() {
@@ -217,7 +217,7 @@ fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
         if let Err(error) = fs::rename(&path, path.with_extension("json.migrated"))
             && error.kind() != ErrorKind::NotFound
         {
-            report(format!("{} is converted, and could not be renamed: {error}", path.display()));
+            report(format!("converted {}, but could not rename it: {error}", path.display()));
         }
     }
 }
@@ -225,7 +225,7 @@ fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
 fn convert_one(path: &Path, id: &str, target: &Path, format: &RecordFormat) -> Result<(), String> {
     let record = match serde_json::from_str(&read_text(path)?) {
         Ok(Value::Object(record)) => record,
-        Ok(_) => return Err("a record is an object".to_owned()),
+        Ok(_) => return Err("a record must be an object".to_owned()),
         Err(error) => return Err(error.to_string()),
     };
     let (mut fields, mut text) = (record, String::new());

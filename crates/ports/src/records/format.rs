@@ -31,16 +31,16 @@ impl RecordFormat {
             None => {}
             Some(Value::String(written)) if written == id => {}
             Some(Value::String(written)) => {
-                return Err(format!("its id is {written}, and the file is named after {id}"));
+                return Err(format!("id {written} does not match the file name {id}"));
             }
-            Some(_) => return Err("its id has to be text; put it in quotes".to_owned()),
+            Some(_) => return Err("id must be a string; put it in quotes".to_owned()),
         }
         let mut record = JsonObject::with_capacity(fields.len() + 2);
         record.insert("id".to_owned(), id.into());
         record.append(&mut fields);
         if let Some(field) = &self.body {
             if record.contains_key(field) {
-                return Err(format!("{field} is the text below the fields, and stands among them too"));
+                return Err(format!("{field} is the Markdown body and must not be in the frontmatter"));
             }
             record.insert(field.clone(), body.into());
         }
@@ -55,9 +55,7 @@ impl Format for RecordFormat {
     fn check_id(&self, id: &str) -> Result<(), String> {
         match Slug::parse(id) {
             Some(_) => Ok(()),
-            None => {
-                Err(format!("a record's file is named after its id, and an id has to be a slug: {SLUG_RULE}"))
-            }
+            None => Err(format!("the file name must be the record's id, a slug: {SLUG_RULE}")),
         }
     }
 

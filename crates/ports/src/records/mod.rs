@@ -18,11 +18,11 @@ const RESERVED: [&str; 5] = ["sessions", "usage", "automations", "agentPlugins",
 
 fn check_options(name: &str, options: &CollectionOptions) -> Result<(), Thrown> {
     let why = if RESERVED.contains(&name) {
-        "that name is the host's own".to_owned()
+        "the name is reserved for the host".to_owned()
     } else if Slug::parse(name).is_none() {
-        format!("a collection's name has to be a slug: {SLUG_RULE}")
+        format!("the name must be a slug: {SLUG_RULE}")
     } else if options.body.as_deref() == Some("id") {
-        "a record's body cannot be its id".to_owned()
+        "body must not be id".to_owned()
     } else {
         return Ok(());
     };
@@ -32,9 +32,9 @@ fn check_options(name: &str, options: &CollectionOptions) -> Result<(), Thrown> 
 /// The id of a record that may be kept.
 fn check_record(name: &str, body: Option<&str>, record: &JsonObject) -> Result<String, Thrown> {
     let refuse =
-        |why: String| Err(Thrown::new(format_args!("records {name} cannot keep this record: {why}")));
+        |why: String| Err(Thrown::new(format_args!("records {name} cannot store this record: {why}")));
     let Some(id) = record.get("id").and_then(|id| id.as_str()).filter(|id| Slug::parse(id).is_some()) else {
-        return refuse(format!("its id has to be a slug: {SLUG_RULE}"));
+        return refuse(format!("id must be a slug: {SLUG_RULE}"));
     };
     match body.and_then(|body| Some((body, record.get(body)?))) {
         Some((body, text)) if !text.is_string() && !text.is_null() => {

@@ -1,7 +1,8 @@
 //! What the host itself writes, in one SQLite database: `state.db` in the state folder.
 //!
 //! One thread writes. Writes that wait for it become durable together, in one commit, and each is answered
-//! after that commit. Other threads read, from what was committed last, and never wait for the writer.
+//! after that commit. Other threads read, from what was committed last, and never wait for the writer. A look-up by key
+//! takes less time than waking one of them and runs on its caller's thread.
 
 mod guard;
 mod relocate;
@@ -34,7 +35,7 @@ pub struct StateDb {
     place: Arc<str>,
     writes: mpsc::Sender<Asked>,
     /// Nothing where the writer's connection is the only one.
-    reads: Option<mpsc::Sender<Read>>,
+    reads: Option<Reads>,
     hears: Hears,
 }
 
@@ -42,6 +43,12 @@ pub struct StateDb {
 type Hears = Arc<OnceLock<Box<dyn Fn(Option<&str>) + Send + Sync>>>;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The connections that read. Whoever reads on one locks it.
+struct Reads {
+    connections: Arc<[Mutex<Connection>]>,
+    asked: mpsc::Sender<Read>,
+}
 
 /// Why a job on the database failed.
 pub(crate) enum Failure {
@@ -87,15 +94,17 @@ impl StateDb {
         schema::check(&writer, &place).map_err(|failure| thrown(&place, failure))?;
         let mut writer = configure(writer).map_err(failed)?;
         schema::upgrade(&mut writer).map_err(|failure| thrown(&place, failure))?;
+        let reader = || Connection::open(&path).and_then(configure).and_then(read_only).map(Mutex::new);
+        let connections: Arc<[_]> =
+            (0..READERS).map(|_| reader()).collect::<Result<_, _>>().map_err(failed)?;
         let (reads, asked) = mpsc::channel();
         let asked = Arc::new(Mutex::new(asked));
-        for _ in 0..READERS {
-            let reader = Connection::open(&path).and_then(configure).and_then(read_only).map_err(failed)?;
-            let asked = asked.clone();
-            start("state reads", move || read_all(&reader, &asked))?;
+        for at in 0..READERS {
+            let (connections, asked) = (connections.clone(), asked.clone());
+            start("state reads", move || read_all(&connections[at], &asked))?;
         }
         let guard = Guard::of(&path);
-        Self::start(writer, place, Some(reads), Some(guard))
+        Self::start(writer, place, Some(Reads { connections, asked: reads }), Some(guard))
     }
 
     /// Tells `hears` when the file turns out to be removed, replaced or cut short, from which on every write is refused,
@@ -116,7 +125,7 @@ impl StateDb {
     fn start(
         writer: Connection,
         place: Arc<str>,
-        reads: Option<mpsc::Sender<Read>>,
+        reads: Option<Reads>,
         guard: Option<Guard>,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::channel();
@@ -152,13 +161,26 @@ impl StateDb {
         let (answer, answered) = oneshot::channel();
         let place = self.place.clone();
         let read: Read = Box::new(move |connection| {
-            // One view for all that the job asks.
-            let done =
-                connection.unchecked_transaction().map_err(Failure::from).and_then(|_view| job(connection));
+            let done = view(connection, job);
             // Nobody waits any more.
             let _ = answer.send(done.map_err(|failure| thrown(&place, failure)));
         });
-        later(reads.send(read).is_ok(), answered)
+        later(reads.asked.send(read).is_ok(), answered)
+    }
+
+    /// Reads a few rows by their keys, on the caller's thread. Where every connection is in use, or another process has
+    /// locked the file, a thread that reads does it.
+    pub(crate) fn look_up<T: Send + 'static>(
+        &self,
+        job: impl Fn(&Connection) -> Result<T, Failure> + Send + 'static,
+    ) -> Pending<T> {
+        let free =
+            self.reads.iter().flat_map(|reads| &*reads.connections).find_map(|one| one.try_lock().ok());
+        let done = free.and_then(|connection| without_waiting(&connection, &job));
+        match done {
+            Some(done) => ready(done.map_err(|failure| thrown(&self.place, failure))),
+            None => self.read(job),
+        }
     }
 }
 
@@ -201,13 +223,35 @@ fn read_only(connection: Connection) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn read_all(connection: &Connection, asked: &Mutex<mpsc::Receiver<Read>>) {
+fn read_all(connection: &Mutex<Connection>, asked: &Mutex<mpsc::Receiver<Read>>) {
     loop {
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {
-            Ok(job) => job(connection),
+            Ok(job) => job(&connection.lock().unwrap_or_else(PoisonError::into_inner)),
             Err(_) => return,
         }
+    }
+}
+
+/// Reads in one view for all that the job asks.
+fn view<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Connection) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    connection.unchecked_transaction().map_err(Failure::from).and_then(|_view| job(connection))
+}
+
+/// Reads, or returns nothing where that would wait for another process.
+fn without_waiting<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Connection) -> Result<T, Failure>,
+) -> Option<Result<T, Failure>> {
+    connection.busy_timeout(Duration::ZERO).ok()?;
+    let done = view(connection, job);
+    connection.busy_timeout(BUSY).ok()?;
+    match &done {
+        Err(Failure::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => None,
+        _ => Some(done),
     }
 }
 

@@ -79,6 +79,13 @@ const VERSIONS: &[&str] = &["
         FROM session_chats, json_each(CASE WHEN json_valid(chats) THEN chats ELSE '[]' END)
         WHERE NOT coalesce(value ->> '$.closed', 0)
             AND value ->> '$.uri' NOT LIKE 'ahp-chat://default/%';
+", "
+    DROP INDEX sessions_listed;
+    ALTER TABLE sessions DROP COLUMN modified_at;
+    ALTER TABLE sessions ADD COLUMN listed_at TEXT AS (CASE
+        WHEN json_valid(kept) AND kept -> '$.draft' IS NULL THEN CAST(kept ->> '$.modifiedAt' AS TEXT)
+    END) VIRTUAL;
+    CREATE INDEX sessions_listed ON sessions (listed_at DESC, uri) WHERE listed_at IS NOT NULL;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

@@ -1,11 +1,11 @@
 //! The messages an endpoint takes, one per request: `initialize`, `tools/list`, `tools/call` and nothing else.
 
+use ostler_contract::bodies::{JsonBody, JsonBodyError};
 use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode};
 use ostler_contract::points::BoundTool;
 use ostler_contract::tools_endpoint::{NO_NAME, REVISION, no_method, no_tool};
-use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 use ostler_protocol::error::code;
-use ostler_protocol::surrogates::read_json;
 
 use super::endpoint::Endpoint;
 use crate::reply::{Reply, refuse};
@@ -28,13 +28,18 @@ enum Message {
 
 /// Answers what was posted.
 pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
+    let bodies = request.extensions().get::<Bodies>().cloned().unwrap_or_default();
     let (head, body) = request.into_parts();
-    let text = match body.read(BODY_LIMIT).await {
-        Ok(text) => text,
-        Err(error @ BodyError::TooLarge(_)) => return refuse(&Reply::TooMuch(error.to_string())),
+    // Charged until the call is answered.
+    let body = match bodies.read_json(body, BODY_LIMIT).await {
+        Ok(body) => body,
+        Err(JsonBodyError::Body(
+            error @ (BodyError::TooLarge(_) | BodyError::TooManyValues { .. } | BodyError::NoMemory),
+        )) => return refuse(&error.into()),
         Err(error) => return refuse(&Reply::NotOneMessage(format!(": {error}"))),
     };
-    let message = match read(&text) {
+    let JsonBody { value, charge: _charge } = body;
+    let message = match read(value) {
         Ok(message) => message,
         Err(why) => return refuse(&Reply::NotOneMessage(why)),
     };
@@ -58,10 +63,10 @@ pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
     http::json(StatusCode::OK, &whole)
 }
 
-/// Reads exactly one message; otherwise what is wrong with it, to stand behind *one JSON-RPC message*.
-fn read(text: &[u8]) -> Result<Message, String> {
-    let value: Value = read_json(text).map_err(|error| format!(": {error}"))?;
-    let Value::Object(mut fields) = value else { return Err(", an object".to_owned()) };
+/// Takes a body for exactly one message; otherwise what is wrong with it, to stand behind *one JSON-RPC message*.
+fn read(body: Option<Value>) -> Result<Message, String> {
+    let Some(body) = body else { return Err(", and it is empty".to_owned()) };
+    let Value::Object(mut fields) = body else { return Err(", an object".to_owned()) };
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(": jsonrpc has to be 2.0".to_owned());
     }
@@ -206,11 +211,18 @@ impl Called {
 
 #[cfg(test)]
 mod tests {
+    use ostler_protocol::surrogates::read_json;
+
     use super::*;
+
+    fn message(text: &[u8]) -> Result<Message, String> {
+        let value = (!text.is_empty()).then(|| read_json(text)).transpose();
+        read(value.map_err(|error| error.to_string())?)
+    }
 
     #[test]
     fn a_body_is_exactly_one_message() {
-        let is = |text: &str| match read(text.as_bytes()) {
+        let is = |text: &str| match message(text.as_bytes()) {
             Ok(Message::Request { .. }) => "request",
             Ok(Message::Said) => "said",
             Err(_) => "none",
@@ -255,7 +267,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn nothing_posted_panics(text in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..200)) {
-            let _ = read(&text);
+            let _ = message(&text);
         }
     }
 }

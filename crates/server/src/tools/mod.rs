@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ostler_contract::http::{Method, Request, Response};
 use ostler_contract::points::{ToolsServer, ToolsServerOptions};
 use ostler_contract::tools_endpoint::PREFIX;
-use ostler_contract::{Func, Pending};
+use ostler_contract::{Bodies, Func, Pending};
 use ostler_engine::sessions::OpenToolsServer;
 use ostler_engine::sessions::SessionTools;
 use parking_lot::Mutex;
@@ -110,13 +110,15 @@ impl ToolServers {
         })
     }
 
-    /// The part of the listener they are served from. Each endpoint checks its own token.
-    pub fn mount(&self) -> Mount {
+    /// The part of the listener they are served from. Each endpoint checks its own token, and reads messages into
+    /// `bodies`.
+    pub fn mount(&self, bodies: Bodies) -> Mount {
         let servers = self.clone();
         Mount::new(
             PREFIX,
             Guard::Own,
-            Arc::new(move |request| {
+            Arc::new(move |mut request: Request| {
+                request.extensions_mut().insert(bodies.clone());
                 let servers = servers.clone();
                 Box::pin(async move {
                     let path = request.uri().path().to_owned();

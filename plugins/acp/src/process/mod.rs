@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::options::ScopeChoice;
 use scope::Scope;
-pub use scope::sweep;
+pub use scope::{containment, sweep};
 
 /// How long a scope may take to become empty after the agent's stdin is closed, and again after SIGTERM. Twice this
 /// and the time to kill fit into the host's limit for closing a session.

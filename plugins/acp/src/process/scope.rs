@@ -130,6 +130,18 @@ impl Prepared {
     }
 }
 
+/// What contains agents: for the log.
+pub fn containment(choice: ScopeChoice) -> String {
+    let trial = own_cgroup().map(|own| (own.join(format!("{}0", own_prefix())), own));
+    match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
+        Some((dir, own)) => {
+            let _ = fs::remove_dir(dir);
+            format!("cgroups under {}", own.display())
+        }
+        None => "process groups".to_owned(),
+    }
+}
+
 /// Kills what is left of every agent of this daemon.
 pub fn kill_all() {
     for scope in std::mem::take(&mut *OPEN.lock()).into_values() {

@@ -37,7 +37,7 @@ impl Conversation {
             env: self.start.env.clone(),
             endpoint: self.endpoint().await,
             mcp_servers: self.start.mcp_servers.clone(),
-            resume: self.id.lock().clone().or_else(|| self.start.resume.clone()),
+            resume: self.id.lock().clone(),
         };
         self.opening = Some(opening::open(plan).boxed());
     }
@@ -83,6 +83,7 @@ impl Conversation {
         self.log(format_args!("agent {} {} runs", named(&facts.name), named(&facts.version)));
         notes.iter().for_each(|note| self.log(note));
         *self.id.lock() = Some(session.clone());
+        self.cost = (!continued).then_some(0.0);
         self.shared.catalogue.learn(&settings);
         let exited = running.ended().boxed();
         self.live = Some(Live {

@@ -6,7 +6,7 @@ use ostler_contract::{Value, json};
 use super::Conversation;
 use crate::elicitation::Shown;
 use crate::permissions::Question;
-use crate::protocol::{Command, ContextUsage, Update};
+use crate::protocol::{Command, ContextUsage, Cost, Update};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
 use crate::wire::{Failure, Incoming, Request};
@@ -46,6 +46,10 @@ impl Conversation {
             _ => {}
         }
         let terminals = self.terminals.clone();
+        let report = match &update {
+            Update::Usage(usage) => self.usage_report(usage),
+            _ => Value::Null,
+        };
         let Some(turn) = self.prompted_turn() else { return };
         match update {
             Update::Chunk(chunk) => turn.chunk(chunk).await,
@@ -53,7 +57,7 @@ impl Conversation {
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
             Update::Compaction(compaction) => turn.compaction(compaction).await,
-            Update::Usage(usage) => turn.usage(usage_report(&usage)).await,
+            Update::Usage(_) => turn.usage(report).await,
             _ => {}
         }
     }
@@ -213,13 +217,17 @@ impl Conversation {
             emit.session(json!({ "type": "session/inputNeededRemoved", "id": call })).await;
         });
     }
-}
 
-/// How full the context is, and the cost of the session so far.
-fn usage_report(usage: &ContextUsage) -> Value {
-    let mut meta = json!({ "ostler.contextTokens": usage.used, "ostler.contextSize": usage.size });
-    if let Some(cost) = &usage.cost {
-        meta["ostler.sessionCost"] = json!({ "amount": cost.amount, "currency": cost.currency });
+    /// How full the context is, the cost of the session so far, and of the turn. Agents report the session's cost: what
+    /// a turn adds to it is the turn's. Of a session that was continued the cost before is not known.
+    fn usage_report(&mut self, usage: &ContextUsage) -> Value {
+        let mut meta = json!({ "ostler.contextTokens": usage.used, "ostler.contextSize": usage.size });
+        if let Some(Cost { amount, currency }) = &usage.cost {
+            meta["ostler.sessionCost"] = json!({ "amount": amount, "currency": currency });
+            let before = *self.cost_before.get_or_insert(*amount);
+            self.cost = Some(*amount);
+            meta["ostler.cost"] = json!({ "amount": (amount - before).max(0.0), "currency": currency });
+        }
+        json!({ "_meta": meta })
     }
-    json!({ "_meta": meta })
 }

@@ -63,7 +63,7 @@ pub enum Command {
 }
 
 /// What conversations of one agent share.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Shared {
     /// The host.
     pub host: PluginHost,
@@ -108,6 +108,9 @@ pub struct Conversation {
     context: Option<String>,
     endpoint: Option<ToolsServer>,
     settling: Option<Settling>,
+    /// What the agent's session cost so far, where it says so, and before the running turn.
+    cost: Option<f64>,
+    cost_before: Option<f64>,
     /// When a cancelled prompt that was not answered stops the agent.
     cancel_by: Option<Instant>,
     idle_since: Instant,
@@ -225,6 +228,8 @@ impl Conversation {
             withdrawals: FuturesUnordered::new(),
             endpoint: None,
             settling: None,
+            cost: None,
+            cost_before: None,
             cancel_by: None,
             idle_since: Instant::now(),
         }

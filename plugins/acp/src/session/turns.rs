@@ -80,6 +80,7 @@ impl Conversation {
         }
         let (wire, facts, session) =
             (live.running.wire.clone(), live.running.facts.clone(), live.session.clone());
+        self.cost_before = self.cost;
         let read = prompt::reader(&self.start);
         self.prompting = Some(Box::pin(async move {
             let blocks = prompt::blocks(message, &facts, &read).await;

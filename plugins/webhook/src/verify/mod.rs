@@ -25,9 +25,9 @@ const WINDOW: u64 = 300;
 /// Why a call does not pass. What was expected is not said.
 pub(crate) type Unsigned = &'static str;
 
-const MISSING: Unsigned = "The sender's signature is missing or is not written as it signs";
-const OLD: Unsigned = "The sender's signature is not of this moment";
-const WRONG: Unsigned = "The sender's signature is not one made with the endpoint's secret";
+const MISSING: Unsigned = "The sender's signature is missing or malformed";
+const OLD: Unsigned = "The sender's signature has expired";
+const WRONG: Unsigned = "The sender's signature does not match the endpoint's secret";
 
 /// What a signature has to be held against, read from the headers before anything of the body is.
 #[derive(Debug)]

@@ -11,10 +11,9 @@ use super::super::rounds::{Column, Side, alternate};
 
 const COLUMNS: &[Column] = &[
     ("start to first connection", "ms", Some(Target::AtMost(0.25))),
-    ("memory just then: resident", "MB", None),
-    ("memory when idle: resident", "MB", Some(Target::AtMost(0.4))),
+    ("memory just then: proportional", "MB", None),
     ("memory when idle: proportional", "MB", None),
-    ("memory when idle: written", "MB", None),
+    ("memory when idle: dirty", "MB", Some(Target::AtMost(0.4))),
 ];
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
@@ -34,8 +33,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
         let megabytes = |kilobytes: f64| kilobytes / 1000.0 * 1.024;
         Ok(vec![
             took.as_secs_f64() * 1000.0,
-            megabytes(at_once.rss),
-            megabytes(memory.rss),
+            megabytes(at_once.pss),
             megabytes(memory.pss),
             megabytes(memory.written),
         ])

@@ -48,10 +48,10 @@ impl Host {
 
     /// A connection as a plugin's channel is told of it.
     fn subscriber_of(&self, connection: ConnectionId) -> Option<Subscriber> {
-        let connection = self.connection(connection)?;
+        let connection = self.access.clients.get(connection)?;
         Some(Subscriber {
             client: connection.client_id()?,
-            reader: self.reader_known(&connection.principal()),
+            reader: self.access.reader_known(&connection.principal()),
         })
     }
 

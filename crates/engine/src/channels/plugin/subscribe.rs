@@ -54,7 +54,7 @@ impl Connection {
         }
         self.remember(spelled, &channel_name(spelled));
         let subscribing = Subscribing { channel, spelled: spelled.to_owned(), latency, answer };
-        match self.host().require_named(&self.principal(), &subscribing.channel.channel.grant) {
+        match self.host().access.require_named(&self.principal(), &subscribing.channel.channel.grant) {
             Ok(()) => self.begin_watch(subscribing),
             Err(refusal) => {
                 let connection = self.clone();
@@ -86,7 +86,7 @@ impl Connection {
     /// Whether the connection may watch a URI of a plugin's channel.
     pub(crate) async fn may_watch_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) -> bool {
         let Some(channel) = self.host().plugin_channel(scheme) else { return false };
-        self.host().require_named(&self.principal(), &channel.channel.grant).is_ok()
+        self.host().access.require_named(&self.principal(), &channel.channel.grant).is_ok()
             || self.authorized_for(&channel, spelled).await
     }
 
@@ -95,7 +95,7 @@ impl Connection {
         let authorize = channel.channel.authorize.clone();
         let asked = uri.clone();
         let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
-        self.host().authorized(&channel.owner, &uri, &self.principal(), ask).await
+        self.host().access.authorized(&channel.owner, &uri, &self.principal(), ask).await
     }
 
     /// Ends a watch the connection may not have any more.
@@ -118,7 +118,7 @@ impl Connection {
         let hold = Backlog::new();
         subscriber.hold = Some(hold.clone());
         let seq = host.fanout.subscribe(&name, subscriber);
-        let reader = host.reader_known(&self.principal());
+        let reader = host.access.reader_known(&self.principal());
         let client = self.client_id().unwrap_or_default();
         let (asked, wait) = oneshot::channel();
         let snapshots = channel.channel.snapshot.clone();

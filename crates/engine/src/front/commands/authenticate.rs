@@ -48,7 +48,7 @@ impl Connection {
             Err(refused) => return responder.fail(refused),
         };
         let host = self.host().clone();
-        let people = host.gate.people().filter(|people| people.resource() == params.resource).cloned();
+        let people = host.access.gate.people().filter(|people| people.resource() == params.resource).cloned();
         let Some(people) = people else {
             let kept = self.keep_for(&params).map(|(record, nth)| {
                 self.given(&params, record, Some(nth), lasts);
@@ -124,7 +124,7 @@ impl Connection {
         let nth = self.become_principal(people.resource(), principal.clone());
         self.drop_forbidden();
         if let Principal::Person(person) = &principal {
-            self.host().record_sign_in(person);
+            self.host().access.record_sign_in(person);
         }
         self.given(params, people.sign_in(), Some(nth), lasts);
     }
@@ -160,7 +160,7 @@ impl Connection {
             else {
                 return;
             };
-            let people = connection.host().gate.people();
+            let people = connection.host().access.gate.people();
             match people.is_some_and(|people| people.resource() == record.resource) {
                 true => {
                     connection.become_principal(&record.resource, Principal::Anyone);

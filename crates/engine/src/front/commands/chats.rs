@@ -9,7 +9,7 @@ use ostler_protocol::wire::state::MessageKind;
 use ostler_protocol::{RpcError, Value, Version};
 use tokio::sync::oneshot;
 
-use crate::core::refusals::{already_exists, no_chat, not_served, nothing_at};
+use crate::core::refusals::{already_exists, message_too_long, no_chat, not_served, nothing_at};
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
 use crate::sessions::{Destination, NewChat, Place, ToSession};
@@ -26,6 +26,10 @@ impl Connection {
         if params.initial_message.as_ref().is_some_and(|message| message.origin.kind != MessageKind::User) {
             let why = "initialMessage: a client may only send messages of a person";
             return responder.fail(RpcError::invalid_params(why));
+        }
+        if let Some(why) = params.initial_message.as_ref().and_then(|message| message_too_long(&message.text))
+        {
+            return responder.fail(RpcError::invalid_params(format!("initialMessage: {why}")));
         }
         let new = NewChat {
             uri: params.chat,
@@ -80,7 +84,9 @@ impl Connection {
             },
             c::ChatMoveDestination::NewSession(_) => {
                 // It makes one.
-                if let Err(refused) = host.gate.require(&self.principal(), &Grant::of("session", "create")) {
+                if let Err(refused) =
+                    host.access.gate.require(&self.principal(), &Grant::of("session", "create"))
+                {
                     return responder.fail(refused);
                 }
                 Destination::New

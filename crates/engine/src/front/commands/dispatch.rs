@@ -11,12 +11,17 @@ use serde_json::value::RawValue;
 
 use crate::core::editor_settings::is_own;
 use crate::core::fanout::{Origin, rejection};
-use crate::core::refusals::{NO_ACTION_TYPE, does_not_belong, no_channel, nothing_at};
+use crate::core::refusals::{NO_ACTION_TYPE, does_not_belong, message_too_long, no_channel, nothing_at};
 use crate::front::connection::Connection;
 use crate::sessions::{Dispatch, ToSession};
 
 /// The action that changes the host's settings.
 const SETTINGS: &str = "root/configChanged";
+
+/// How often an action is in memory until it is handled, beside its text.
+const COPIES: usize = 2;
+/// Where an action of a client has the text of a message.
+const MESSAGES: &[&str] = &["/message/text", "/draft/text"];
 
 /// An action as its refusal shows it. The values of settings are not sent back: one may be a credential.
 fn refused(channel: &str, action: &Value) -> String {
@@ -31,7 +36,8 @@ fn refused(channel: &str, action: &Value) -> String {
 
 impl Connection {
     /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
-    pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction) {
+    /// `length` is that of its text.
+    pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction, length: usize) {
         let host = self.host();
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
@@ -55,6 +61,19 @@ impl Connection {
         if let Err(error) = self.may_dispatch(name, asked, &dispatch.action) {
             return refuse(&error.message);
         }
+        let too_long = MESSAGES.iter().find_map(|place| {
+            let text = dispatch.action.pointer(place)?.as_str()?;
+            Some((place, message_too_long(text)?))
+        });
+        if let Some((place, why)) = too_long {
+            let mut action = dispatch.action;
+            if let Some(text) = action.pointer_mut(place) {
+                *text = json!("");
+            }
+            let seq = host.fanout.seq();
+            let rejection = rejection(&dispatch.channel, &action.to_string(), seq, &origin, &why);
+            return self.outbox.send(rejection);
+        }
         match (host.sessions.locate(&channel), &channel) {
             (Some((entry, place)), _) => {
                 let message = Dispatch {
@@ -65,6 +84,7 @@ impl Connection {
                     origin: origin.clone(),
                     connection: self.reference(),
                     sender: self.owner(),
+                    charge: self.charge_copies(length, COPIES),
                 };
                 if !host.tell(&entry, ToSession::Dispatch(Box::new(message))) {
                     refuse(&nothing_at(&dispatch.channel).message);
@@ -82,7 +102,9 @@ impl Connection {
                 let (host, by) = (host.clone(), self.principal());
                 let (outbox, spelled, action) =
                     (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
+                let charge = self.charge_copies(length, COPIES);
                 tokio::spawn(async move {
+                    let _charge = charge;
                     if let Err(why) = host.automation_action(&action, origin.clone(), &by).await {
                         let seq = host.fanout.seq();
                         outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
@@ -90,7 +112,7 @@ impl Connection {
                 });
             }
             (None, Channel::Terminal(uri)) => {
-                if let Err(why) = self.terminal_action(uri, row, &dispatch.action, origin.clone()) {
+                if let Err(why) = host.terminal_action(uri, row, &dispatch.action, origin.clone()) {
                     refuse(&why);
                 }
             }
@@ -98,7 +120,9 @@ impl Connection {
                 let host = host.clone();
                 let (outbox, spelled, action) =
                     (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
+                let charge = self.charge_copies(length, COPIES);
                 tokio::spawn(async move {
+                    let _charge = charge;
                     if let Err(why) = host.review(&spelled, action.clone(), origin.clone()).await {
                         let seq = host.fanout.seq();
                         outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
@@ -149,6 +173,6 @@ impl Connection {
             }
             _ => asked.clone(),
         };
-        self.host().gate.require(&self.principal(), &asked)
+        self.host().access.gate.require(&self.principal(), &asked)
     }
 }

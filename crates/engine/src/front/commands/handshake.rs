@@ -31,7 +31,7 @@ impl Connection {
             }
         };
         self.introduce(&params.client_id, negotiated.version);
-        self.host().remember_client(&params.client_id, negotiated.version);
+        self.host().access.clients.remember_version(&params.client_id, negotiated.version);
         // Whatever happens to a channel once its snapshot is taken waits behind the answer.
         self.outbox.hold();
         let wanted = params.initial_subscriptions.unwrap_or_default();
@@ -64,7 +64,7 @@ impl Connection {
                 result.insert("defaultDirectory".to_owned(), crate::core::file_uris::file_uri(path).into());
             }
             let mut meta = host.advertised().await;
-            if let Some(principal) = host.principal_fact(&connection.principal()) {
+            if let Some(principal) = host.access.principal_fact(&connection.principal()) {
                 meta.insert(names::meta_key("principal"), principal.into());
             }
             if let Some(telemetry) = host.telemetry() {
@@ -83,7 +83,7 @@ impl Connection {
     pub(super) async fn handle_reconnect(self: &Arc<Self>, params: c::ReconnectParams, responder: Responder) {
         let host = self.host().clone();
         if self.client_id().is_none() {
-            let spoken = host.spoken_by(&params.client_id).unwrap_or(Version::V1);
+            let spoken = host.access.clients.version_of(&params.client_id).unwrap_or(Version::V1);
             self.introduce(&params.client_id, spoken);
         }
         let mut known = Vec::new();
@@ -152,7 +152,7 @@ impl Connection {
                 }
                 if self.is_closed() {
                     for (_, channel) in &known {
-                        host.fanout.unsubscribe(channel, self.id());
+                        host.unsubscribe(channel, self.id());
                     }
                 }
                 let missing = json!(missing);

@@ -1,11 +1,16 @@
 //! What each client command does. The match is exhaustive over the protocol's table.
 
 mod authenticate;
+mod changesets;
 mod chats;
+mod containers;
 mod dispatch;
 mod handshake;
+mod pull_requests;
+mod resources;
 mod sessions;
 mod subscribe;
+mod terminals;
 mod usage;
 
 use std::sync::Arc;

@@ -97,7 +97,7 @@ impl Connection {
         let Some(entry) = host.sessions.by_uri(channel) else {
             return responder.fail(nothing_at(channel));
         };
-        if host.gate.guarded && !self.owns(entry.owner.as_deref()) {
+        if host.access.gate.guarded && !self.owns(entry.owner.as_deref()) {
             return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
         }
         tokio::spawn(async move {

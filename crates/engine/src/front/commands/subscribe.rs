@@ -72,12 +72,12 @@ impl Connection {
             Channel::Terminal(_) => Grant::of("terminal", "output"),
             Channel::Telemetry => Grant::of("diagnostics", "logs"),
             Channel::ResourceWatch(id) => {
-                return self.host().may_watch(&uri::resource_watch(id), &self.principal());
+                return self.host().resources.may_watch(&uri::resource_watch(id), &self.principal());
             }
             // Open to everybody, asked by whoever serves it, or nothing at all.
             Channel::Root | Channel::Plugin { .. } | Channel::Other => return Ok(()),
         };
-        self.host().gate.require(&self.principal(), &asked)
+        self.host().access.gate.require(&self.principal(), &asked)
     }
 
     /// The channel's own name.
@@ -102,7 +102,7 @@ impl Connection {
                     false => Err(no_run(spelled)),
                 }
             }
-            Channel::ResourceWatch(_) if host.watched(spelled).is_some() => Ok(spelled.to_owned()),
+            Channel::ResourceWatch(_) if host.resources.watched(spelled).is_some() => Ok(spelled.to_owned()),
             Channel::Terminal(uri) => match host.terminals.get(&uri) {
                 Some(_) => Ok(uri),
                 None => Err(no_terminal(&uri)),
@@ -168,7 +168,7 @@ impl Connection {
             Channel::Root => {
                 let (mut state, seq) = host.root.subscribe(&host.fanout, subscriber);
                 host.show_own_settings(&mut state, &self.principal());
-                if let Some(principal) = host.principal_fact(&self.principal()) {
+                if let Some(principal) = host.access.principal_fact(&self.principal()) {
                     state["_meta"][names::meta_key("principal")] = principal.into();
                 }
                 (state.to_string(), seq)
@@ -187,7 +187,7 @@ impl Connection {
                     None => return answer.fail(no_terminal(&uri)),
                 }
             }
-            Channel::ResourceWatch(_) => match host.watched(spelled) {
+            Channel::ResourceWatch(_) => match host.resources.watched(spelled) {
                 Some(state) => {
                     let state: ResourceWatchState = state;
                     let text = serde_json::to_string(&state).unwrap_or_else(|_| "{}".to_owned());

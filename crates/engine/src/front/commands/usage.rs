@@ -17,15 +17,15 @@ impl Connection {
         principal: Principal,
     ) -> Result<Value, RpcError> {
         let host = self.host();
-        host.use_kept()?;
-        let reader = principal.reader().filter(|_| host.gate.guarded);
+        host.usage.use_kept()?;
+        let reader = principal.reader().filter(|_| host.access.gate.guarded);
         if principal == Principal::Anyone {
-            host.gate.require(&principal, &Grant::of("usage", "get"))?;
+            host.access.gate.require(&principal, &Grant::of("usage", "get"))?;
         }
         match command {
-            Command::UsageTotals(asked) => host.usage_totals(asked, reader.as_ref()).await,
-            Command::UsageRecords(asked) => host.usage_records(asked, reader.as_ref()).await,
-            Command::UsageGroups(asked) => host.usage_groups(asked, reader.as_ref()).await,
+            Command::UsageTotals(asked) => host.usage.usage_totals(asked, reader.as_ref()).await,
+            Command::UsageRecords(asked) => host.usage.usage_records(asked, reader.as_ref()).await,
+            Command::UsageGroups(asked) => host.usage.usage_groups(asked, reader.as_ref()).await,
             other => Err(RpcError::method_not_found(format!("{} is not about use", other.name()))),
         }
     }

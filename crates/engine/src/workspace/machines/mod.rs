@@ -53,12 +53,6 @@ impl Host {
         self.registry()?.port::<Computers>()
     }
 
-    /// Gives the host what it may ask of the machine it runs on. Without it nothing of this host can be given to a
-    /// machine.
-    pub fn set_local_system(&self, here: Arc<dyn LocalSystem>) {
-        let _ = self.local_system.set(here);
-    }
-
     /// Whether the host decides the setting for a backend: one that can run in a machine, on a host that has some.
     fn decides(&self, agent: &Agent) -> bool {
         agent.machine.is_some() && self.computers().is_some()
@@ -208,7 +202,7 @@ impl Host {
             )));
         };
         if let Some(owner) = &entry.owner {
-            self.require_of(owner, &Grant::of("computer", "put"))?;
+            self.access.require_of(owner, &Grant::of("computer", "put"))?;
         }
         let request = self.machine_request(entry, agent, &named, directory).await?;
         let made = in_time(MAKE_LIMIT, make.call((request,))).await.map_err(|why| match why.rpc {
@@ -416,7 +410,7 @@ impl Host {
             seconds: Some(millis_between(&kept.created_at, self.clock.now()) as f64 / 1000.0),
             ..UsageEntry::default()
         };
-        if let Err(why) = in_time(ASK_LIMIT, self.record_use(held)).await {
+        if let Err(why) = in_time(ASK_LIMIT, self.usage.record_use(held)).await {
             self.log.line(format_args!(
                 "{}: what it held of {named} was not kept: {}",
                 entry.uri,

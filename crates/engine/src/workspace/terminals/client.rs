@@ -1,83 +1,17 @@
 //! What clients do with terminals: open, type, resize, hand over, name, clear and dispose of them.
 
-use std::sync::Arc;
-
-use ostler_contract::points::TerminalRequest;
 use ostler_protocol::actions::{self, Action, Scope};
-use ostler_protocol::commands::CreateTerminal;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{TerminalClaim, TerminalClientClaim};
+use ostler_protocol::wire::state::TerminalClaim;
 use ostler_protocol::{RpcError, Value};
 
-use super::{Asked, SIZE, SIZE_MAX, is_terminal, no_terminal};
+use super::{SIZE, SIZE_MAX, no_terminal};
 use crate::core::fanout::Origin;
-use crate::core::file_uris::file_path;
 use crate::core::refusals::{does_not_belong, lacks_field, nothing_at};
-use crate::core::responder::Responder;
-use crate::front::connection::Connection;
 use crate::host::Host;
-use crate::sessions::{named, tidy_title};
+use crate::sessions::named;
 
-impl Connection {
-    pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {
-        let host = self.host().clone();
-        let asked = match self.terminal_asked(&host, params) {
-            Ok(asked) => asked,
-            Err(error) => return responder.fail(error),
-        };
-        tokio::spawn(async move {
-            match host.open_terminal(asked).await {
-                Ok(_) => responder.done(),
-                Err(error) => responder.fail(error),
-            }
-        });
-    }
-
-    fn terminal_asked(&self, host: &Host, params: CreateTerminal) -> Result<Asked, RpcError> {
-        if !is_terminal(&params.channel) {
-            let error = format!("{} is not a terminal URI: ahp-terminal:/<id>", params.channel);
-            return Err(RpcError::invalid_params(error));
-        }
-        let claim = params.claim.unwrap_or_else(|| {
-            TerminalClaim::Client(TerminalClientClaim { client_id: self.client_id().unwrap_or_default() })
-        });
-        host.may_hold(&claim)?;
-        let cwd = match params.cwd {
-            Some(cwd) if cwd.starts_with("file:") => Some(file_path(&cwd)),
-            Some(cwd) => {
-                return Err(RpcError::invalid_params(format!("cwd must be a file: URI, not {cwd}")));
-            }
-            None => None,
-        };
-        let shell = host.root.own_value(self.id(), "defaultShell");
-        let request = TerminalRequest {
-            terminal: params.channel,
-            cwd,
-            shell: shell
-                .as_ref()
-                .and_then(Value::as_str)
-                .filter(|shell| !shell.is_empty())
-                .map(str::to_owned),
-            cols: size("cols", params.cols, SIZE.0)?,
-            rows: size("rows", params.rows, SIZE.1)?,
-            ..TerminalRequest::default()
-        };
-        Ok(Asked { claim, name: params.name.as_deref().and_then(tidy_title), request })
-    }
-
-    pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {
-        let host = self.host().clone();
-        if host.terminals.get(&uri).is_none() {
-            return responder.fail(no_terminal(&uri));
-        }
-        tokio::spawn(async move {
-            match host.dispose_terminal(&uri).await {
-                true => responder.done(),
-                false => responder.fail(no_terminal(&uri)),
-            }
-        });
-    }
-
+impl Host {
     /// Takes an action a client dispatched to a terminal, or says why not.
     pub(crate) fn terminal_action(
         &self,
@@ -86,7 +20,7 @@ impl Connection {
         action: &Value,
         origin: Origin,
     ) -> Result<(), String> {
-        let host = self.host();
+        let host = self;
         if row.scope != Scope::Terminal {
             return Err(does_not_belong(row.name, "a terminal"));
         }
@@ -111,7 +45,7 @@ impl Connection {
                 let held = open.screen.lock().state.claim.clone();
                 if let TerminalClaim::Client(held) = held
                     && held.client_id != origin.client_id
-                    && host.is_here(&held.client_id)
+                    && host.access.clients.is_connected(&held.client_id)
                 {
                     return Err(format!("{} holds this terminal; only it can hand it over", held.client_id));
                 }
@@ -147,7 +81,7 @@ impl Connection {
 
 impl Host {
     /// Whether somebody can hold a terminal: a client that says who it is, or a session there is.
-    fn may_hold(&self, claim: &TerminalClaim) -> Result<(), RpcError> {
+    pub(crate) fn may_hold(&self, claim: &TerminalClaim) -> Result<(), RpcError> {
         match claim {
             TerminalClaim::Client(claim) if claim.client_id.trim().is_empty() => {
                 Err(RpcError::invalid_params("claim.clientId must name a client"))
@@ -159,14 +93,9 @@ impl Host {
             },
         }
     }
-
-    /// Whether a client has a connection.
-    fn is_here(&self, client: &str) -> bool {
-        self.open_connections().iter().any(|open| open.client_id().as_deref() == Some(client))
-    }
 }
 
-fn size(field: &str, asked: Option<i64>, usual: u16) -> Result<u16, RpcError> {
+pub(crate) fn size(field: &str, asked: Option<i64>, usual: u16) -> Result<u16, RpcError> {
     let Some(asked) = asked else { return Ok(usual) };
     let fits = u16::try_from(asked).ok().filter(|size| (1..=SIZE_MAX).contains(size));
     fits.ok_or_else(|| {

@@ -27,13 +27,14 @@ use crate::core::in_time::in_time;
 use crate::core::log::Log;
 use crate::core::refusals::{STOPPING, already_exists, not_served};
 use crate::host::Host;
+pub(crate) use client::size;
 pub(crate) use of_session::Holder;
 use screen::Screen;
 
 /// The command line prefix that runs what follows in a terminal.
 pub(crate) const PREFIX: &str = "!";
 /// The size of a terminal nobody gave one.
-const SIZE: (u16, u16) = (80, 24);
+pub(crate) const SIZE: (u16, u16) = (80, 24);
 /// The longest and widest a terminal may be.
 const SIZE_MAX: u16 = 4096;
 /// How many terminals may be open.
@@ -397,7 +398,7 @@ pub(crate) fn no_terminal(uri: &str) -> RpcError {
 }
 
 /// Whether a URI may name a terminal.
-fn is_terminal(uri: &str) -> bool {
+pub(crate) fn is_terminal(uri: &str) -> bool {
     let named = uri.split_once(':').is_some_and(|(_, rest)| !rest.trim_start_matches('/').is_empty());
     named && matches!(Channel::parse(uri), Channel::Terminal(_))
 }

@@ -3,7 +3,20 @@
 import native from 'native/zones';
 import { dates, pick, supports } from 'internal/intl/locales';
 
-const months = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December'];
+const months = [
+  'January',
+  'February',
+  'March',
+  'April',
+  'May',
+  'June',
+  'July',
+  'August',
+  'September',
+  'October',
+  'November',
+  'December',
+];
 const weekdays = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
 
 const two = (number) => String(number).padStart(2, '0');
@@ -23,149 +36,208 @@ function offsetOf(zone, time) {
   return native.offset(zone, time) ?? [0, 'UTC'];
 }
 
-export const DateTimeFormat = supports(class DateTimeFormat {
-  #locale;
-  #options;
-  format;
+export const DateTimeFormat = supports(
+  class DateTimeFormat {
+    #locale;
+    #options;
+    format;
 
-  constructor(locales, options = {}) {
-    this.#locale = pick(locales);
-    const given = { ...options };
-    const date = ['weekday', 'year', 'month', 'day', 'era'];
-    const time = ['hour', 'minute', 'second', 'fractionalSecondDigits', 'dayPeriod'];
-    const styled = given.dateStyle !== undefined || given.timeStyle !== undefined;
-    if (!styled && ![...date, ...time].some((name) => given[name] !== undefined)) {
-      const defaults = given._defaults ?? 'date';
-      if (defaults !== 'time') given.year = given.month = given.day = 'numeric';
-      if (defaults !== 'date') given.hour = given.minute = given.second = 'numeric';
+    constructor(locales, options = {}) {
+      this.#locale = pick(locales);
+      const given = { ...options };
+      const date = ['weekday', 'year', 'month', 'day', 'era'];
+      const time = ['hour', 'minute', 'second', 'fractionalSecondDigits', 'dayPeriod'];
+      const styled = given.dateStyle !== undefined || given.timeStyle !== undefined;
+      if (!styled && ![...date, ...time].some((name) => given[name] !== undefined)) {
+        const defaults = given._defaults ?? 'date';
+        if (defaults !== 'time') given.year = given.month = given.day = 'numeric';
+        if (defaults !== 'date') given.hour = given.minute = given.second = 'numeric';
+      }
+      delete given._defaults;
+      given.timeZone = zoneOf(given.timeZone);
+      if (given.hourCycle && given.hour12 === undefined)
+        given.hour12 = given.hourCycle === 'h11' || given.hourCycle === 'h12';
+      given.hour12 ??= dates[this.#locale][2];
+      this.#options = given;
+      this.format = (when) =>
+        this.formatToParts(when)
+          .map(({ value }) => value)
+          .join('');
     }
-    delete given._defaults;
-    given.timeZone = zoneOf(given.timeZone);
-    if (given.hourCycle && given.hour12 === undefined) given.hour12 = given.hourCycle === 'h11' || given.hourCycle === 'h12';
-    given.hour12 ??= dates[this.#locale][2];
-    this.#options = given;
-    this.format = (when) => this.formatToParts(when).map(({ value }) => value).join('');
-  }
 
-  resolvedOptions() {
-    const { timeZone, hour12, ...rest } = this.#options;
-    const hours = rest.hour !== undefined || rest.timeStyle !== undefined ? { hourCycle: hour12 ? 'h12' : 'h23', hour12 } : {};
-    return { locale: this.#locale, calendar: 'gregory', numberingSystem: 'latn', timeZone, ...hours, ...rest };
-  }
+    resolvedOptions() {
+      const { timeZone, hour12, ...rest } = this.#options;
+      const hours =
+        rest.hour !== undefined || rest.timeStyle !== undefined
+          ? { hourCycle: hour12 ? 'h12' : 'h23', hour12 }
+          : {};
+      return {
+        locale: this.#locale,
+        calendar: 'gregory',
+        numberingSystem: 'latn',
+        timeZone,
+        ...hours,
+        ...rest,
+      };
+    }
 
-  formatToParts(when = Date.now()) {
-    const time = typeof when === 'object' && when !== null ? when.getTime() : Number(when);
-    if (!Number.isFinite(time)) throw new RangeError('Invalid time value');
-    const options = this.#expanded();
-    const [minutes, abbreviation] = offsetOf(options.timeZone, time);
-    const local = new Date(time + minutes * 60_000);
-    const parts = [];
-    const put = (type, value) => parts.push({ type, value: `${value}` });
-    this.#date(options, local, put);
-    this.#time(options, local, put, parts.length > 0);
-    if (options.timeZoneName) {
-      const told = options.timeZone === 'UTC' ? 'UTC' : /^[A-Z]/.test(abbreviation) && options.timeZoneName === 'short' ? abbreviation : gmt(minutes);
-      put('literal', ' ');
-      put('timeZoneName', told);
-    }
-    return parts;
-  }
-
-  #expanded() {
-    const { dateStyle, timeStyle, ...options } = this.#options;
-    if (dateStyle) {
-      Object.assign(options, {
-        full: { weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' },
-        long: { year: 'numeric', month: 'long', day: 'numeric' },
-        medium: { year: 'numeric', month: 'short', day: 'numeric' },
-        short: { year: '2-digit', month: 'numeric', day: 'numeric' },
-      }[dateStyle]);
-    }
-    if (timeStyle) {
-      Object.assign(options, { hour: 'numeric', minute: '2-digit' }, timeStyle === 'short' ? {} : { second: '2-digit' });
-      if (timeStyle === 'full' || timeStyle === 'long') options.timeZoneName ??= 'short';
-    }
-    return { ...options, styled: dateStyle };
-  }
-
-  #date({ weekday, year, month, day }, local, put) {
-    const name = (list, at, width) => (width === 'long' ? list[at] : width === 'short' ? list[at].slice(0, 3) : list[at][0]);
-    const values = {
-      year: year && (year === '2-digit' ? two(local.getUTCFullYear() % 100) : local.getUTCFullYear()),
-      day: day && (day === '2-digit' ? two(local.getUTCDate()) : local.getUTCDate()),
-    };
-    const worded = month === 'long' || month === 'short' || month === 'narrow';
-    if (weekday) {
-      put('weekday', name(weekdays, local.getUTCDay(), weekday));
-      if (year || month || day) put('literal', ', ');
-    }
-    if (worded) {
-      put('month', name(months, local.getUTCMonth(), month));
-      if (day) {
+    formatToParts(when = Date.now()) {
+      const time = typeof when === 'object' && when !== null ? when.getTime() : Number(when);
+      if (!Number.isFinite(time)) throw new RangeError('Invalid time value');
+      const options = this.#expanded();
+      const [minutes, abbreviation] = offsetOf(options.timeZone, time);
+      const local = new Date(time + minutes * 60_000);
+      const parts = [];
+      const put = (type, value) => parts.push({ type, value: `${value}` });
+      this.#date(options, local, put);
+      this.#time(options, local, put, parts.length > 0);
+      if (options.timeZoneName) {
+        const told =
+          options.timeZone === 'UTC'
+            ? 'UTC'
+            : /^[A-Z]/.test(abbreviation) && options.timeZoneName === 'short'
+              ? abbreviation
+              : gmt(minutes);
         put('literal', ' ');
-        put('day', values.day);
+        put('timeZoneName', told);
       }
-      if (year) {
-        put('literal', day ? ', ' : ' ');
-        put('year', values.year);
+      return parts;
+    }
+
+    #expanded() {
+      const { dateStyle, timeStyle, ...options } = this.#options;
+      if (dateStyle) {
+        Object.assign(
+          options,
+          {
+            full: { weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' },
+            long: { year: 'numeric', month: 'long', day: 'numeric' },
+            medium: { year: 'numeric', month: 'short', day: 'numeric' },
+            short: { year: '2-digit', month: 'numeric', day: 'numeric' },
+          }[dateStyle],
+        );
       }
-      return;
+      if (timeStyle) {
+        Object.assign(
+          options,
+          { hour: 'numeric', minute: '2-digit' },
+          timeStyle === 'short' ? {} : { second: '2-digit' },
+        );
+        if (timeStyle === 'full' || timeStyle === 'long') options.timeZoneName ??= 'short';
+      }
+      return { ...options, styled: dateStyle };
     }
-    const [pattern] = dates[this.#locale];
-    const separator = /[^MDY]/.exec(pattern)[0];
-    const fields = pattern.split(separator).filter((field) => ({ M: month, D: day, Y: year })[field[0]]);
-    fields.forEach((field, at) => {
-      if (at > 0) put('literal', separator);
-      if (field[0] === 'Y') put('year', values.year);
-      else if (field[0] === 'M') put('month', month === '2-digit' || field.length === 2 ? two(local.getUTCMonth() + 1) : local.getUTCMonth() + 1);
-      else put('day', field.length === 2 ? two(local.getUTCDate()) : values.day);
-    });
-  }
 
-  #time({ hour, minute, second, hour12, hourCycle, fractionalSecondDigits, styled, month }, local, put, after) {
-    if (!hour && !minute && !second && !fractionalSecondDigits) return;
-    if (after) put('literal', styled === 'full' || styled === 'long' ? ' at ' : month === 'long' && !styled ? ' at ' : dates[this.#locale][1]);
-    let joined = false;
-    const join = (mark) => {
-      if (joined) put('literal', mark);
-      joined = true;
-    };
-    const hours = local.getUTCHours();
-    if (hour) {
-      const shown = hour12 ? hours % 12 || (hourCycle === 'h11' ? 0 : 12) : hourCycle === 'h24' && hours === 0 ? 24 : hours;
-      join('');
-      put('hour', hour === '2-digit' || (!hour12 && (minute || second)) ? two(shown) : shown);
+    #date({ weekday, year, month, day }, local, put) {
+      const name = (list, at, width) =>
+        width === 'long' ? list[at] : width === 'short' ? list[at].slice(0, 3) : list[at][0];
+      const values = {
+        year: year && (year === '2-digit' ? two(local.getUTCFullYear() % 100) : local.getUTCFullYear()),
+        day: day && (day === '2-digit' ? two(local.getUTCDate()) : local.getUTCDate()),
+      };
+      const worded = month === 'long' || month === 'short' || month === 'narrow';
+      if (weekday) {
+        put('weekday', name(weekdays, local.getUTCDay(), weekday));
+        if (year || month || day) put('literal', ', ');
+      }
+      if (worded) {
+        put('month', name(months, local.getUTCMonth(), month));
+        if (day) {
+          put('literal', ' ');
+          put('day', values.day);
+        }
+        if (year) {
+          put('literal', day ? ', ' : ' ');
+          put('year', values.year);
+        }
+        return;
+      }
+      const [pattern] = dates[this.#locale];
+      const separator = /[^MDY]/.exec(pattern)[0];
+      const fields = pattern.split(separator).filter((field) => ({ M: month, D: day, Y: year })[field[0]]);
+      fields.forEach((field, at) => {
+        if (at > 0) put('literal', separator);
+        if (field[0] === 'Y') put('year', values.year);
+        else if (field[0] === 'M')
+          put(
+            'month',
+            month === '2-digit' || field.length === 2
+              ? two(local.getUTCMonth() + 1)
+              : local.getUTCMonth() + 1,
+          );
+        else put('day', field.length === 2 ? two(local.getUTCDate()) : values.day);
+      });
     }
-    if (minute) {
-      join(':');
-      put('minute', hour || minute === '2-digit' || second ? two(local.getUTCMinutes()) : local.getUTCMinutes());
-    }
-    if (second) {
-      join(':');
-      put('second', minute || second === '2-digit' ? two(local.getUTCSeconds()) : local.getUTCSeconds());
-    }
-    if (fractionalSecondDigits) {
-      join('.');
-      put('fractionalSecond', String(local.getUTCMilliseconds()).padStart(3, '0').slice(0, fractionalSecondDigits));
-    }
-    if (hour && hour12) {
-      put('literal', ' ');
-      put('dayPeriod', hours < 12 ? 'AM' : 'PM');
-    }
-  }
 
-  formatRange(from, to) {
-    return `${this.format(from)} – ${this.format(to)}`;
-  }
+    #time(
+      { hour, minute, second, hour12, hourCycle, fractionalSecondDigits, styled, month },
+      local,
+      put,
+      after,
+    ) {
+      if (!hour && !minute && !second && !fractionalSecondDigits) return;
+      if (after)
+        put(
+          'literal',
+          styled === 'full' || styled === 'long'
+            ? ' at '
+            : month === 'long' && !styled
+              ? ' at '
+              : dates[this.#locale][1],
+        );
+      let joined = false;
+      const join = (mark) => {
+        if (joined) put('literal', mark);
+        joined = true;
+      };
+      const hours = local.getUTCHours();
+      if (hour) {
+        const shown = hour12
+          ? hours % 12 || (hourCycle === 'h11' ? 0 : 12)
+          : hourCycle === 'h24' && hours === 0
+            ? 24
+            : hours;
+        join('');
+        put('hour', hour === '2-digit' || (!hour12 && (minute || second)) ? two(shown) : shown);
+      }
+      if (minute) {
+        join(':');
+        put(
+          'minute',
+          hour || minute === '2-digit' || second ? two(local.getUTCMinutes()) : local.getUTCMinutes(),
+        );
+      }
+      if (second) {
+        join(':');
+        put('second', minute || second === '2-digit' ? two(local.getUTCSeconds()) : local.getUTCSeconds());
+      }
+      if (fractionalSecondDigits) {
+        join('.');
+        put(
+          'fractionalSecond',
+          String(local.getUTCMilliseconds()).padStart(3, '0').slice(0, fractionalSecondDigits),
+        );
+      }
+      if (hour && hour12) {
+        put('literal', ' ');
+        put('dayPeriod', hours < 12 ? 'AM' : 'PM');
+      }
+    }
 
-  formatRangeToParts(from, to) {
-    return [
-      ...this.formatToParts(from).map((part) => ({ ...part, source: 'startRange' })),
-      { type: 'literal', value: ' – ', source: 'shared' },
-      ...this.formatToParts(to).map((part) => ({ ...part, source: 'endRange' })),
-    ];
-  }
-}, true);
+    formatRange(from, to) {
+      return `${this.format(from)} – ${this.format(to)}`;
+    }
+
+    formatRangeToParts(from, to) {
+      return [
+        ...this.formatToParts(from).map((part) => ({ ...part, source: 'startRange' })),
+        { type: 'literal', value: ' – ', source: 'shared' },
+        ...this.formatToParts(to).map((part) => ({ ...part, source: 'endRange' })),
+      ];
+    }
+  },
+  true,
+);
 
 function gmt(minutes) {
   if (minutes === 0) return 'GMT';

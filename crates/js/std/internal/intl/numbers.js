@@ -2,121 +2,226 @@
 
 import { marks, pick, supports } from 'internal/intl/locales';
 
-export const symbols = { USD: '$', EUR: '€', GBP: '£', JPY: '¥', CNY: 'CN¥', INR: '₹', KRW: '₩', BRL: 'R$', CAD: 'CA$', AUD: 'A$', MXN: 'MX$' };
+export const symbols = {
+  USD: '$',
+  EUR: '€',
+  GBP: '£',
+  JPY: '¥',
+  CNY: 'CN¥',
+  INR: '₹',
+  KRW: '₩',
+  BRL: 'R$',
+  CAD: 'CA$',
+  AUD: 'A$',
+  MXN: 'MX$',
+};
 const whole = ['JPY', 'KRW', 'VND', 'CLP', 'ISK', 'HUF'];
 export const units = {
-  kilobyte: ['kB', 'kilobyte'], megabyte: ['MB', 'megabyte'], gigabyte: ['GB', 'gigabyte'], terabyte: ['TB', 'terabyte'],
-  byte: ['byte', 'byte'], bit: ['bit', 'bit'], second: ['sec', 'second'], minute: ['min', 'minute'], hour: ['hr', 'hour'],
-  day: ['day', 'day'], week: ['wk', 'week'], month: ['mth', 'month'], year: ['yr', 'year'], millisecond: ['ms', 'millisecond'],
-  percent: ['%', 'percent'], celsius: ['°C', 'degree Celsius'], meter: ['m', 'meter'], kilometer: ['km', 'kilometer'],
-  centimeter: ['cm', 'centimeter'], millimeter: ['mm', 'millimeter'], mile: ['mi', 'mile'], foot: ['ft', 'foot'],
-  inch: ['in', 'inch'], kilogram: ['kg', 'kilogram'], gram: ['g', 'gram'], pound: ['lb', 'pound'], liter: ['L', 'liter'],
-  kilobit: ['kb', 'kilobit'], megabit: ['Mb', 'megabit'], gigabit: ['Gb', 'gigabit'], fahrenheit: ['°F', 'degree Fahrenheit'],
+  kilobyte: ['kB', 'kilobyte'],
+  megabyte: ['MB', 'megabyte'],
+  gigabyte: ['GB', 'gigabyte'],
+  terabyte: ['TB', 'terabyte'],
+  byte: ['byte', 'byte'],
+  bit: ['bit', 'bit'],
+  second: ['sec', 'second'],
+  minute: ['min', 'minute'],
+  hour: ['hr', 'hour'],
+  day: ['day', 'day'],
+  week: ['wk', 'week'],
+  month: ['mth', 'month'],
+  year: ['yr', 'year'],
+  millisecond: ['ms', 'millisecond'],
+  percent: ['%', 'percent'],
+  celsius: ['°C', 'degree Celsius'],
+  meter: ['m', 'meter'],
+  kilometer: ['km', 'kilometer'],
+  centimeter: ['cm', 'centimeter'],
+  millimeter: ['mm', 'millimeter'],
+  mile: ['mi', 'mile'],
+  foot: ['ft', 'foot'],
+  inch: ['in', 'inch'],
+  kilogram: ['kg', 'kilogram'],
+  gram: ['g', 'gram'],
+  pound: ['lb', 'pound'],
+  liter: ['L', 'liter'],
+  kilobit: ['kb', 'kilobit'],
+  megabit: ['Mb', 'megabit'],
+  gigabit: ['Gb', 'gigabit'],
+  fahrenheit: ['°F', 'degree Fahrenheit'],
 };
 
-export const NumberFormat = supports(class NumberFormat {
-  #locale;
-  #options;
-  format;
+export const NumberFormat = supports(
+  class NumberFormat {
+    #locale;
+    #options;
+    format;
 
-  constructor(locales, options = {}) {
-    this.#locale = pick(locales);
-    const style = options.style ?? 'decimal';
-    if (style === 'currency' && options.currency === undefined) throw new TypeError('Currency code is required with currency style.');
-    const currency = options.currency?.toUpperCase();
-    const compact = options.notation === 'compact';
-    const least = options.minimumFractionDigits ?? (style === 'currency' && !compact ? (whole.includes(currency) ? 0 : 2) : 0);
-    const most = options.maximumFractionDigits ?? Math.max(least, style === 'currency' && !compact ? least : style === 'percent' || compact ? 0 : 3);
-    if (least > 100 || most > 100 || least < 0 || most < 0) throw new RangeError('maximumFractionDigits value is out of range.');
-    this.#options = { ...options, style, currency, minimumFractionDigits: Math.min(least, most), maximumFractionDigits: most, useGrouping: options.useGrouping ?? true };
-    this.format = (value) => this.formatToParts(value).map((part) => part.value).join('');
-  }
-
-  resolvedOptions() {
-    return { locale: this.#locale, numberingSystem: 'latn', minimumIntegerDigits: 1, notation: 'standard', signDisplay: 'auto', ...this.#options };
-  }
-
-  formatToParts(value) {
-    const options = this.#options;
-    const big = typeof value === 'bigint';
-    let number = big ? value : Number(value);
-    const negative = big ? number < 0n : number < 0 || Object.is(number, -0);
-    if (negative) number = -number;
-    let suffix = '';
-    if (options.style === 'percent') number = big ? number * 100n : number * 100;
-    if (options.notation === 'compact') [number, suffix] = shorten(Number(number), options.compactDisplay === 'long');
-    const [group, point] = marks[this.#locale.split('-')[0]];
-    const parts = [];
-    const put = (type, text) => parts.push({ type, value: text });
-    if (!big && Number.isNaN(number)) put('nan', 'NaN');
-    else if (number === Infinity) put('infinity', '∞');
-    else this.#digits(number, big, suffix !== '' && options.maximumFractionDigits === 0, put, group, point);
-    if (suffix) put('compact', suffix);
-    return this.#dressed(parts, negative, Number(number));
-  }
-
-  #digits(number, big, short, put, group, point) {
-    const { minimumFractionDigits: least, maximumFractionDigits: most, maximumSignificantDigits: significant, minimumSignificantDigits: atLeast, minimumIntegerDigits: integers = 1, useGrouping } = this.#options;
-    let text;
-    if (big) text = `${number}`;
-    else if (significant !== undefined || atLeast !== undefined) {
-      const precise = number === 0 ? '0' : plain(Number(number.toPrecision(Math.min(significant ?? 21, 100))));
-      text = precise;
-      const digits = precise.replace('.', '').replace(/^0+/, '').length;
-      if (atLeast !== undefined && digits < atLeast) text = `${precise}${precise.includes('.') ? '' : '.'}${'0'.repeat(atLeast - digits)}`;
-    } else if (short) {
-      // Compact numbers keep two digits.
-      text = plain(number < 100 ? Number(number.toPrecision(2)) : Math.round(number));
-    } else {
-      text = fixed(number, most);
+    constructor(locales, options = {}) {
+      this.#locale = pick(locales);
+      const style = options.style ?? 'decimal';
+      if (style === 'currency' && options.currency === undefined)
+        throw new TypeError('Currency code is required with currency style.');
+      const currency = options.currency?.toUpperCase();
+      const compact = options.notation === 'compact';
+      const least =
+        options.minimumFractionDigits ??
+        (style === 'currency' && !compact ? (whole.includes(currency) ? 0 : 2) : 0);
+      const most =
+        options.maximumFractionDigits ??
+        Math.max(least, style === 'currency' && !compact ? least : style === 'percent' || compact ? 0 : 3);
+      if (least > 100 || most > 100 || least < 0 || most < 0)
+        throw new RangeError('maximumFractionDigits value is out of range.');
+      this.#options = {
+        ...options,
+        style,
+        currency,
+        minimumFractionDigits: Math.min(least, most),
+        maximumFractionDigits: most,
+        useGrouping: options.useGrouping ?? true,
+      };
+      this.format = (value) =>
+        this.formatToParts(value)
+          .map((part) => part.value)
+          .join('');
     }
-    let [whole, fraction = ''] = text.split('.');
-    if (significant === undefined && atLeast === undefined && !big) {
-      while (fraction.length > least && fraction.endsWith('0')) fraction = fraction.slice(0, -1);
-    }
-    if (significant === undefined && atLeast === undefined && !short) fraction = fraction.padEnd(least, '0');
-    whole = whole.padStart(integers, '0');
-    const pieces = useGrouping === false || useGrouping === 'false' ? [whole] : whole.replace(/\B(?=(\d{3})+$)/g, ' ').split(' ');
-    pieces.forEach((piece, at) => {
-      if (at > 0) put('group', group);
-      put('integer', piece);
-    });
-    if (fraction) {
-      put('decimal', point);
-      put('fraction', fraction);
-    }
-  }
 
-  #dressed(parts, negative, number) {
-    const { style, currency, currencyDisplay = 'symbol', unit, unitDisplay = 'short', signDisplay = 'auto' } = this.#options;
-    const english = this.#locale.startsWith('en') || ['ja-JP', 'zh-CN', 'ko-KR'].includes(this.#locale);
-    if (style === 'currency') {
-      const name = currencyDisplay === 'code' ? currency : currencyDisplay === 'name' ? currency : (symbols[currency] ?? currency);
-      if (english && currencyDisplay !== 'name') {
-        parts.unshift({ type: 'currency', value: name }, ...(name.length === 3 ? [{ type: 'literal', value: '\u00a0' }] : []));
-      } else parts.push({ type: 'literal', value: '\u00a0' }, { type: 'currency', value: name });
-    } else if (style === 'percent') {
-      if (!english) parts.push({ type: 'literal', value: '\u00a0' });
-      parts.push({ type: 'percentSign', value: '%' });
-    } else if (style === 'unit') {
-      const [short, long] = unitNames(unit);
-      const many = number === 1 ? '' : 's';
-      if (unitDisplay === 'long') parts.push({ type: 'literal', value: ' ' }, { type: 'unit', value: `${long}${many}` });
-      else {
-        if (unit !== 'percent' && unit !== 'celsius' && unit !== 'fahrenheit' && unitDisplay !== 'narrow') parts.push({ type: 'literal', value: ' ' });
-        parts.push({ type: 'unit', value: ['day', 'week', 'byte', 'bit', 'month', 'year'].includes(unit) && unitDisplay === 'short' ? `${short}${many}` : short });
+    resolvedOptions() {
+      return {
+        locale: this.#locale,
+        numberingSystem: 'latn',
+        minimumIntegerDigits: 1,
+        notation: 'standard',
+        signDisplay: 'auto',
+        ...this.#options,
+      };
+    }
+
+    formatToParts(value) {
+      const options = this.#options;
+      const big = typeof value === 'bigint';
+      let number = big ? value : Number(value);
+      const negative = big ? number < 0n : number < 0 || Object.is(number, -0);
+      if (negative) number = -number;
+      let suffix = '';
+      if (options.style === 'percent') number = big ? number * 100n : number * 100;
+      if (options.notation === 'compact')
+        [number, suffix] = shorten(Number(number), options.compactDisplay === 'long');
+      const [group, point] = marks[this.#locale.split('-')[0]];
+      const parts = [];
+      const put = (type, text) => parts.push({ type, value: text });
+      if (!big && Number.isNaN(number)) put('nan', 'NaN');
+      else if (number === Infinity) put('infinity', '∞');
+      else this.#digits(number, big, suffix !== '' && options.maximumFractionDigits === 0, put, group, point);
+      if (suffix) put('compact', suffix);
+      return this.#dressed(parts, negative, Number(number));
+    }
+
+    #digits(number, big, short, put, group, point) {
+      const {
+        minimumFractionDigits: least,
+        maximumFractionDigits: most,
+        maximumSignificantDigits: significant,
+        minimumSignificantDigits: atLeast,
+        minimumIntegerDigits: integers = 1,
+        useGrouping,
+      } = this.#options;
+      let text;
+      if (big) text = `${number}`;
+      else if (significant !== undefined || atLeast !== undefined) {
+        const precise =
+          number === 0 ? '0' : plain(Number(number.toPrecision(Math.min(significant ?? 21, 100))));
+        text = precise;
+        const digits = precise.replace('.', '').replace(/^0+/, '').length;
+        if (atLeast !== undefined && digits < atLeast)
+          text = `${precise}${precise.includes('.') ? '' : '.'}${'0'.repeat(atLeast - digits)}`;
+      } else if (short) {
+        // Compact numbers keep two digits.
+        text = plain(number < 100 ? Number(number.toPrecision(2)) : Math.round(number));
+      } else {
+        text = fixed(number, most);
+      }
+      let [whole, fraction = ''] = text.split('.');
+      if (significant === undefined && atLeast === undefined && !big) {
+        while (fraction.length > least && fraction.endsWith('0')) fraction = fraction.slice(0, -1);
+      }
+      if (significant === undefined && atLeast === undefined && !short)
+        fraction = fraction.padEnd(least, '0');
+      whole = whole.padStart(integers, '0');
+      const pieces =
+        useGrouping === false || useGrouping === 'false'
+          ? [whole]
+          : whole.replace(/\B(?=(\d{3})+$)/g, ' ').split(' ');
+      pieces.forEach((piece, at) => {
+        if (at > 0) put('group', group);
+        put('integer', piece);
+      });
+      if (fraction) {
+        put('decimal', point);
+        put('fraction', fraction);
       }
     }
-    const zero = number === 0;
-    if (negative && signDisplay !== 'never' && !(zero && (signDisplay === 'exceptZero' || signDisplay === 'negative'))) parts.unshift({ type: 'minusSign', value: '-' });
-    else if (!negative && (signDisplay === 'always' || (signDisplay === 'exceptZero' && !zero))) parts.unshift({ type: 'plusSign', value: '+' });
-    return parts;
-  }
 
-  formatRange(from, to) {
-    return `${this.format(from)}–${this.format(to)}`;
-  }
-}, true);
+    #dressed(parts, negative, number) {
+      const {
+        style,
+        currency,
+        currencyDisplay = 'symbol',
+        unit,
+        unitDisplay = 'short',
+        signDisplay = 'auto',
+      } = this.#options;
+      const english = this.#locale.startsWith('en') || ['ja-JP', 'zh-CN', 'ko-KR'].includes(this.#locale);
+      if (style === 'currency') {
+        const name =
+          currencyDisplay === 'code'
+            ? currency
+            : currencyDisplay === 'name'
+              ? currency
+              : (symbols[currency] ?? currency);
+        if (english && currencyDisplay !== 'name') {
+          parts.unshift(
+            { type: 'currency', value: name },
+            ...(name.length === 3 ? [{ type: 'literal', value: '\u00a0' }] : []),
+          );
+        } else parts.push({ type: 'literal', value: '\u00a0' }, { type: 'currency', value: name });
+      } else if (style === 'percent') {
+        if (!english) parts.push({ type: 'literal', value: '\u00a0' });
+        parts.push({ type: 'percentSign', value: '%' });
+      } else if (style === 'unit') {
+        const [short, long] = unitNames(unit);
+        const many = number === 1 ? '' : 's';
+        if (unitDisplay === 'long')
+          parts.push({ type: 'literal', value: ' ' }, { type: 'unit', value: `${long}${many}` });
+        else {
+          if (unit !== 'percent' && unit !== 'celsius' && unit !== 'fahrenheit' && unitDisplay !== 'narrow')
+            parts.push({ type: 'literal', value: ' ' });
+          parts.push({
+            type: 'unit',
+            value:
+              ['day', 'week', 'byte', 'bit', 'month', 'year'].includes(unit) && unitDisplay === 'short'
+                ? `${short}${many}`
+                : short,
+          });
+        }
+      }
+      const zero = number === 0;
+      if (
+        negative &&
+        signDisplay !== 'never' &&
+        !(zero && (signDisplay === 'exceptZero' || signDisplay === 'negative'))
+      )
+        parts.unshift({ type: 'minusSign', value: '-' });
+      else if (!negative && (signDisplay === 'always' || (signDisplay === 'exceptZero' && !zero)))
+        parts.unshift({ type: 'plusSign', value: '+' });
+      return parts;
+    }
+
+    formatRange(from, to) {
+      return `${this.format(from)}–${this.format(to)}`;
+    }
+  },
+  true,
+);
 
 /** The short name of a unit, and the long. */
 function unitNames(unit) {
@@ -138,14 +243,20 @@ function fixed(number, most) {
   // Half goes up, as written: 1.005 is a little less than it looks.
   const text = plain(number);
   const [whole, fraction = ''] = text.split('.');
-  if (fraction.length <= most || text.includes('e')) return number.toFixed(Math.min(most, Math.max(fraction.length, 0)));
+  if (fraction.length <= most || text.includes('e'))
+    return number.toFixed(Math.min(most, Math.max(fraction.length, 0)));
   const scaled = BigInt(whole + fraction.slice(0, most)) + (fraction[most] >= '5' ? 1n : 0n);
   const digits = scaled.toString().padStart(most + 1, '0');
   return most === 0 ? digits : `${digits.slice(0, -most)}.${digits.slice(-most)}`;
 }
 
 function shorten(number, long) {
-  for (const [size, short, word] of [[1e12, 'T', ' trillion'], [1e9, 'B', ' billion'], [1e6, 'M', ' million'], [1e3, 'K', ' thousand']]) {
+  for (const [size, short, word] of [
+    [1e12, 'T', ' trillion'],
+    [1e9, 'B', ' billion'],
+    [1e6, 'M', ' million'],
+    [1e3, 'K', ' thousand'],
+  ]) {
     if (number >= size) return [number / size, long ? word : short];
   }
   return [number, ''];

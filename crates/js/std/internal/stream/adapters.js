@@ -35,24 +35,33 @@ Readable.fromWeb = function fromWeb(web, options) {
       void pull(reader, this);
     },
     destroy(error, callback) {
-      reader.cancel(error ?? undefined).then(() => callback(error), () => callback(error));
+      reader.cancel(error ?? undefined).then(
+        () => callback(error),
+        () => callback(error),
+      );
     },
   });
 };
 
 Readable.toWeb = function toWeb(stream) {
   const iterator = stream[Symbol.asyncIterator]();
-  return new ReadableStream({
-    async pull(controller) {
-      const { value, done } = await iterator.next();
-      if (done) controller.close();
-      else controller.enqueue(Buffer.isBuffer(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : value);
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        const { value, done } = await iterator.next();
+        if (done) controller.close();
+        else
+          controller.enqueue(
+            Buffer.isBuffer(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : value,
+          );
+      },
+      async cancel(reason) {
+        stream.destroy(reason instanceof Error ? reason : abortError({ reason }));
+        await iterator.return?.();
+      },
     },
-    async cancel(reason) {
-      stream.destroy(reason instanceof Error ? reason : abortError({ reason }));
-      await iterator.return?.();
-    },
-  }, { highWaterMark: 0 });
+    { highWaterMark: 0 },
+  );
 };
 
 Writable.fromWeb = function fromWeb(web, options) {
@@ -61,16 +70,21 @@ Writable.fromWeb = function fromWeb(web, options) {
     ...options,
     ...writes(writer),
     destroy(error, callback) {
-      if (error) writer.abort(error).then(() => callback(error), () => callback(error));
+      if (error)
+        writer.abort(error).then(
+          () => callback(error),
+          () => callback(error),
+        );
       else callback(null);
     },
   });
 };
 
 Writable.toWeb = function toWeb(stream) {
-  const told = (run) => new Promise((resolve, reject) => {
-    run((error) => (error ? reject(error) : resolve()));
-  });
+  const told = (run) =>
+    new Promise((resolve, reject) => {
+      run((error) => (error ? reject(error) : resolve()));
+    });
   return new WritableStream({
     write: (chunk) => told((done) => stream.write(chunk, done)),
     close: () => told((done) => stream.end(done)),

@@ -4,8 +4,6 @@ import { EventEmitter } from 'node:events';
 import { abortError, coded } from 'internal/errors';
 import { nextTick } from 'internal/ticks';
 
-export const kDestroy = Symbol('destroy');
-
 export function Stream(options) {
   EventEmitter.call(this, options);
 }
@@ -17,9 +15,14 @@ export function begin(stream, options) {
   if (stream._ending) return;
   Object.defineProperty(stream, '_ending', {
     value: {
-      destroyed: false, closed: false, error: null, errorTold: false,
-      autoDestroy: options?.autoDestroy !== false, emitClose: options?.emitClose !== false,
-      constructed: true, waiting: [],
+      destroyed: false,
+      closed: false,
+      error: null,
+      errorTold: false,
+      autoDestroy: options?.autoDestroy !== false,
+      emitClose: options?.emitClose !== false,
+      constructed: true,
+      waiting: [],
     },
   });
   for (const name of ['read', 'write', 'writev', 'final', 'destroy', 'transform', 'flush', 'construct']) {
@@ -139,6 +142,16 @@ Object.defineProperties(Stream.prototype, {
       if (this._ending) this._ending.destroyed = destroyed;
     },
   },
-  closed: { configurable: true, get() { return this._ending?.closed ?? false; } },
-  errored: { configurable: true, get() { return this._ending?.error ?? null; } },
+  closed: {
+    configurable: true,
+    get() {
+      return this._ending?.closed ?? false;
+    },
+  },
+  errored: {
+    configurable: true,
+    get() {
+      return this._ending?.error ?? null;
+    },
+  },
 });

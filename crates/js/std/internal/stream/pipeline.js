@@ -41,8 +41,10 @@ export function finished(stream, options, callback) {
   const failed = (error) => done(error);
   const closed = () => {
     if (stream.errored) done(stream.errored);
-    else if (!read && !stream._readableState?.endEmitted) done(streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close'));
-    else if (!written && !stream._writableState?.finished) done(streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close'));
+    else if (!read && !stream._readableState?.endEmitted)
+      done(streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close'));
+    else if (!written && !stream._writableState?.finished)
+      done(streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close'));
     else done();
   };
   const aborted = () => done(abortError(options.signal));
@@ -73,12 +75,15 @@ function toStream(part, before, last) {
     }
     if (last && typeof answer?.then === 'function') {
       const through = new PassThrough({ objectMode: true });
-      answer.then((value) => {
-        through.value = value;
-        if (value !== undefined && value !== null) through.write(value);
-        through.end();
-        through.resume();
-      }, (error) => through.destroy(error));
+      answer.then(
+        (value) => {
+          through.value = value;
+          if (value !== undefined && value !== null) through.write(value);
+          through.end();
+          through.resume();
+        },
+        (error) => through.destroy(error),
+      );
       return through;
     }
     throw wrongType('stream', 'a stream, an iterable or a function that answers one', answer);
@@ -119,7 +124,14 @@ export function join(parts, options, callback) {
   for (const [at, stream] of streams.entries()) {
     const last = at === streams.length - 1;
     stream.on('error', () => {});
-    finished(stream, { readable: !last && isReadable(stream), writable: at > 0 && !!stream._writableState && !(last && options.end === false) }, settle);
+    finished(
+      stream,
+      {
+        readable: !last && isReadable(stream),
+        writable: at > 0 && !!stream._writableState && !(last && options.end === false),
+      },
+      settle,
+    );
     if (options.signal) addAbortSignal(options.signal, stream);
   }
   return streams.at(-1);

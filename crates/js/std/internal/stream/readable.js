@@ -4,6 +4,7 @@ import { Buffer } from 'node:buffer';
 import { StringDecoder } from 'node:string_decoder';
 import { wrongType } from 'internal/errors';
 import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
+import { helpers } from 'internal/stream/helpers';
 import { nextTick } from 'internal/ticks';
 
 export function Readable(options) {
@@ -21,9 +22,23 @@ export function initReadable(stream, options) {
     value: {
       objectMode,
       highWaterMark: options?.readableHighWaterMark ?? options?.highWaterMark ?? (objectMode ? 16 : 65536),
-      buffer: [], length: 0, flowing: null, ended: false, endEmitted: false, reading: false, sync: false,
-      needReadable: false, emittedReadable: false, scheduled: false, decoder: null, encoding: null, pipes: [],
-      awaitDrain: new Set(), readableListening: false, dataEmitted: false, paused: false,
+      buffer: [],
+      length: 0,
+      flowing: null,
+      ended: false,
+      endEmitted: false,
+      reading: false,
+      sync: false,
+      needReadable: false,
+      emittedReadable: false,
+      scheduled: false,
+      decoder: null,
+      encoding: null,
+      pipes: [],
+      awaitDrain: new Set(),
+      readableListening: false,
+      dataEmitted: false,
+      paused: false,
     },
   });
   if (options?.encoding) stream.setEncoding(options.encoding);
@@ -54,7 +69,11 @@ function take(state, many) {
     return chunk;
   }
   if (many === undefined || many >= state.length) {
-    const all = state.decoder ? state.buffer.join('') : state.buffer.length === 1 ? state.buffer[0] : Buffer.concat(state.buffer);
+    const all = state.decoder
+      ? state.buffer.join('')
+      : state.buffer.length === 1
+        ? state.buffer[0]
+        : Buffer.concat(state.buffer);
     state.buffer = [];
     state.length = 0;
     return all;
@@ -95,7 +114,12 @@ function readMore(stream, state) {
   state.scheduled = true;
   nextTick(() => {
     state.scheduled = false;
-    while (!state.reading && !state.ended && !stream.destroyed && (state.length < state.highWaterMark || (state.flowing && state.length === 0))) {
+    while (
+      !state.reading &&
+      !state.ended &&
+      !stream.destroyed &&
+      (state.length < state.highWaterMark || (state.flowing && state.length === 0))
+    ) {
       const before = state.length;
       stream.read(0);
       if (before === state.length) break;
@@ -150,8 +174,12 @@ Object.assign(Readable.prototype, {
       endReadable(this);
       return null;
     }
-    let wants = state.needReadable || state.length === 0 || state.length - (asked ?? state.length) < state.highWaterMark;
-    if (state.ended || state.reading || this.destroyed || this._ending.error || !this._ending.constructed) wants = false;
+    let wants =
+      state.needReadable ||
+      state.length === 0 ||
+      state.length - (asked ?? state.length) < state.highWaterMark;
+    if (state.ended || state.reading || this.destroyed || this._ending.error || !this._ending.constructed)
+      wants = false;
     if (wants) {
       state.reading = true;
       state.sync = true;
@@ -168,7 +196,10 @@ Object.assign(Readable.prototype, {
     }
     if (asked === 0) return null;
     let chunk = null;
-    if (state.length > 0 && (asked === undefined || state.objectMode || asked <= state.length || state.ended)) {
+    if (
+      state.length > 0 &&
+      (asked === undefined || state.objectMode || asked <= state.length || state.ended)
+    ) {
       // In flowing mode one chunk at a time, as it came.
       const size = asked ?? (state.flowing && !state.objectMode ? state.buffer[0].length : undefined);
       chunk = take(state, size);
@@ -256,7 +287,8 @@ Object.assign(Readable.prototype, {
   pipe(to, options) {
     const state = this._readableState;
     state.pipes.push(to);
-    const ends = options?.end !== false && to !== globalThis.process?.stdout && to !== globalThis.process?.stderr;
+    const ends =
+      options?.end !== false && to !== globalThis.process?.stdout && to !== globalThis.process?.stderr;
     const data = (chunk) => {
       if (to.write(chunk) === false) {
         state.awaitDrain.add(to);
@@ -325,7 +357,7 @@ Object.assign(Readable.prototype, {
     return walk(this);
   },
 
-  ...helpers(),
+  ...helpers((source, options) => Readable.from(source, options)),
 });
 
 function relisten(stream) {
@@ -363,7 +395,10 @@ function accept(stream, chunk, encoding, first) {
     } else if (ArrayBuffer.isView(chunk)) {
       if (!Buffer.isBuffer(chunk)) chunk = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     } else if (chunk !== undefined) {
-      fail(stream, wrongType('chunk', 'of type string or an instance of Buffer, TypedArray, or DataView', chunk));
+      fail(
+        stream,
+        wrongType('chunk', 'of type string or an instance of Buffer, TypedArray, or DataView', chunk),
+      );
       return false;
     }
   }
@@ -423,12 +458,21 @@ async function* chunks(stream, leave, done) {
     over ??= { error };
     wake();
   };
-  const close = () => ended(stream._readableState.endEmitted ? undefined : (stream.errored ?? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close')));
+  const close = () =>
+    ended(
+      stream._readableState.endEmitted
+        ? undefined
+        : (stream.errored ?? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close')),
+    );
   const reached = () => ended();
   stream.on('end', reached);
   stream.on('error', ended);
   stream.on('close', close);
-  if (stream.destroyed && !stream._readableState.endEmitted) ended(stream.errored ?? (stream._ending.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined));
+  if (stream.destroyed && !stream._readableState.endEmitted)
+    ended(
+      stream.errored ??
+        (stream._ending.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined),
+    );
   try {
     for (;;) {
       const chunk = stream.destroyed ? null : stream.read();
@@ -453,64 +497,6 @@ async function* chunks(stream, leave, done) {
   }
 }
 
-/** `map`, `filter` and their like, as on lists. */
-function helpers() {
-  const from = (make) => function derived(...given) {
-    return Readable.from(make(this, ...given), { objectMode: true });
-  };
-  return {
-    map: from(async function* map(stream, run) {
-      for await (const chunk of stream) yield await run(chunk);
-    }),
-    filter: from(async function* filter(stream, run) {
-      for await (const chunk of stream) if (await run(chunk)) yield chunk;
-    }),
-    flatMap: from(async function* flatMap(stream, run) {
-      for await (const chunk of stream) yield* await run(chunk);
-    }),
-    take: from(async function* take(stream, many) {
-      let left = many;
-      if (left > 0) for await (const chunk of stream) {
-        yield chunk;
-        if (--left <= 0) return;
-      }
-    }),
-    drop: from(async function* drop(stream, many) {
-      let left = many;
-      for await (const chunk of stream) if (left-- <= 0) yield chunk;
-    }),
-    async toArray() {
-      const all = [];
-      for await (const chunk of this) all.push(chunk);
-      return all;
-    },
-    async forEach(run) {
-      for await (const chunk of this) await run(chunk);
-    },
-    async reduce(run, ...initial) {
-      let sum = initial[0];
-      let begun = initial.length > 0;
-      for await (const chunk of this) {
-        sum = begun ? await run(sum, chunk) : chunk;
-        begun = true;
-      }
-      return sum;
-    },
-    async some(run) {
-      for await (const chunk of this) if (await run(chunk)) return true;
-      return false;
-    },
-    async every(run) {
-      for await (const chunk of this) if (!(await run(chunk))) return false;
-      return true;
-    },
-    async find(run) {
-      for await (const chunk of this) if (await run(chunk)) return chunk;
-      return undefined;
-    },
-  };
-}
-
 const getters = {
   readableFlowing: (state) => state.flowing,
   readableHighWaterMark: (state) => state.highWaterMark,
@@ -521,16 +507,30 @@ const getters = {
   readableDidRead: (state) => state.dataEmitted,
 };
 for (const name in getters) {
-  Object.defineProperty(Readable.prototype, name, { configurable: true, get() { return getters[name](this._readableState); } });
+  Object.defineProperty(Readable.prototype, name, {
+    configurable: true,
+    get() {
+      return getters[name](this._readableState);
+    },
+  });
 }
 Object.defineProperty(Readable.prototype, 'readableAborted', {
   configurable: true,
-  get() { return this.destroyed && !this._readableState.endEmitted; },
+  get() {
+    return this.destroyed && !this._readableState.endEmitted;
+  },
 });
 
 Readable.from = function from(source, options) {
   if (typeof source === 'string' || source instanceof Uint8Array) {
-    return new Readable({ objectMode: true, ...options, read() { this.push(source); this.push(null); } });
+    return new Readable({
+      objectMode: true,
+      ...options,
+      read() {
+        this.push(source);
+        this.push(null);
+      },
+    });
   }
   const iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]?.();
   if (!iterator) throw wrongType('iterable', 'an instance of Iterable', source);
@@ -547,7 +547,8 @@ Readable.from = function from(source, options) {
             return;
           }
           const chunk = await value;
-          if (chunk === null) throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
+          if (chunk === null)
+            throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
           if (!this.push(chunk)) return;
         }
       } catch (error) {
@@ -555,7 +556,10 @@ Readable.from = function from(source, options) {
       }
     },
     destroy(error, callback) {
-      Promise.resolve(iterator.return?.()).then(() => callback(error), (failed) => callback(error ?? failed));
+      Promise.resolve(iterator.return?.()).then(
+        () => callback(error),
+        (failed) => callback(error ?? failed),
+      );
     },
   });
 };

@@ -20,9 +20,18 @@ export function initWritable(stream, options) {
     value: {
       objectMode,
       highWaterMark: options?.writableHighWaterMark ?? options?.highWaterMark ?? (objectMode ? 16 : 65536),
-      decodeStrings: options?.decodeStrings !== false, defaultEncoding: options?.defaultEncoding ?? 'utf8',
-      length: 0, writing: false, corked: 0, buffered: [], needDrain: false, ending: false, ended: false,
-      finished: false, finishing: false, sync: true,
+      decodeStrings: options?.decodeStrings !== false,
+      defaultEncoding: options?.defaultEncoding ?? 'utf8',
+      length: 0,
+      writing: false,
+      corked: 0,
+      buffered: [],
+      needDrain: false,
+      ending: false,
+      ended: false,
+      finished: false,
+      finishing: false,
+      sync: true,
     },
   });
 }
@@ -44,7 +53,8 @@ function write(stream, chunk, encoding, callback) {
   }
   let error;
   if (state.ending) error = streamError('ERR_STREAM_WRITE_AFTER_END', 'write after end');
-  else if (stream.destroyed) error = streamError('ERR_STREAM_DESTROYED', 'Cannot call write after a stream was destroyed');
+  else if (stream.destroyed)
+    error = streamError('ERR_STREAM_DESTROYED', 'Cannot call write after a stream was destroyed');
   if (error) {
     nextTick(() => callback?.(error));
     fail(stream, error);
@@ -93,7 +103,10 @@ function run(stream, entries, many) {
   };
   try {
     const answer = many
-      ? stream._writev(entries.map(({ chunk, encoding }) => ({ chunk, encoding })), done)
+      ? stream._writev(
+          entries.map(({ chunk, encoding }) => ({ chunk, encoding })),
+          done,
+        )
       : stream._write(entries[0].chunk, entries[0].encoding, done);
     if (typeof answer?.then === 'function') answer.then(undefined, done);
   } catch (error) {
@@ -106,7 +119,8 @@ function pump(stream) {
   const state = stream._writableState;
   if (state.writing || state.corked > 0 || stream.destroyed || !stream._ending.constructed) return;
   if (state.buffered.length > 0) {
-    if (typeof stream._writev === 'function' && state.buffered.length > 1) run(stream, state.buffered.splice(0), true);
+    if (typeof stream._writev === 'function' && state.buffered.length > 1)
+      run(stream, state.buffered.splice(0), true);
     else run(stream, [state.buffered.shift()], false);
   } else {
     finish(stream);
@@ -115,7 +129,8 @@ function pump(stream) {
 
 function finish(stream) {
   const state = stream._writableState;
-  if (!state.ending || state.finishing || state.writing || state.buffered.length > 0 || stream.destroyed) return;
+  if (!state.ending || state.finishing || state.writing || state.buffered.length > 0 || stream.destroyed)
+    return;
   if (stream._ending.error) return;
   state.finishing = true;
   const done = (error) => {
@@ -220,17 +235,30 @@ export const getters = {
 export function giveWritable(prototype) {
   for (const name in methods) {
     if (!Object.hasOwn(prototype, name)) {
-      Object.defineProperty(prototype, name, { value: methods[name], configurable: true, writable: true, enumerable: true });
+      Object.defineProperty(prototype, name, {
+        value: methods[name],
+        configurable: true,
+        writable: true,
+        enumerable: true,
+      });
     }
   }
   for (const name in getters) {
-    Object.defineProperty(prototype, name, { configurable: true, get() { return getters[name](this._writableState); } });
+    Object.defineProperty(prototype, name, {
+      configurable: true,
+      get() {
+        return getters[name](this._writableState);
+      },
+    });
   }
 }
 giveWritable(Writable.prototype);
 
 Object.defineProperty(Writable, Symbol.hasInstance, {
   value(object) {
-    return Function.prototype[Symbol.hasInstance].call(this, object) || (this === Writable && !!object?._writableState);
+    return (
+      Function.prototype[Symbol.hasInstance].call(this, object) ||
+      (this === Writable && !!object?._writableState)
+    );
   },
 });

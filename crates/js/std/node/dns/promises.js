@@ -9,7 +9,12 @@ async function addresses(host, family) {
   const rows = found.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
   const fitting = family ? rows.filter((row) => row.family === family) : rows;
   if (fitting.length === 0) {
-    throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: 'ENOTFOUND', errno: -3008, syscall: 'getaddrinfo', hostname: host });
+    throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), {
+      code: 'ENOTFOUND',
+      errno: -3008,
+      syscall: 'getaddrinfo',
+      hostname: host,
+    });
   }
   return fitting;
 }

@@ -1,8 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { Buffer } from 'node:buffer';
-import {
-  bytesOf, constants, encodingOf, fill, later, native, part, span,
-} from 'internal/fs';
+import { bytesOf, constants, encodingOf, fill, later, native, part, span } from 'internal/fs';
 import { watchChanges } from 'internal/watch';
 
 /** An open file. */
@@ -34,7 +32,12 @@ export class FileHandle extends EventEmitter {
       return { bytesWritten: await native.later('fwrite', this.#fd, bytes, at), buffer: data };
     }
     const from = span(data, offset, length, position);
-    const bytesWritten = await native.later('fwrite', this.#fd, part(data, from.offset, from.length), from.position);
+    const bytesWritten = await native.later(
+      'fwrite',
+      this.#fd,
+      part(data, from.offset, from.length),
+      from.position,
+    );
     return { bytesWritten, buffer: data };
   }
 
@@ -105,7 +108,10 @@ export class FileHandle extends EventEmitter {
   }
 }
 
-const bind = (name) => (...given) => later(name, ...given);
+const bind =
+  (name) =>
+  (...given) =>
+    later(name, ...given);
 
 export const access = bind('access');
 export const chmod = bind('chmod');
@@ -133,8 +139,14 @@ export function readFile(path, options) {
 }
 
 async function whole(data) {
-  if (typeof data === 'string' || ArrayBuffer.isView(data) || typeof data?.[Symbol.asyncIterator] !== 'function') {
-    return typeof data?.[Symbol.iterator] === 'function' && typeof data !== 'string' && !ArrayBuffer.isView(data)
+  if (
+    typeof data === 'string' ||
+    ArrayBuffer.isView(data) ||
+    typeof data?.[Symbol.asyncIterator] !== 'function'
+  ) {
+    return typeof data?.[Symbol.iterator] === 'function' &&
+      typeof data !== 'string' &&
+      !ArrayBuffer.isView(data)
       ? Buffer.concat([...data].map((piece) => Buffer.from(piece)))
       : data;
   }
@@ -149,7 +161,9 @@ export async function writeFile(path, data, options) {
 }
 
 export async function appendFile(path, data, options) {
-  return path instanceof FileHandle ? path.appendFile(data, options) : later('appendFile', path, data, options);
+  return path instanceof FileHandle
+    ? path.appendFile(data, options)
+    : later('appendFile', path, data, options);
 }
 
 export async function open(path, flags, mode) {
@@ -195,7 +209,33 @@ export async function* watch(path, options = {}) {
 export { constants };
 
 export default {
-  FileHandle, access, appendFile, chmod, chown, constants, copyFile, cp, glob, link, lstat, mkdir, mkdtemp, open,
-  opendir, readFile, readdir, readlink, realpath, rename, rm, rmdir, stat, symlink, truncate, unlink, utimes, watch,
+  FileHandle,
+  access,
+  appendFile,
+  chmod,
+  chown,
+  constants,
+  copyFile,
+  cp,
+  glob,
+  link,
+  lstat,
+  mkdir,
+  mkdtemp,
+  open,
+  opendir,
+  readFile,
+  readdir,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  symlink,
+  truncate,
+  unlink,
+  utimes,
+  watch,
   writeFile,
 };

@@ -1,7 +1,10 @@
 import { Buffer } from 'node:buffer';
 
 async function* chunks(stream) {
-  for await (const chunk of stream) yield typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  for await (const chunk of stream)
+    yield typeof chunk === 'string'
+      ? Buffer.from(chunk)
+      : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
 }
 
 export async function buffer(stream) {

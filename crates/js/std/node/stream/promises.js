@@ -8,8 +8,13 @@ export function finished(stream, options) {
 
 export function pipeline(...given) {
   const last = given.at(-1);
-  const isOptions = last !== null && typeof last === 'object' && typeof last.pipe !== 'function' &&
-    typeof last.write !== 'function' && !last[Symbol.iterator] && !last[Symbol.asyncIterator];
+  const isOptions =
+    last !== null &&
+    typeof last === 'object' &&
+    typeof last.pipe !== 'function' &&
+    typeof last.write !== 'function' &&
+    !last[Symbol.iterator] &&
+    !last[Symbol.asyncIterator];
   const options = isOptions ? given.pop() : {};
   const parts = given.length === 1 && Array.isArray(given[0]) ? given[0] : given;
   return new Promise((resolve, reject) => {

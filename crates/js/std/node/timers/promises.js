@@ -26,11 +26,7 @@ function abortError(signal) {
 }
 
 export function setTimeout(after, value, options) {
-  return abortable(
-    options?.signal,
-    (done) => timers.setTimeout(done, after, value),
-    timers.clearTimeout,
-  );
+  return abortable(options?.signal, (done) => timers.setTimeout(done, after, value), timers.clearTimeout);
 }
 
 export function setImmediate(value, options) {

@@ -11,19 +11,22 @@ export const isAnyArrayBuffer = (value) => value instanceof ArrayBuffer || value
 export const isArrayBuffer = instance(ArrayBuffer);
 export const isArrayBufferView = (value) => ArrayBuffer.isView(value);
 export const isArgumentsObject = tag('Arguments');
-export const isAsyncFunction = (value) => value instanceof AsyncFunction || value instanceof AsyncGeneratorFunction;
+export const isAsyncFunction = (value) =>
+  value instanceof AsyncFunction || value instanceof AsyncGeneratorFunction;
 export const isBigInt64Array = typed('BigInt64Array');
 export const isBigUint64Array = typed('BigUint64Array');
 export const isBigIntObject = (value) => typeof value === 'object' && value instanceof BigInt;
 export const isBooleanObject = (value) => typeof value === 'object' && value instanceof Boolean;
 export const isBoxedPrimitive = (value) =>
-  typeof value === 'object' && [Number, String, Boolean, BigInt, Symbol].some((Boxed) => value instanceof Boxed);
+  typeof value === 'object' &&
+  [Number, String, Boolean, BigInt, Symbol].some((Boxed) => value instanceof Boxed);
 export const isCryptoKey = (value) => value?.[Symbol.toStringTag] === 'CryptoKey';
 export const isDataView = instance(DataView);
 export const isDate = instance(Date);
 export const isFloat32Array = typed('Float32Array');
 export const isFloat64Array = typed('Float64Array');
-export const isGeneratorFunction = (value) => value instanceof GeneratorFunction || value instanceof AsyncGeneratorFunction;
+export const isGeneratorFunction = (value) =>
+  value instanceof GeneratorFunction || value instanceof AsyncGeneratorFunction;
 export const isGeneratorObject = tag('Generator');
 export const isInt8Array = typed('Int8Array');
 export const isInt16Array = typed('Int16Array');
@@ -51,10 +54,45 @@ export const isWeakMap = instance(WeakMap);
 export const isWeakSet = instance(WeakSet);
 
 export default {
-  isAnyArrayBuffer, isArgumentsObject, isArrayBuffer, isArrayBufferView, isAsyncFunction, isBigInt64Array,
-  isBigIntObject, isBigUint64Array, isBooleanObject, isBoxedPrimitive, isCryptoKey, isDataView, isDate,
-  isFloat32Array, isFloat64Array, isGeneratorFunction, isGeneratorObject, isInt16Array, isInt32Array, isInt8Array,
-  isKeyObject, isMap, isMapIterator, isModuleNamespaceObject, isNativeError, isNumberObject, isPromise, isProxy,
-  isRegExp, isSet, isSetIterator, isSharedArrayBuffer, isStringObject, isSymbolObject, isTypedArray, isUint16Array,
-  isUint32Array, isUint8Array, isUint8ClampedArray, isWeakMap, isWeakSet,
+  isAnyArrayBuffer,
+  isArgumentsObject,
+  isArrayBuffer,
+  isArrayBufferView,
+  isAsyncFunction,
+  isBigInt64Array,
+  isBigIntObject,
+  isBigUint64Array,
+  isBooleanObject,
+  isBoxedPrimitive,
+  isCryptoKey,
+  isDataView,
+  isDate,
+  isFloat32Array,
+  isFloat64Array,
+  isGeneratorFunction,
+  isGeneratorObject,
+  isInt16Array,
+  isInt32Array,
+  isInt8Array,
+  isKeyObject,
+  isMap,
+  isMapIterator,
+  isModuleNamespaceObject,
+  isNativeError,
+  isNumberObject,
+  isPromise,
+  isProxy,
+  isRegExp,
+  isSet,
+  isSetIterator,
+  isSharedArrayBuffer,
+  isStringObject,
+  isSymbolObject,
+  isTypedArray,
+  isUint16Array,
+  isUint32Array,
+  isUint8Array,
+  isUint8ClampedArray,
+  isWeakMap,
+  isWeakSet,
 };

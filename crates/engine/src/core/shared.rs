@@ -1,0 +1,277 @@
+//! What every part of the host shares.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use ostler_contract::events::{Event, EventName};
+use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
+use ostler_contract::registry::Owner;
+use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::core::agents::OfferedTool;
+use crate::core::clock::Clock;
+use crate::core::events::Events;
+use crate::core::fanout::Fanout;
+use crate::core::ids::ConnectionId;
+use crate::core::local_system::LocalSystem;
+use crate::core::log::Log;
+use crate::core::options::HostOptions;
+use crate::core::outbound::Outbound;
+use crate::core::root::Root;
+use crate::core::stage::Stage;
+use crate::core::wire::{FrameRecorder, Wire};
+use crate::core::yaml::Yaml;
+
+/// The services every part of the host shares: time, log, options, registry, stage and delivery to clients.
+#[derive(Debug)]
+pub struct Core {
+    /// How the host is set up.
+    pub options: HostOptions,
+    /// Memory used on behalf of clients.
+    pub budget: Budget,
+    /// The part of it for bodies of requests.
+    pub bodies: Bodies,
+    /// The current time.
+    pub clock: Clock,
+    /// The log; plugins that listen to lines receive what is written here.
+    pub log: Log,
+    /// The same log without listeners, for lines a listener causes.
+    pub(crate) unheard_log: Log,
+    /// The one sequence of actions.
+    pub fanout: Fanout,
+    /// The state of the root channel.
+    pub root: Root,
+    /// Listeners.
+    pub events: Events,
+    pub(crate) yaml: Yaml,
+    pub(crate) wire: Arc<Wire>,
+    /// What each backend offers, once it was asked.
+    pub(crate) offered: RwLock<HashMap<String, Offered>>,
+    /// The tools of the host, once they are needed.
+    pub(crate) tools: OnceLock<Vec<OfferedTool>>,
+    pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
+    registry: OnceLock<Registry>,
+    stage: watch::Sender<Stage>,
+    outbound: OnceLock<Outbound>,
+    own_sessions: OnceLock<SessionStore>,
+    advanced_tools: AtomicBool,
+    lost_storage: RwLock<Option<String>>,
+    next_connection: AtomicU64,
+    next_opener: AtomicU64,
+}
+
+impl Core {
+    /// The services of a host that plugins may already be applied against.
+    pub(crate) fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml) -> Arc<Self> {
+        let budget = Budget::new(options.limits.memory);
+        Arc::new_cyclic(|me| Self {
+            bodies: Bodies::new(budget.clone(), options.limits.unverified_bodies),
+            budget,
+            fanout: Fanout::new(options.replay, first_number(&clock)),
+            advanced_tools: AtomicBool::new(options.advanced_tools),
+            options,
+            clock,
+            log: heard(log.clone(), me.clone()),
+            unheard_log: log,
+            root: Root::new(),
+            events: Events::default(),
+            yaml,
+            wire: Arc::default(),
+            offered: RwLock::default(),
+            tools: OnceLock::new(),
+            local_system: OnceLock::new(),
+            registry: OnceLock::new(),
+            stage: watch::Sender::new(Stage::Loading),
+            outbound: OnceLock::new(),
+            own_sessions: OnceLock::new(),
+            lost_storage: RwLock::default(),
+            next_connection: AtomicU64::new(1),
+            next_opener: AtomicU64::new(1),
+        })
+    }
+
+    /// Takes the registry, once; returns whether it was the first.
+    pub(crate) fn set_registry(&self, registry: Registry) -> bool {
+        self.registry.set(registry).is_ok()
+    }
+
+    /// Says that connections are accepted from now on.
+    pub fn listening(&self) {
+        self.reach(Stage::Listening);
+    }
+
+    /// Resolves once the registry is built.
+    pub async fn built(&self) {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage != Stage::Loading).await;
+    }
+
+    /// Goes on to a stage; `false` where the host was there already, or further.
+    pub(crate) fn reach(&self, stage: Stage) -> bool {
+        self.stage.send_if_modified(|at| {
+            let forward = *at < stage;
+            *at = stage.max(*at);
+            forward
+        })
+    }
+
+    /// How far the host is.
+    pub fn stage(&self) -> Stage {
+        *self.stage.borrow()
+    }
+
+    /// Gives plugins a way to the network. Without one they are told that there is none.
+    pub fn set_outbound(&self, outbound: Outbound) {
+        let _ = self.outbound.set(outbound);
+    }
+
+    pub(crate) fn outbound(&self) -> Option<&Outbound> {
+        self.outbound.get()
+    }
+
+    /// The registry, once built.
+    pub fn registry(&self) -> Option<&Registry> {
+        self.registry.get()
+    }
+
+    /// The session store.
+    pub fn session_store(&self) -> Option<&SessionStore> {
+        self.registry()?.port::<SessionStore>()
+    }
+
+    /// Gives the host a store of its own, for what a session store does not keep.
+    pub fn set_own_sessions(&self, store: SessionStore) {
+        let _ = self.own_sessions.set(store);
+    }
+
+    /// The host's own store, where the session store does not keep all that the host has to keep.
+    pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
+        let whole = |store: &SessionStore| {
+            store.keeps_turns() && store.keeps_annotations() && store.keeps_attachments()
+        };
+        let keeps = self.session_store().is_some_and(whole);
+        self.own_sessions.get().filter(|_| !keeps)
+    }
+
+    /// The host's own store, for what the session store does not keep.
+    pub(crate) fn spare_sessions(&self) -> Option<&SessionStore> {
+        self.own_sessions.get()
+    }
+
+    /// The store turns are kept in.
+    pub(crate) fn turn_store(&self) -> Option<&SessionStore> {
+        self.store_of(SessionStore::keeps_turns)
+    }
+
+    /// The store annotations are kept in.
+    pub(crate) fn annotation_store(&self) -> Option<&SessionStore> {
+        self.store_of(SessionStore::keeps_annotations).filter(|store| store.keeps_annotations())
+    }
+
+    fn store_of(&self, keeps: fn(&SessionStore) -> bool) -> Option<&SessionStore> {
+        let store = self.session_store();
+        store.filter(|store| keeps(store)).or_else(|| self.own_sessions.get()).or(store)
+    }
+
+    /// The automation store.
+    pub fn automation_store(&self) -> Option<&AutomationStore> {
+        self.registry()?.port::<AutomationStore>()
+    }
+
+    /// The automation store, for a command that needs one.
+    pub(crate) fn automations_kept(&self) -> Result<&AutomationStore, ostler_protocol::RpcError> {
+        self.automation_store().ok_or_else(crate::core::refusals::no_automations)
+    }
+
+    /// The record store.
+    pub fn record_store(&self) -> Option<&RecordStore> {
+        self.registry()?.port::<RecordStore>()
+    }
+
+    /// The policies.
+    pub fn policies(&self) -> Option<&Policies> {
+        self.registry()?.port::<Policies>()
+    }
+
+    /// The vault.
+    pub fn vault(&self) -> Option<&Vault> {
+        self.registry()?.port::<Vault>()
+    }
+
+    pub(crate) fn mcp_servers(&self) -> Option<JsonObject> {
+        self.options.mcp_servers.read()
+    }
+
+    /// A new id nobody has.
+    pub fn new_id(&self) -> String {
+        uuid::Uuid::new_v4().to_string()
+    }
+
+    pub(crate) fn next_connection(&self) -> ConnectionId {
+        ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn next_opener(&self) -> u64 {
+        self.next_opener.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether new sessions and turns are refused.
+    pub fn is_stopping(&self) -> bool {
+        self.stage() >= Stage::Stopping
+    }
+
+    /// Refuses new sessions and turns while nothing can be stored; `None` takes them again.
+    pub fn set_lost_storage(&self, why: Option<String>) {
+        *self.lost_storage.write() = why;
+    }
+
+    /// Why nothing can be stored, where that is so.
+    pub fn lost_storage(&self) -> Option<String> {
+        self.lost_storage.read().clone()
+    }
+
+    /// Offers tools that ask for the operator's leave, or no longer: from the next session on.
+    pub fn set_advanced_tools(&self, offered: bool) {
+        self.advanced_tools.store(offered, Ordering::Relaxed);
+    }
+
+    /// Records the frames of every connection from now on, or no longer.
+    pub fn record_frames(&self, recorder: Option<Arc<dyn FrameRecorder>>) {
+        self.wire.set(recorder);
+    }
+
+    pub(crate) fn advanced_tools(&self) -> bool {
+        self.advanced_tools.load(Ordering::Relaxed)
+    }
+
+    /// Gives the host what it may ask of the machine it runs on. Without it nothing of this host can be given to a
+    /// machine.
+    pub fn set_local_system(&self, local_system: Arc<dyn LocalSystem>) {
+        let _ = self.local_system.set(local_system);
+    }
+
+    /// Logs what a plugin threw, against the plugin.
+    pub(crate) fn report_failed(&self, owner: &Owner, what: &str, why: &Thrown) {
+        self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
+    }
+}
+
+/// What a host counts its actions from: the microsecond it began at, which no host before it can have reached.
+fn first_number(clock: &Clock) -> u64 {
+    u64::try_from(clock.now().as_microsecond()).unwrap_or_default()
+}
+
+/// A log whose lines listeners hear.
+fn heard(log: Log, core: Weak<Core>) -> Log {
+    log.through(move |log, line| {
+        log.line(line);
+        if let Some(core) = core.upgrade()
+            && core.events.listened(EventName::Log)
+        {
+            core.events.raise(Event::Log { line: line.to_owned() });
+        }
+    })
+}

@@ -1,0 +1,76 @@
+//! Terminals as commands: opened and disposed of.
+
+use std::sync::Arc;
+
+use ostler_contract::points::TerminalRequest;
+use ostler_protocol::commands::CreateTerminal;
+use ostler_protocol::wire::state::{TerminalClaim, TerminalClientClaim};
+use ostler_protocol::{RpcError, Value};
+
+use crate::core::file_uris::file_path;
+use crate::core::responder::Responder;
+use crate::front::connection::Connection;
+use crate::host::Host;
+use crate::sessions::tidy_title;
+use crate::workspace::terminals::{Asked, SIZE, is_terminal, no_terminal, size};
+
+impl Connection {
+    pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {
+        let host = self.host().clone();
+        let asked = match self.terminal_asked(&host, params) {
+            Ok(asked) => asked,
+            Err(error) => return responder.fail(error),
+        };
+        tokio::spawn(async move {
+            match host.open_terminal(asked).await {
+                Ok(_) => responder.done(),
+                Err(error) => responder.fail(error),
+            }
+        });
+    }
+
+    fn terminal_asked(&self, host: &Host, params: CreateTerminal) -> Result<Asked, RpcError> {
+        if !is_terminal(&params.channel) {
+            let error = format!("{} is not a terminal URI: ahp-terminal:/<id>", params.channel);
+            return Err(RpcError::invalid_params(error));
+        }
+        let claim = params.claim.unwrap_or_else(|| {
+            TerminalClaim::Client(TerminalClientClaim { client_id: self.client_id().unwrap_or_default() })
+        });
+        host.may_hold(&claim)?;
+        let cwd = match params.cwd {
+            Some(cwd) if cwd.starts_with("file:") => Some(file_path(&cwd)),
+            Some(cwd) => {
+                return Err(RpcError::invalid_params(format!("cwd must be a file: URI, not {cwd}")));
+            }
+            None => None,
+        };
+        let shell = host.root.own_value(self.id(), "defaultShell");
+        let request = TerminalRequest {
+            terminal: params.channel,
+            cwd,
+            shell: shell
+                .as_ref()
+                .and_then(Value::as_str)
+                .filter(|shell| !shell.is_empty())
+                .map(str::to_owned),
+            cols: size("cols", params.cols, SIZE.0)?,
+            rows: size("rows", params.rows, SIZE.1)?,
+            ..TerminalRequest::default()
+        };
+        Ok(Asked { claim, name: params.name.as_deref().and_then(tidy_title), request })
+    }
+
+    pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {
+        let host = self.host().clone();
+        if host.terminals.get(&uri).is_none() {
+            return responder.fail(no_terminal(&uri));
+        }
+        tokio::spawn(async move {
+            match host.dispose_terminal(&uri).await {
+                true => responder.done(),
+                false => responder.fail(no_terminal(&uri)),
+            }
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! Deferred writes: read marks, drafts and the row of a listing. Clients see them before they are stored, and a crash
+//! may lose them. They are written together a moment later, so that a burst of them costs one commit and none delays a
+//! commit that a client waits for.
+
+use std::time::Duration;
+
+use futures::future::OptionFuture;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+
+/// How long a deferred write waits for others to share its commit.
+pub(super) const DELAY: Duration = Duration::from_millis(100);
+
+/// A part of the session's stored state that can be written later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The session's read and archived marks.
+    Flags,
+    /// The session's record.
+    Session,
+    /// The list of its chats, with their marks and drafts.
+    Chats,
+}
+
+/// The parts that wait to be written.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    flags: bool,
+    session: bool,
+    chats: bool,
+    due: Option<Instant>,
+}
+
+impl Deferred {
+    /// Adds a part. The first one sets when all of them are written.
+    pub fn add(&mut self, part: Part) {
+        match part {
+            Part::Flags => self.flags = true,
+            Part::Session => self.session = true,
+            Part::Chats => self.chats = true,
+        }
+        self.due.get_or_insert_with(|| Instant::now() + DELAY);
+    }
+
+    /// When the parts have to be written.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+impl Actor {
+    /// Writes the deferred parts in one commit. Nobody waits for it, but the session does not end or sleep before it.
+    pub(super) fn write_deferred(&mut self) {
+        let Deferred { flags, session, chats, due } = std::mem::take(&mut self.deferred);
+        if due.is_none() {
+            return;
+        }
+        let flags = OptionFuture::from(flags.then(|| self.keep_flags()));
+        let session = OptionFuture::from(session.then(|| self.keep_session()));
+        let chats = OptionFuture::from(chats.then(|| self.keep_chats()));
+        self.unwaited.retain(|task| !task.is_finished());
+        self.unwaited.push(tokio::spawn(async move {
+            futures::join!(flags, session, chats);
+        }));
+    }
+
+    /// Writes the deferred parts and waits until they are stored.
+    pub(super) async fn settle_writes(&mut self) {
+        self.write_deferred();
+        futures::future::join_all(self.unwaited.drain(..)).await;
+    }
+}

@@ -1,0 +1,134 @@
+//! What owners of work may do, by what the host knows of users now.
+
+use std::sync::Arc;
+
+use ostler_contract::points::Reader;
+use ostler_protocol::RpcError;
+use ostler_protocol::grants::Grant;
+
+use super::clients::Clients;
+use super::principal::{Gate, Principal};
+use super::{GROUP_ROLE, Person};
+use crate::core::shared::Core;
+
+/// Who may do what, and the clients that are connected.
+#[derive(Debug)]
+pub struct Access {
+    pub(crate) core: Arc<Core>,
+    /// Checks grants of principals.
+    pub gate: Gate,
+    /// The connections that are open.
+    pub(crate) clients: Clients,
+}
+
+impl Access {
+    pub(crate) fn new(core: Arc<Core>, gate: Gate) -> Arc<Self> {
+        Arc::new(Self { core, gate, clients: Clients::default() })
+    }
+
+    /// Whether the owner of some work may do what is asked. On a host with no users directory everybody may.
+    pub fn may(&self, owner: &str, asked: &Grant) -> bool {
+        self.grants_of(owner).is_none_or(|held| held.iter().any(|held| held.covers(asked)))
+    }
+
+    /// Refuses work its owner may not do.
+    pub(crate) fn require_of(&self, owner: &str, asked: &Grant) -> Result<(), RpcError> {
+        match self.may(owner, asked) {
+            true => Ok(()),
+            false => Err(RpcError::permission_denied(format!("{owner} may not {asked} here"))),
+        }
+    }
+
+    /// What an owner holds; `None` where nothing is asked. A team and a project hold what their role gives.
+    fn grants_of(&self, owner: &str) -> Option<Arc<[Grant]>> {
+        if !self.gate.guarded {
+            return None;
+        }
+        match owner.split_once(':') {
+            Some(("root", _)) => None,
+            Some(("plugin", id)) => {
+                let plugins = self.core.registry().map(|registry| registry.plugins()).unwrap_or_default();
+                let plugin = plugins.iter().find(|plugin| **plugin.id() == *id);
+                Some(plugin.map(|plugin| plugin.caller().grants.clone()).unwrap_or_default())
+            }
+            Some(("user", id)) => {
+                Some(self.person(id).map(|person| person.grants.clone().into()).unwrap_or_default())
+            }
+            _ => Some(
+                self.gate.people().map(|people| people.now().group_grants(owner).into()).unwrap_or_default(),
+            ),
+        }
+    }
+
+    /// Whether the work of an owner may see what another owner has. A team and a project see their own alone; everybody
+    /// else sees what their grants say.
+    pub(crate) fn sees_of(&self, owner: &str, other: Option<&str>) -> bool {
+        if !self.gate.guarded || !is_group(owner) {
+            return true;
+        }
+        self.reader_for(owner).zip(other).is_some_and(|(reader, other)| reader.belongs_to(other))
+    }
+
+    /// Whose work a principal starts; nobody's on a host with no users directory, but a plugin's is always the plugin's.
+    pub(crate) fn owner_of(&self, principal: &Principal) -> Option<String> {
+        match (principal, self.gate.guarded) {
+            (Principal::Plugin { .. }, _) | (_, true) => principal.owner(&self.core.options.host_name),
+            _ => None,
+        }
+    }
+
+    /// The person of an id, as the host knows them now.
+    pub(crate) fn person(&self, id: &str) -> Option<Arc<Person>> {
+        self.gate.people()?.now().person(id)
+    }
+
+    /// Whether an owner's work may start by itself: a person has to have been here once. Everybody else is no
+    /// person.
+    pub fn has_been_here(&self, owner: &str) -> bool {
+        match owner.strip_prefix("user:") {
+            Some(id) if self.gate.guarded => self.person(id).is_some_and(|person| person.has_signed_in),
+            _ => true,
+        }
+    }
+
+    /// Records that a user signed in, whichever way: work of theirs starts by itself only after the first time.
+    pub fn record_sign_in(&self, person: &Person) {
+        let Some(people) = self.gate.people() else { return };
+        if person.has_signed_in {
+            return;
+        }
+        let (id, at) = (person.id.clone(), self.core.clock.iso());
+        let (who, core) = (id.clone(), self.core.clone());
+        let recorded = people.change(Box::new(move |file| file.set_signed_in(&id, &at)));
+        tokio::spawn(async move {
+            if let Err(why) = recorded.await {
+                core.log.line(format_args!("the first sign-in of user {who} could not be recorded: {why}"));
+            }
+        });
+    }
+
+    /// What a plugin is told of an owner it serves; the host itself and nobody are told of as nobody.
+    pub(crate) fn reader_for(&self, owner: &str) -> Option<Reader> {
+        let grants = self.grants_of(owner)?;
+        if let Some(person) = owner.strip_prefix("user:").and_then(|id| self.person(id)) {
+            return Some(person.reader.clone());
+        }
+        let (mut roles, mut memberships) = (Vec::new(), Vec::new());
+        if let Some((_, scope)) = owner.split_once(':').filter(|_| is_group(owner) && !grants.is_empty()) {
+            roles.push(GROUP_ROLE.to_owned());
+            memberships.push(scope.to_owned());
+        }
+        let grants = grants.iter().map(ToString::to_string).collect();
+        Some(Reader { id: owner.to_owned(), roles, memberships, grants })
+    }
+
+    /// Who a connection is, for the client: said only where the host knows people.
+    pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
+        self.gate.guarded.then(|| principal.owner(&self.core.options.host_name)).flatten()
+    }
+}
+
+/// Whether an owner is a team or a project.
+fn is_group(owner: &str) -> bool {
+    owner.starts_with("team:") || owner.starts_with("project:")
+}

@@ -1,0 +1,30 @@
+//! Free memory of the allocator is returned, and nothing else.
+
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+#![allow(clippy::unwrap_used)]
+
+/// A field of this process's status, in kilobytes.
+fn status(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn free_memory_is_returned_and_the_program_stays() {
+    // Blocks so small that the allocator takes them from its own heap, with every hundredth in use: what is free lies
+    // between them, where only a trim returns it.
+    let mut blocks: Vec<Option<Vec<u8>>> = (0..40_000).map(|_| Some(vec![1; 2000])).collect();
+    for (at, block) in blocks.iter_mut().enumerate() {
+        if at % 100 != 0 {
+            *block = None;
+        }
+    }
+    let (heap, program) = (status("RssAnon"), status("RssFile"));
+    ostler_memory::trim();
+    let (heap_after, program_after) = (status("RssAnon"), status("RssFile"));
+    assert!(heap > 60_000, "{heap} kB of free memory are not retained, so there is nothing to return");
+    assert!(heap_after < heap / 2, "{heap} kB before, {heap_after} kB after");
+    assert!(program_after >= program / 10 * 9, "the program: {program} kB before, {program_after} kB after");
+    assert!(blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 1)));
+}

@@ -1,0 +1,59 @@
+//! The WebSocket under the official client.
+//!
+//! `ahp-ws` provides one as well, over an older release of the WebSocket library that the listener uses. The daemon
+//! uses one release of it.
+
+use ahp::{Transport, TransportError, TransportMessage};
+use futures::{SinkExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+/// A connection to a daemon on this machine, without TLS.
+pub struct WebSocket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl WebSocket {
+    /// Connects to a `ws://` URL.
+    ///
+    /// # Errors
+    /// An invalid URL, a connection that fails, or a handshake that the server rejects.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Ok(Self(connect_async(url).await?.0))
+    }
+}
+
+impl Transport for WebSocket {
+    async fn send(&mut self, message: TransportMessage) -> Result<(), TransportError> {
+        let frame = match message {
+            TransportMessage::Parsed(message) => {
+                let text = serde_json::to_string(&message);
+                Message::Text(text.map_err(|error| TransportError::Protocol(error.to_string()))?.into())
+            }
+            TransportMessage::Text(text) => Message::Text(text.into()),
+            TransportMessage::Binary(bytes) => Message::Binary(bytes.into()),
+        };
+        self.0.send(frame).await.map_err(io)
+    }
+
+    async fn recv(&mut self) -> Result<Option<TransportMessage>, TransportError> {
+        loop {
+            match self.0.next().await.transpose().map_err(io)? {
+                None | Some(Message::Close(_)) => return Ok(None),
+                Some(Message::Text(text)) => {
+                    return Ok(Some(TransportMessage::Text(text.as_str().to_owned())));
+                }
+                Some(Message::Binary(bytes)) => return Ok(Some(TransportMessage::Binary(bytes.into()))),
+                // The library answers pings.
+                Some(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), TransportError> {
+        self.0.close(None).await.map_err(io)
+    }
+}
+
+fn io(error: Error) -> TransportError {
+    TransportError::Io(error.to_string())
+}

@@ -1,0 +1,386 @@
+//! `cargo xtask verify --long`: the checks that take longer than a change may wait for.
+//!
+//! Each check is a row of [`CHECKS`]. `.ci/run` runs a fixed subset of each, which the row names; this command runs the
+//! whole of it and records date, commit and result in `docs/verification.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the results are recorded.
+const RECORD: &str = "docs/verification.md";
+/// Where each check's output is.
+const OUTPUT: &str = "target/verify";
+/// The heading of the recorded table.
+const TABLE: &str = "| check | date | commit | took | result |\n|---|---|---|---|---|\n";
+
+/// A check that takes long.
+struct Check {
+    /// What it is asked for by.
+    name: &'static str,
+    /// What it checks, and how much of it.
+    what: &'static str,
+    /// What `.ci/run` runs of it.
+    subset: &'static str,
+    run: fn(&Session) -> Result<String, String>,
+}
+
+/// Every check, in the order they run. A new one is a row here; `cargo xtask verify --long <name>` records it.
+const CHECKS: &[Check] = &[
+    Check {
+        name: "properties",
+        what: "every property whose number of cases is not fixed, with 8,192 cases each",
+        subset: "256 cases each",
+        run: |session| {
+            session.tests(&["test", "--workspace", "--lib", "--locked"], &[("PROPTEST_CASES", "8192")])
+        },
+    },
+    Check {
+        name: "crash",
+        what: "the process killed at 150 random moments under load",
+        subset: "12 moments",
+        run: |session| {
+            session.tests(
+                &["test", "--package", "ostler", "--test", "crash", "--locked"],
+                &[("OSTLER_CRASH_ROUNDS", "150")],
+            )
+        },
+    },
+    Check {
+        name: "stores",
+        what: "the stores with 20,000 sessions and records",
+        subset: "300 sessions and records",
+        run: |session| {
+            session.tests(
+                &["test", "--release", "--package", "ostler-ports", "--test", "measure", "--locked"],
+                &[("OSTLER_MEASURE", "20000")],
+            )
+        },
+    },
+    Check {
+        name: "soak",
+        what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
+        subset: "15 seconds",
+        run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
+    },
+    Check {
+        name: "mutants",
+        what: "cargo-mutants over the webhook plugin, guards, policies, grants and options, as .cargo/mutants.toml lists them",
+        subset: "none: the tests that kill the mutants run",
+        run: mutants,
+    },
+    Check {
+        name: "advisories",
+        what: "the dependencies against the advisory database",
+        subset: "the same, where the database can be fetched",
+        run: advisories,
+    },
+];
+
+/// One run of the command.
+struct Session<'a> {
+    root: &'a Path,
+    check: &'static str,
+}
+
+/// Runs the checks that the arguments name, all where they name none, and records each as soon as it is over.
+///
+/// # Errors
+/// Wrong arguments, and the names of the checks that failed.
+pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let wanted = wanted(arguments)?;
+    let commit = commit(root)?;
+    let mut failed = Vec::new();
+    for check in wanted {
+        progress(format_args!("{}: {}", check.name, check.what));
+        let begun = Instant::now();
+        let result = (check.run)(&Session { root, check: check.name });
+        let row = Row {
+            check: check.name.to_owned(),
+            date: today()?,
+            commit: commit.clone(),
+            took: minutes(begun.elapsed()),
+            result: match &result {
+                Ok(what) => format!("passed: {what}"),
+                Err(why) => format!("**failed**: {why}"),
+            },
+        };
+        progress(format_args!("{}: {}", check.name, row.result));
+        record(root, row)?;
+        if result.is_err() {
+            failed.push(check.name);
+        }
+    }
+    match failed.as_slice() {
+        [] => Ok(()),
+        names => Err(format!("failed: {}; the output is in {OUTPUT}", names.join(", "))),
+    }
+}
+
+fn wanted(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
+    let names = || CHECKS.iter().map(|check| check.name).collect::<Vec<_>>().join(", ");
+    let (long, named): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| *argument == "--long");
+    if long.is_empty() {
+        return Err(format!("use cargo xtask verify --long [<name>…]; the checks are {}", names()));
+    }
+    if named.is_empty() {
+        return Ok(CHECKS.iter().collect());
+    }
+    named
+        .into_iter()
+        .map(|name| {
+            let check = CHECKS.iter().find(|check| check.name == name);
+            check.ok_or_else(|| format!("unknown check {name}; the checks are {}", names()))
+        })
+        .collect()
+}
+
+impl Session<'_> {
+    /// Runs cargo's tests; returns how many passed.
+    fn tests(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<String, String> {
+        let mut command = crate::cargo::cargo();
+        command.args(arguments).envs(variables.iter().copied());
+        let (success, output) = self.output(&mut command)?;
+        let (passed, failed) = test_counts(&output);
+        match success && passed > 0 {
+            true => Ok(format!("{passed} tests")),
+            false => Err(format!("{passed} tests passed, {failed} failed")),
+        }
+    }
+
+    /// Runs a command in the repository with its output in a file; returns whether it succeeded, and the output.
+    fn output(&self, command: &mut Command) -> Result<(bool, String), String> {
+        let folder = self.root.join(OUTPUT);
+        let path = folder.join(format!("{}.log", self.check));
+        let failed = |error: std::io::Error| format!("{} could not be run: {error}", self.check);
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let file = fs::File::create(&path).map_err(failed)?;
+        let status = command
+            .current_dir(self.root)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().map_err(failed)?)
+            .stderr(file)
+            .status()
+            .map_err(failed)?;
+        let output = fs::read(&path).map_err(failed)?;
+        Ok((status.success(), String::from_utf8_lossy(&output).into_owned()))
+    }
+}
+
+/// Runs cargo-mutants as `.cargo/mutants.toml` configures it.
+fn mutants(session: &Session) -> Result<String, String> {
+    let folder = format!("{OUTPUT}/mutants");
+    let mut command = crate::cargo::cargo();
+    command.args(["mutants", "--workspace", "--no-shuffle", "--colors", "never", "--output", &folder]);
+    let (_, output) = session.output(&mut command)?;
+    let last = output.lines().rev().find(|line| line.contains("mutants tested")).map(str::trim);
+    match last {
+        Some(line) if line.contains("missed") || line.contains("timeout") => Err(line.to_owned()),
+        Some(line) => Ok(line.to_owned()),
+        None => Err("cargo mutants did not run; install it with cargo install cargo-mutants".to_owned()),
+    }
+}
+
+/// Runs the dependency checks of `.ci/lint`, which say whether the advisories were among them.
+fn advisories(session: &Session) -> Result<String, String> {
+    let (success, output) = session.output(&mut Command::new(session.root.join(".ci/lint")))?;
+    let skipped = output.lines().find(|line| line.contains("NOT CHECKED"));
+    match (success, skipped) {
+        (true, None) => Ok("no advisory".to_owned()),
+        (true, Some(why)) => {
+            Err(format!("did not run: {}", why.trim_start_matches("advisories: NOT CHECKED: ")))
+        }
+        (false, _) => Err("see the output".to_owned()),
+    }
+}
+
+/// How many tests passed and failed, over all test programs that cargo ran.
+fn test_counts(output: &str) -> (usize, usize) {
+    let count = |word: &str| -> usize {
+        let lines = output.lines().filter_map(|line| line.strip_prefix("test result: "));
+        lines
+            .filter_map(|line| {
+                let before = line.split_once(&format!(" {word}"))?.0;
+                before.rsplit(' ').next()?.parse::<usize>().ok()
+            })
+            .sum()
+    };
+    (count("passed"), count("failed"))
+}
+
+/// One row of the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    check: String,
+    date: String,
+    commit: String,
+    took: String,
+    result: String,
+}
+
+/// Writes a row in the place of the check's last one.
+fn record(root: &Path, row: Row) -> Result<(), String> {
+    let path = root.join(RECORD);
+    let mut rows = rows(&fs::read_to_string(&path).unwrap_or_default());
+    rows.retain(|other| other.check != row.check);
+    rows.push(row);
+    fs::write(&path, page(&rows)).map_err(|error| format!("{RECORD}: {error}"))
+}
+
+/// Reads the rows of a recorded page.
+fn rows(page: &str) -> Vec<Row> {
+    let Some((_, table)) = page.split_once(TABLE) else { return Vec::new() };
+    let rows = table.lines().map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    rows.filter_map(|row| {
+        let [check, date, commit, took, result] = row.splitn(5, " | ").collect::<Vec<_>>().try_into().ok()?;
+        let owned = str::to_owned;
+        Some(Row {
+            check: owned(check),
+            date: owned(date),
+            commit: owned(commit),
+            took: owned(took),
+            result: owned(result),
+        })
+    })
+    .collect()
+}
+
+/// The whole page: what each check is, and what became of its last run.
+fn page(rows: &[Row]) -> String {
+    let mut page = String::from(
+        "# Long verification\n\n\
+         `cargo xtask verify --long` runs the checks that take too long for every change, or those it is given by name, and\n\
+         records the last run of each here. `.ci/run` runs a fixed subset of each.\n\n\
+         | check | what it checks | in `.ci/run` |\n|---|---|---|\n",
+    );
+    for Check { name, what, subset, .. } in CHECKS {
+        let _ = writeln!(page, "| {name} | {what} | {subset} |");
+    }
+    let _ = write!(page, "\n## Last runs\n\n{TABLE}");
+    for check in CHECKS {
+        match rows.iter().find(|row| row.check == check.name) {
+            Some(Row { check, date, commit, took, result }) => {
+                let _ = writeln!(page, "| {check} | {date} | {commit} | {took} | {result} |");
+            }
+            None => {
+                let _ = writeln!(page, "| {} | never | | | |", check.name);
+            }
+        }
+    }
+    page
+}
+
+/// Adds a problem where the page does not list the checks there are.
+pub fn check_page(root: &Path, problems: &mut Vec<String>) {
+    let text = fs::read_to_string(root.join(RECORD)).unwrap_or_default();
+    if page(&rows(&text)) != text {
+        problems.push(format!(
+            "{RECORD} does not list the checks of xtask/src/verify.rs; run cargo xtask generate"
+        ));
+    }
+}
+
+/// Writes the page with the checks there are and the results recorded so far.
+///
+/// # Errors
+/// What could not be written.
+pub fn write_page(root: &Path) -> Result<(), String> {
+    let path = root.join(RECORD);
+    let rows = rows(&fs::read_to_string(&path).unwrap_or_default());
+    fs::write(&path, page(&rows)).map_err(|error| format!("{RECORD}: {error}"))
+}
+
+/// The commit that is checked, and whether files differ from it.
+fn commit(root: &Path) -> Result<String, String> {
+    let git = |arguments: &[&str]| -> Result<String, String> {
+        let output = Command::new("git").args(arguments).current_dir(root).output();
+        let output = output.map_err(|error| format!("git could not be run: {error}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--", ".", &format!(":!{RECORD}")])?;
+    Ok(if changed.is_empty() { commit } else { format!("{commit}, changed") })
+}
+
+fn today() -> Result<String, String> {
+    let output = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
+    let output = output.map_err(|error| format!("date could not be run: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn minutes(took: Duration) -> String {
+    format!("{} min {} s", took.as_secs() / 60, took.as_secs() % 60)
+}
+
+fn progress(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(check: &str, result: &str) -> Row {
+        Row {
+            check: check.to_owned(),
+            date: "2026-01-02".to_owned(),
+            commit: "0123456789, changed".to_owned(),
+            took: "3 min 4 s".to_owned(),
+            result: result.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_result_replaces_the_last_one_of_its_check_alone() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("docs")).unwrap();
+        for (check, result) in
+            [("crash", "passed: 1 test"), ("soak", "**failed**: a | b"), ("crash", "passed: 2 tests")]
+        {
+            record(root.path(), row(check, result)).unwrap();
+        }
+        let text = fs::read_to_string(root.path().join(RECORD)).unwrap();
+        let recorded: Vec<Row> = rows(&text).into_iter().filter(|row| !row.result.is_empty()).collect();
+        assert_eq!(recorded, [row("crash", "passed: 2 tests"), row("soak", "**failed**: a | b")]);
+        let mut problems = Vec::new();
+        check_page(root.path(), &mut problems);
+        assert_eq!(problems, [""; 0]);
+        fs::write(root.path().join(RECORD), text.replace("150 random", "15 random")).unwrap();
+        check_page(root.path(), &mut problems);
+        assert_eq!(problems.len(), 1);
+        write_page(root.path()).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join(RECORD)).unwrap(), text);
+    }
+
+    #[test]
+    fn checks_are_named_and_long() {
+        let names = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            wanted(&arguments).map(|checks| checks.iter().map(|check| check.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["--long", "soak", "crash"]).unwrap(), ["soak", "crash"]);
+        assert_eq!(names(&["--long"]).unwrap().len(), CHECKS.len());
+        assert!(names(&[]).unwrap_err().contains("--long"));
+        assert!(names(&["--long", "soap"]).unwrap_err().contains("soak"));
+    }
+
+    #[test]
+    fn tests_of_all_programs_are_counted() {
+        let output = "test result: ok. 12 passed; 0 failed; 1 ignored\nnoise\n\
+                      test result: FAILED. 3 passed; 2 failed; 0 ignored\n";
+        assert_eq!(test_counts(output), (15, 2));
+        assert_eq!(test_counts("error: could not compile"), (0, 0));
+    }
+
+    #[test]
+    fn a_command_that_fails_keeps_its_output() {
+        let root = tempfile::tempdir().unwrap();
+        let session = Session { root: root.path(), check: "crash" };
+        let (success, output) = session.output(Command::new("sh").args(["-c", "echo one; exit 3"])).unwrap();
+        assert!(!success && output == "one\n", "{output}");
+        assert!(root.path().join("target/verify/crash.log").exists());
+    }
+}
