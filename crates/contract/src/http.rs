@@ -42,7 +42,7 @@ pub enum BodyError {
         most: usize,
     },
     /// The memory for bodies is in use.
-    #[error("the host has no memory for this body now; send it again later")]
+    #[error("the host has no memory for this body now; retry later")]
     NoMemory,
 }
 

@@ -151,7 +151,7 @@ async fn a_body_is_charged_until_the_plugin_drops_what_it_read() {
     assert_eq!(budget.used(), 0);
     assert_eq!(say("keep", 8).await, "8");
     assert_eq!(budget.used(), MIB / 2, "the plugin has it");
-    let no_memory = "the host has no memory for this body now; send it again later";
+    let no_memory = "the host has no memory for this body now; retry later";
     assert_eq!(say("keep", 12).await, no_memory);
     assert_eq!(say("free", 0).await, "0");
     assert_eq!(budget.used(), 0);

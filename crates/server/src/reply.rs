@@ -53,7 +53,7 @@ pub enum Reply {
     #[error("{0}")]
     TooMuch(String),
     /// The memory for bodies is in use.
-    #[error("The host has no memory for this body now; send it again later")]
+    #[error("The host has no memory for this body now; retry later")]
     NoMemory,
     /// Nothing of the API is there.
     #[error("No API at {0}")]
