@@ -10,7 +10,7 @@ use ostler_contract::points::PullRequests;
 use ostler_contract::{JsonObject, Registry};
 use parking_lot::Mutex;
 
-use crate::automations::Automations;
+use crate::automations::{Automations, SessionObserver};
 use crate::channels::plugin::PluginChannels;
 use crate::channels::root_settings::OwnSettings;
 use crate::channels::telemetry::Exports;
@@ -81,7 +81,7 @@ impl Host {
             access,
             usage,
             resources,
-            sessions: Sessions::default(),
+            sessions: Sessions::observed_by(Arc::new(SessionObserver::new(me.clone()))),
             automations: Automations::default(),
             announcements: Mutex::new(Some(Vec::new())),
             collections: Mutex::default(),

@@ -9,6 +9,7 @@ mod large;
 mod listing;
 mod message;
 mod noted;
+mod observer;
 mod pace;
 mod plan;
 mod rule;
@@ -31,7 +32,7 @@ use run::Runs;
 use triggers::Index;
 use watching::Watching;
 
-pub(crate) use watching::{Happened, Happening};
+pub(crate) use observer::SessionObserver;
 
 /// Every automation and every run that has not ended.
 #[derive(Debug, Default)]

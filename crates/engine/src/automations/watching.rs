@@ -16,7 +16,7 @@ use super::fire::WakeEvent;
 use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
 use crate::core::file_uris::file_path;
 use crate::host::Host;
-use crate::sessions::Entry;
+use crate::sessions::{Entry, Happened, Happening};
 
 /// How many different inputs of one session a rule tells apart.
 const INPUTS: usize = 256;
@@ -24,40 +24,6 @@ const INPUTS: usize = 256;
 /// Whether a trigger's type is one the host itself watches.
 pub(super) fn is_watched_type(r#type: &str) -> bool {
     r#type == SESSION || r#type == WATCH
-}
-
-/// Something that happened in a session.
-#[derive(Debug)]
-pub(crate) struct Happening {
-    pub session: Arc<Entry>,
-    pub what: Happened,
-    /// Whether a turn runs in it.
-    pub running: bool,
-    /// Messages that wait in it.
-    pub queued: usize,
-    /// Tool calls of the turn.
-    pub tool_calls: usize,
-}
-
-/// What.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Happened {
-    /// A turn began.
-    Began,
-    /// A turn said or did something.
-    Stirred,
-    /// A turn ended.
-    Ended(TurnStatus),
-    /// A tool call finished.
-    Tool { name: String, input: u64, failed: bool },
-    /// A message was queued.
-    Queued,
-    /// No turn runs any more, and none waits.
-    Quiet,
-    /// A session or worker it started finished.
-    Child(String),
-    /// It was disposed.
-    Gone,
 }
 
 impl Happened {

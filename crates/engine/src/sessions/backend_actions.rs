@@ -11,13 +11,13 @@ use ostler_protocol::wire::state::{
     ToolResultSubagentContent,
 };
 
+use super::Happened;
 use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::{Chat, Streamed};
 use super::mailbox::WorkerOpened;
 use super::turns::{request_of, worker_uri};
-use crate::automations::Happened;
 use crate::core::refusals::already_exists;
 
 impl Actor {
@@ -65,7 +65,7 @@ impl Actor {
             StateAction::ChatToolCallComplete(mut complete) => {
                 let call = complete.tool_call_id.clone();
                 complete.result.content = self.linked(at, &call, complete.result.content.take());
-                let finished = self.host.automations.watches().then(|| self.finished_call(at, &complete));
+                let finished = self.is_observed().then(|| self.finished_call(at, &complete));
                 self.apply_chat(at, StateAction::ChatToolCallComplete(complete), None);
                 self.chats[at].unkept = true;
                 if let Some(finished) = finished.flatten() {

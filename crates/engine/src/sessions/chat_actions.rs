@@ -10,6 +10,7 @@ use ostler_protocol::wire::actions::{
 use ostler_protocol::wire::state::{Message, MessageKind, PendingMessageKind};
 use tokio::sync::oneshot;
 
+use super::Happened;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
@@ -17,7 +18,6 @@ use super::deferred::Part;
 use super::mailbox::Dispatch;
 use super::turns::named;
 use super::watched::STEER_LIMIT;
-use crate::automations::Happened;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
 use crate::core::refusals::{

@@ -28,6 +28,7 @@ mod links;
 mod mailbox;
 mod mcp_servers;
 mod moving;
+mod observer;
 mod older;
 mod places;
 mod preamble;
@@ -42,8 +43,8 @@ mod turns;
 mod watched;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::uri::{self, Channel};
@@ -60,6 +61,7 @@ pub use create::NewSession;
 use drafts::Draft;
 pub use mailbox::{Dispatch, Inbox, Mailbox, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
+pub(crate) use observer::{Happened, Happening, Observer};
 use rest::{Awake, Census};
 pub use tools_server::OpenToolsServer;
 pub(crate) use turns::{named, tidy_title};
@@ -85,6 +87,8 @@ pub struct Sessions {
     next_look: AtomicUsize,
     census: Arc<Census>,
     schemas: shared::Schemas,
+    /// Is told what sessions do.
+    observer: OnceLock<Arc<dyn Observer>>,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
 }
@@ -179,6 +183,16 @@ pub enum Place {
 }
 
 impl Sessions {
+    /// No sessions yet; what they do is told to an observer.
+    pub(crate) fn observed_by(observer: Arc<dyn Observer>) -> Self {
+        Self { observer: OnceLock::from(observer), ..Self::default() }
+    }
+
+    /// What sessions report to; on a host there is always one.
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
+        self.observer.get().map(|observer| &**observer)
+    }
+
     /// The session of an id, if it is in memory.
     pub fn get(&self, id: &str) -> Option<Arc<Entry>> {
         let entry = self.entries.read().get(id).cloned()?;

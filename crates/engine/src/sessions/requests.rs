@@ -10,7 +10,7 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{RpcError, uri};
 use tokio::sync::oneshot;
 
-use crate::automations::{Happened, Happening};
+use super::{Happened, Happening};
 use crate::core::file_uris::{file_path, file_uri};
 use crate::core::message::message;
 use crate::core::refusals::{SESSION_ENDED, nothing_at};
@@ -95,10 +95,10 @@ impl Host {
             self.fanout.notify(uri::ROOT, frame);
         }
         self.root.set_active_sessions(&self.fanout, self.sessions.count());
-        self.automations.session_gone(self, &entry.uri).await;
-        if let Some(host) = self.me() {
+        if let Some(observer) = self.sessions.observer() {
+            observer.session_gone(&entry.uri).await;
             let (session, what) = (entry.clone(), Happened::Gone);
-            host.happened(Happening { session, what, running: false, queued: 0, tool_calls: 0 });
+            observer.happened(Happening { session, what, running: false, queued: 0, tool_calls: 0 });
         }
     }
 
@@ -122,7 +122,10 @@ impl Host {
             ..NewSession::default()
         };
         let prompt = Some(request.prompt);
-        self.automations.made_by(&uri::session(new.provider.as_deref().unwrap_or_default(), &new.id), from);
+        if let Some(observer) = self.sessions.observer() {
+            let child = uri::session(new.provider.as_deref().unwrap_or_default(), &new.id);
+            observer.made_by(&child, from);
+        }
         self.session_with_prompt(new, prompt, request.model, MessageKind::Agent)
             .await
             .map(|entry| entry.uri.clone())

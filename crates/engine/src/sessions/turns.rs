@@ -15,12 +15,12 @@ use ostler_protocol::wire::state::{
 };
 use ostler_protocol::{RpcError, names, uri};
 
+use super::Happened;
 use super::Place;
 use super::actor::{Actor, cursor, read_cursor};
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
-use crate::automations::Happened;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
 use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
@@ -305,7 +305,9 @@ impl Actor {
         if !busy {
             self.happened(at, Happened::Quiet);
         }
-        self.host.session_quiet(&self.entry.uri, status, why, busy);
+        if let Some(observer) = self.host.sessions.observer() {
+            observer.session_quiet(&self.entry.uri, status, why, busy);
+        }
     }
 
     /// Takes the first message that waits. The policies may have changed while it did: one they refuse now is a turn

@@ -9,18 +9,23 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::TurnRequest;
-use crate::automations::{Happened, Happening};
+use super::{Happened, Happening};
 
 /// How long a backend may take to take a message into its turn.
 pub(super) const STEER_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Actor {
-    /// Tells automations of something that happened in a chat.
+    /// Whether changes inside the session are of interest to the observer.
+    pub(super) fn is_observed(&self) -> bool {
+        self.host.sessions.observer().is_some_and(|observer| observer.watches())
+    }
+
+    /// Tells the observer of something that happened in a chat.
     pub(super) fn happened(&self, at: usize, what: Happened) {
         // A session that fell quiet or is gone may have been made by another that is watched.
-        if !self.host.automations.watches() {
+        let Some(observer) = self.host.sessions.observer().filter(|observer| observer.watches()) else {
             return;
-        }
+        };
         let state = &self.chats[at].state;
         let parts = match (&state.active_turn, state.turns.last()) {
             (Some(turn), _) => turn.response_parts.as_slice(),
@@ -31,7 +36,7 @@ impl Actor {
             Happened::Stirred => 0,
             _ => parts.iter().filter(|part| matches!(part, ResponsePart::ToolCall(_))).count(),
         };
-        self.host.happened(Happening {
+        observer.happened(Happening {
             session: self.entry.clone(),
             what,
             running: self.chats.iter().any(|chat| chat.running().is_some() && !chat.is_worker()),
