@@ -405,9 +405,7 @@ async fn a_body_over_the_budget_is_asked_for_again_later() {
         let answer = daemon.exchange(&kind.begun(&body, body.len())).await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{what}: {answer}");
         assert!(answer.to_lowercase().contains("retry-after: 5"), "{what}: {answer}");
-        assert!(
-            answer.contains(r#"{"message":"The host has no memory for this body now; retry later"}"#)
-        );
+        assert!(answer.contains(r#"{"message":"The host has no memory for this body now; retry later"}"#));
         // A small one passes beside it, and the first one when it ends.
         let small = kind.body(1000);
         let answer = daemon.exchange(&kind.begun(&small, small.len())).await;
