@@ -307,7 +307,7 @@ async fn a_state_file_that_is_removed_is_noticed_and_nothing_more_is_taken() {
     let (status, _) = daemon.post("/plugins/webhook/in", Some("right"), "{}").await;
     assert_eq!(status, 500, "a call whose run cannot be stored is not accepted");
     std::fs::rename(&away, &path).unwrap();
-    folder.wait_for_log("state.db is there again");
+    folder.wait_for_log("state.db is available again");
     client.dispatch(&chat, 2, turn).await;
     until(&mut client, "chat/turnComplete").await.unwrap();
     assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), "{}").await.0, 202);

@@ -52,6 +52,7 @@ pub struct NewChat {
 pub(super) struct Opening {
     pub uri: String,
     pub number: u64,
+    #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
     pub waiting: Vec<Box<ToSession>>,
 }
 
