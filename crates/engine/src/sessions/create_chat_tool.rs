@@ -77,8 +77,11 @@ async fn session_of(host: &Host, at: &ToolContext, named: Option<String>) -> Res
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
     let mine = host.session_at(&at.session).await.and_then(|session| session.owner.clone());
     let found = host.session(id).await?;
-    // Another owner's is answered as one there is not, and so is one that no listing has.
-    let listed = |session: &Arc<Entry>| !session.is_gone() && !host.sessions.is_draft(session);
+    // Another owner's is answered as one there is not, and so is one that no listing has. The caller's session can still
+    // be a draft: a backend starts while its first turn, which announces the session, is being stored.
+    let listed = |session: &Arc<Entry>| {
+        !session.is_gone() && (session.uri == at.session || !host.sessions.is_draft(session))
+    };
     let found = found.filter(|session| session.owner == mine && listed(session));
     found.ok_or_else(|| Thrown::from(no_session(&named)))
 }
