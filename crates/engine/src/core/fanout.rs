@@ -659,7 +659,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_replay_follows_on_exactly_or_not_at_all() {
-        let fanout = Fanout::new(400, 0);
+        let fanout = Fanout::new(2000, 0);
         fanout.publish("c", vec![action("a"), action("b")]);
         fanout.publish("d", vec![action("x")]);
         let again = subscriber(1, Version::V1, None);
