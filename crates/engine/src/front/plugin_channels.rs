@@ -23,6 +23,7 @@ const SNAPSHOT_LIMIT: Duration = Duration::from_secs(10);
 const MOST_WATCHED: usize = 4096;
 /// The longest URI of a plugin's channel, in bytes.
 const LONGEST: usize = 2048;
+
 /// A watch on its way.
 struct Subscribing {
     channel: Owned<SchemeChannel>,
