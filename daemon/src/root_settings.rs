@@ -177,7 +177,7 @@ fn change_one(control: &Control, key: &str, mut value: Value) -> Result<(), Exit
         ("wire", Value::String(_)) if files.said.get(key) == Some(&value) => Live::Nothing,
         ("wire", Value::String(file)) => {
             let file = recording(&files.dir, file)?;
-            let log = control.host.log.clone();
+            let log = control.host.core.log.clone();
             let open = WireFile::open(&file, control.hidden.clone(), log)?;
             value = file.to_string_lossy().into_owned().into();
             Live::Wire(Some(Arc::new(open)))
@@ -204,9 +204,9 @@ fn change_one(control: &Control, key: &str, mut value: Value) -> Result<(), Exit
         Ok(())
     })?;
     match live {
-        Live::AdvancedTools(offered) => control.host.set_advanced_tools(offered),
+        Live::AdvancedTools(offered) => control.host.core.set_advanced_tools(offered),
         Live::Wire(recorder) => {
-            control.host.record_frames(recorder.map(|file| file as Arc<dyn FrameRecorder>));
+            control.host.core.record_frames(recorder.map(|file| file as Arc<dyn FrameRecorder>));
         }
         Live::Nothing => {}
     }
