@@ -138,7 +138,7 @@ impl Actor {
         match draft {
             Some(draft) => self.announce_begun(draft),
             // Whoever hears of the turn finds it in the session's row.
-            None if self.host.events.listened(EventName::TurnStart) => self.refresh_summaries(),
+            None if self.core.events.listened(EventName::TurnStart) => self.refresh_summaries(),
             None => self.dirty = true,
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
