@@ -26,9 +26,7 @@ use crate::sessions::{OpenToolsServer, Sessions};
 use crate::usage::Ledger;
 use crate::users::access::Access;
 use crate::users::principal::Gate;
-use crate::workspace::changesets::Changesets;
-use crate::workspace::containers::Relays;
-use crate::workspace::terminals::Terminals;
+use crate::workspace::Workspace;
 
 /// The host.
 #[derive(Debug)]
@@ -39,6 +37,7 @@ pub struct Host {
     /// What work cost.
     pub usage: Arc<Ledger>,
     pub(crate) resources: Arc<Resources>,
+    pub(crate) workspace: Arc<Workspace>,
     /// Sessions.
     pub sessions: Sessions,
     /// Automations and runs.
@@ -48,15 +47,10 @@ pub struct Host {
     pub(crate) plugin_channels: PluginChannels,
     /// Which backends were said to declare a setting a plugin contributes.
     pub(crate) settings_declared: Mutex<HashSet<(String, String)>>,
-    pub(crate) changesets: Changesets,
     pub(crate) telling: Exports,
     me: Weak<Host>,
     tools_server: OnceLock<OpenToolsServer>,
     pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
-    pub(crate) terminals: Terminals,
-    pub(crate) relays: Relays,
-    /// Sessions whose tree is followed.
-    pub(crate) followed_trees: Mutex<HashSet<String>>,
     pub(crate) meta: OnceLock<JsonObject>,
 }
 
@@ -76,27 +70,27 @@ impl Host {
         let access = Access::new(core.clone(), gate);
         let usage = Ledger::new(core.clone(), access.clone());
         let resources = Resources::new(core.clone(), access.clone(), usage.clone());
-        Arc::new_cyclic(|me| Self {
+        let workspace = Workspace::new(core.clone(), access.clone(), usage.clone());
+        let host = Arc::new_cyclic(|me| Self {
             core,
             access,
             usage,
             resources,
+            workspace,
             sessions: Sessions::observed_by(Arc::new(SessionObserver::new(me.clone()))),
             automations: Automations::default(),
             announcements: Mutex::new(Some(Vec::new())),
             collections: Mutex::default(),
             plugin_channels: PluginChannels::default(),
             settings_declared: Mutex::default(),
-            changesets: Changesets::default(),
             telling: Exports::default(),
             me: me.clone(),
             tools_server: OnceLock::new(),
             own_settings: OnceLock::new(),
-            terminals: Terminals::default(),
-            relays: Relays::default(),
-            followed_trees: Mutex::default(),
             meta: OnceLock::new(),
-        })
+        });
+        host.workspace.set_sessions(host.me.clone());
+        host
     }
 
     /// Takes the registry, once, and everything the stores hold.
@@ -116,7 +110,7 @@ impl Host {
         }
         let meta = self.advertised().await;
         self.root.fill(agents, meta);
-        if self.terminal_store().is_some() {
+        if self.workspace.terminal_store().is_some() {
             self.root.serve_terminals();
         }
         self.open_sessions().await;

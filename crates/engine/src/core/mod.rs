@@ -22,6 +22,7 @@ pub mod responder;
 pub(crate) mod root;
 pub mod shared;
 pub(crate) mod stage;
+pub(crate) mod titles;
 pub(crate) mod weak;
 pub mod wire;
 pub(crate) mod yaml;

@@ -64,7 +64,7 @@ impl Host {
         say("methods", json!(methods), !methods.is_empty());
         let grants: JsonObject = rows.into_iter().map(|(name, row)| (name, row.into_value())).collect();
         say("grants", json!(grants), true);
-        if self.containers().is_some() {
+        if self.workspace.containers().is_some() {
             meta.insert(crate::workspace::containers::CAPABILITY.to_owned(), true.into());
         }
         let _ = self.meta.set(meta.clone());

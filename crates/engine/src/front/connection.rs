@@ -211,7 +211,7 @@ impl Connection {
                 if !introduces && self.state.lock().client.is_none() {
                     return responder.fail(before_initialize(&method));
                 }
-                if let Some(unserved) = self.host.unserved(&command) {
+                if let Some(unserved) = self.host.workspace.unserved(&command) {
                     return responder.fail(unserved);
                 }
                 if let Err(error) = self.admit(&command.needs()) {
@@ -396,7 +396,7 @@ impl Connection {
             self.host.unsubscribe(channel, self.id);
             self.left_at_once(channel);
         }
-        self.host.relays_left(self.id);
+        self.host.workspace.relays_left(self.id);
         self.host.root.forget(self.id);
         self.host.access.clients.remove(self.id);
         let client = self.client_id();

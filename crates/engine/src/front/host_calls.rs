@@ -108,7 +108,7 @@ impl HostCalls for HostDoor {
                 owner: Some(request.owner),
                 working_directories: request.working_directory.iter().map(|path| file_uri(path)).collect(),
                 config: request.config.unwrap_or_default(),
-                title: request.title.as_deref().and_then(crate::sessions::tidy_title),
+                title: request.title.as_deref().and_then(crate::core::titles::tidy_title),
                 ..NewSession::default()
             };
             let model = request.model.map(|model| model.id);

@@ -68,7 +68,7 @@ impl Host {
             return;
         }
         self.close_sessions().await;
-        self.close_terminals().await;
+        self.workspace.close_terminals().await;
         // What a plugin does in the end is about all it was told of.
         self.heard(self.events.all_heard()).await;
         let Some(registry) = self.registry() else { return };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{BranchAsked, Changes, ChangesOf, Directories, PullRequest, PullRequests};
+use ostler_contract::points::{BranchAsked, Changes, Directories, PullRequest, PullRequests};
 use ostler_contract::{JsonObject, Pending, Value, json};
 use ostler_protocol::names;
 use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMetaChangedAction, StateAction};
@@ -16,6 +16,7 @@ use super::mailbox::ToSession;
 use crate::core::file_uris::file_path;
 use crate::core::in_time::in_time;
 use crate::host::Host;
+use crate::workspace::sessions_view::SessionView as _;
 
 /// How long each may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -35,11 +36,6 @@ impl Entry {
         let uri = self.row.lock().kept.working_directories.first().cloned()?;
         Some((file_path(&uri), uri))
     }
-
-    /// Whose changes these are, for whoever tells them.
-    pub(crate) fn changes_of(&self) -> ChangesOf {
-        ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path) }
-    }
 }
 
 impl Host {
@@ -58,7 +54,7 @@ impl Host {
             if entry.is_awake() {
                 host.tell(&entry, ToSession::Around(Box::new(found)));
             }
-            host.refresh_changesets(&entry).await;
+            host.workspace.refresh_changesets(entry).await;
         });
     }
 

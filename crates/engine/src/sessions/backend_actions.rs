@@ -120,7 +120,7 @@ impl Actor {
             }
             StateAction::SessionInputNeededRemoved(removed) => self.withdraw(&removed.id),
             StateAction::SessionTitleChanged(changed) => {
-                if let Some(title) = super::turns::tidy_title(&changed.title) {
+                if let Some(title) = crate::core::titles::tidy_title(&changed.title) {
                     self.set_title(at, title, None).await;
                 }
             }

@@ -200,7 +200,7 @@ impl Host {
         self.session_or_log(uri::session_id(uri)?).await
     }
 
-    async fn session_or_log(&self, id: &str) -> Option<Arc<Entry>> {
+    pub(super) async fn session_or_log(&self, id: &str) -> Option<Arc<Entry>> {
         self.session(id).await.unwrap_or_else(|why| {
             self.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
             None

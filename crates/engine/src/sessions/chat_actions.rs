@@ -16,7 +16,6 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::deferred::Part;
 use super::mailbox::Dispatch;
-use super::turns::named;
 use super::watched::STEER_LIMIT;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
@@ -24,6 +23,7 @@ use crate::core::refusals::{
     FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
     not_loaded, one_folder,
 };
+use crate::core::titles::named;
 use crate::users::policies::Use;
 
 /// How long a backend may take to delete its copy of a conversation before the next one starts.

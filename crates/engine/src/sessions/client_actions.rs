@@ -14,9 +14,9 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
-use super::turns::named;
 use crate::core::fanout::{Origin, rejection};
 use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
+use crate::core::titles::named;
 use crate::sessions::config::refuses;
 use crate::workspace::directories::Directories;
 
@@ -281,7 +281,7 @@ impl Actor {
             _ => None,
         };
         if let Some(named) = named {
-            let checked = self.host.check_directories(&[named], Directories::Served).await;
+            let checked = self.host.workspace.check_directories(&[named], Directories::Served).await;
             checked.map_err(|refused| refused.message)?;
         }
         if self.apply_session(action, origin) {

@@ -53,7 +53,7 @@ impl Host {
         chosen: &JsonObject,
     ) -> Result<SessionConfigState, Thrown> {
         let mut config = self.merged(agent, chosen).await?.config;
-        self.offer_computers(agent, &mut config, false).await;
+        self.workspace.offer_computers(agent, &mut config, false).await;
         Ok(config)
     }
 
@@ -93,7 +93,7 @@ impl Host {
             }
             config.values.insert(key.clone(), value.clone());
         }
-        self.offer_computers(agent, &mut config, false).await;
+        self.workspace.offer_computers(agent, &mut config, false).await;
         if let Some(first) = left_out.first() {
             let more = left_out.len() - 1;
             let others = if more > 0 { format!(" (nor {more} more)") } else { String::new() };
@@ -186,8 +186,8 @@ impl Host {
                 seed(property, rows);
             }
         }
-        self.offer_trees(&mut config, params.working_directory.as_deref()).await;
-        self.offer_computers(&agent, &mut config, true).await;
+        self.workspace.offer_trees(&mut config, params.working_directory.as_deref()).await;
+        self.workspace.offer_computers(&agent, &mut config, true).await;
         // Clients pass on what they chose for other hosts, or for another directory.
         config.values.retain(|key, _| config.schema.properties.contains_key(key));
         Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
@@ -199,7 +199,7 @@ impl Host {
         params: c::SessionConfigCompletionsParams,
     ) -> Result<c::SessionConfigCompletionsResult, RpcError> {
         let agent = self.agent_for_settings(params.provider.as_deref())?;
-        if let Some(items) = self.complete_computer(&agent, &params).await {
+        if let Some(items) = self.workspace.complete_computer(&agent, &params).await {
             return Ok(c::SessionConfigCompletionsResult { items });
         }
         let chosen = params.config.unwrap_or_default();
@@ -209,8 +209,10 @@ impl Host {
         let Some((setting, answerer)) = answered else {
             let (typed, directory) = (params.query.as_deref(), params.working_directory.as_deref());
             if !merged.config.schema.properties.contains_key(&params.property)
-                && let Some(items) =
-                    self.complete_branch(&params.property, directory, typed.unwrap_or_default()).await
+                && let Some(items) = self
+                    .workspace
+                    .complete_branch(&params.property, directory, typed.unwrap_or_default())
+                    .await
             {
                 return Ok(c::SessionConfigCompletionsResult { items });
             }

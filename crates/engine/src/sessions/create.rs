@@ -192,10 +192,13 @@ impl Claimed {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
         let made = async {
-            host.check_directories(&new.working_directories, new.directories).await?;
+            host.workspace.check_directories(&new.working_directories, new.directories).await?;
             host.room_for_session().await?;
             host.access.may_use(entry.owner.as_deref(), wanted).await?;
-            host.isolate(&entry, &agent, &new.config).await?;
+            let directory = entry.directory().map(|(path, _)| path);
+            if let Some(tree) = host.workspace.isolate(&entry.id, directory, &agent, &new.config).await? {
+                entry.move_into(tree);
+            }
             make(host, &entry, &agent, &new, &mailbox).await
         };
         let made = made.await;
@@ -210,7 +213,9 @@ impl Claimed {
                 Ok(entry)
             }
             Err(error) => {
-                host.release_tree(&entry).await;
+                if let Some(tree) = entry.leave_tree() {
+                    host.workspace.release_tree(&entry.uri, tree).await;
+                }
                 entry.end();
                 host.sessions.remove(&entry);
                 host.fanout.remove(&entry.uri);
@@ -312,14 +317,20 @@ async fn make(
     let mut chosen = host.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
     entry.row.lock().kept.values.retain(|key, _| !chosen.left_out.contains(key));
     if entry.row.lock().kept.worktree.is_some() {
-        host.offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str)).await;
+        host.workspace
+            .offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str))
+            .await;
     }
     let directory =
         entry.row.lock().kept.working_directories.first().map(|uri| crate::core::file_uris::file_path(uri));
-    let computer = host.settle_computer(entry, agent, &mut chosen.config, directory).await?;
+    let (uri, owner) = (&*entry.uri, entry.owner.as_deref());
+    let computer = host.workspace.settle_computer(uri, owner, agent, &mut chosen.config, directory).await?;
+    if let Some(computer) = &computer {
+        entry.row.lock().kept.values.insert(SETTING.to_owned(), computer.uri().into());
+    }
     let made = make_in(host, entry, agent, new, mailbox, chosen).await;
     if let (Err(_), Some(computer)) = (&made, computer) {
-        host.unmake(computer).await;
+        host.workspace.unmake(computer).await;
     }
     made
 }
@@ -454,7 +465,7 @@ async fn woken(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Acto
     let chosen = entry.row.lock().kept.values.clone();
     let (agent, config, missing) = match agent {
         Some(agent) => match host.session_settings(&agent, &chosen).await {
-            Ok(config) => match host.stranded(&agent, &config) {
+            Ok(config) => match host.workspace.stranded(&agent, &config) {
                 None => (Some(agent), Some(config), None),
                 stranded => (None, Some(config), stranded),
             },

@@ -64,7 +64,6 @@ pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
 use rest::{Awake, Census};
 pub use tools_server::OpenToolsServer;
-pub(crate) use turns::{named, tidy_title};
 
 /// The sessions in memory, by id: those that are awake, and those that rest and were used lately. Others are in the
 /// store; see [`Host::session`](crate::host::Host::session).

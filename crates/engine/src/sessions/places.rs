@@ -1,21 +1,76 @@
-//! Where a session's backend runs and speaks beside its chat: its machine, and terminals people can watch.
+//! Where a session's backend runs and speaks beside its chat: its working tree, its machine, and terminals people can
+//! watch; and what the workspace sees of a session.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ostler_contract::points::{SessionComputer, SessionTerminals};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
 use ostler_protocol::names::{RUN_VARIABLE, SESSION_VARIABLE};
-use ostler_protocol::wire::state::SessionOrigin;
+use ostler_protocol::wire::state::{SessionOrigin, SessionStatus};
 
+use super::Entry;
 use super::actor::Actor;
 use super::chat::Chat;
+use crate::host::Host;
+use crate::workspace::sessions_view::{SessionView, SessionsView};
 use crate::workspace::terminals::Holder;
+use crate::workspace::worktrees::Isolated;
+
+impl Entry {
+    /// Moves the session into a working tree made for it.
+    pub(super) fn move_into(&self, tree: Isolated) {
+        let mut row = self.row.lock();
+        if let Some(first) = row.kept.working_directories.first_mut() {
+            *first = tree.directory;
+        }
+        row.summary.working_directories = Some(row.kept.working_directories.clone());
+        row.kept.worktree = Some(tree.worktree);
+    }
+
+    /// Takes the session's working tree from it, to be released.
+    pub(super) fn leave_tree(&self) -> Option<Worktree> {
+        self.row.lock().kept.worktree.take()
+    }
+}
+
+impl SessionView for Entry {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn changes_of(&self) -> ChangesOf {
+        ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path) }
+    }
+
+    fn is_running(&self) -> bool {
+        self.row.lock().summary.status & SessionStatus::InProgress.bits() != 0
+    }
+}
+
+impl SessionsView for Host {
+    fn get(&self, id: &str) -> Option<Arc<dyn SessionView>> {
+        self.sessions.get(id).map(|entry| entry as _)
+    }
+
+    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Arc<dyn SessionView>>> {
+        self.session_or_log(id).map(|entry| entry.map(|entry| entry as _)).boxed()
+    }
+
+    fn look_around(&self, session: &dyn SessionView) {
+        if let (Some(host), Some(entry)) = (self.me(), self.sessions.by_uri(session.uri())) {
+            host.look_around(&entry, true);
+        }
+    }
+}
 
 impl Actor {
     /// How a chat's backend opens terminals.
     pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
         let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
         let directory = folders.into_iter().flatten().next();
-        self.host.session_terminals(Holder {
+        self.host.workspace.session_terminals(Holder {
             session: self.entry.uri.clone(),
             chat: chat.uri.clone(),
             directory: directory.map(|directory| crate::core::file_uris::file_path(directory)),
@@ -26,7 +81,12 @@ impl Actor {
     /// The machine the session runs in.
     pub(super) fn computer_of(&self, paths: &[String]) -> Option<SessionComputer> {
         let values = self.state.config.as_ref().map(|config| &config.values);
-        self.host.session_computer(self.agent.as_deref()?, values, paths.first().cloned(), self.environment())
+        self.host.workspace.session_computer(
+            self.agent.as_deref()?,
+            values,
+            paths.first().cloned(),
+            self.environment(),
+        )
     }
 
     /// Environment variables that tell a process of this session where it belongs: the session, and the run that

@@ -14,8 +14,9 @@ use super::{Happened, Happening};
 use crate::core::file_uris::{file_path, file_uri};
 use crate::core::message::message;
 use crate::core::refusals::{SESSION_ENDED, nothing_at};
+use crate::core::titles::tidy_title;
 use crate::host::Host;
-use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken, tidy_title};
+use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken};
 
 impl Host {
     /// What a listing shows, newest first.
@@ -74,18 +75,21 @@ impl Host {
 
     /// What is left to do once a session's state is gone.
     pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
-        self.end_terminals_of(&entry.uri).await;
+        self.workspace.end_terminals_of(&entry.uri).await;
         for id in backend_ids {
             self.delete_copy(entry, &entry.uri, id).await;
         }
-        self.release_tree(entry).await;
-        self.clear_changesets(entry);
+        if let Some(tree) = entry.leave_tree() {
+            self.workspace.release_tree(&entry.uri, tree).await;
+        }
+        self.workspace.clear_changesets(&entry.uri);
         for store in self.session_store().into_iter().chain(self.own_sessions()) {
             if let Err(why) = store.forget.call((entry.id.clone(),)).await {
                 self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }
-        self.leave_computer(entry).await;
+        let kept = entry.row.lock().kept.clone();
+        self.workspace.leave_computer(&kept).await;
         let announced = !self.sessions.is_draft(entry);
         self.sessions.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });

@@ -14,11 +14,11 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::bound::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
-use super::turns::named;
 use super::{Entry, Place};
 use crate::core::agents::OfferedTool;
 use crate::core::message::message;
 use crate::core::refusals::nothing_at;
+use crate::core::titles::named;
 use crate::core::weak::upgraded;
 use crate::host::Host;
 

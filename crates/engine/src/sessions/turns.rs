@@ -25,24 +25,11 @@ use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
 use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
 use crate::core::responder::{ConnectionRef, Responder};
+use crate::core::titles::tidy_title;
 use crate::workspace::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
 const PAGE: usize = 50;
-/// The longest title, in characters.
-const TITLE_MAX: usize = 200;
-
-/// A title as it is kept: single spaces, not too long; `None` where nothing is left.
-pub(crate) fn tidy_title(title: &str) -> Option<String> {
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-    let short: String = title.chars().take(TITLE_MAX).collect();
-    (!short.is_empty()).then_some(short)
-}
-
-/// A title that somebody gives, as it is kept.
-pub(crate) fn named(title: &str) -> Result<String, &'static str> {
-    tidy_title(title).ok_or("a title needs at least one character")
-}
 
 /// A turn whose start is being stored.
 struct Opening {

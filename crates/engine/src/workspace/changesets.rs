@@ -12,7 +12,7 @@ use ostler_protocol::wire::actions as a;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::{
     ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
-    ErrorInfo, SessionStatus,
+    ErrorInfo,
 };
 use ostler_protocol::{RpcError, Value, Version, actions};
 use parking_lot::Mutex;
@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use crate::core::fanout::{Origin, Outgoing, Subscriber};
 use crate::core::in_time::in_time;
 use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
-use crate::host::Host;
-use crate::sessions::Entry;
+use crate::workspace::Workspace;
+use crate::workspace::sessions_view::SessionView;
 
 /// How long it may take to tell what a changeset holds.
 const STATE_LIMIT: Duration = Duration::from_secs(30);
@@ -47,31 +47,46 @@ impl Asked {
 
 /// The session and scope a channel names.
 pub(crate) struct Of {
-    entry: Arc<Entry>,
+    session: Arc<dyn SessionView>,
     scope: String,
     uri: String,
 }
 
-impl Host {
+impl Of {
+    fn new(session: Arc<dyn SessionView>, scope: String) -> Self {
+        let uri = format!("{}/changeset/{scope}", session.uri());
+        Self { session, scope, uri }
+    }
+}
+
+/// The id of the session and the scope a changeset's channel names.
+fn parts(spelled: &str) -> Result<(String, String), RpcError> {
+    match Channel::parse(spelled) {
+        Channel::Changeset { session, scope } => Ok((session, scope)),
+        _ => Err(no_channel(spelled)),
+    }
+}
+
+impl Workspace {
     fn changes(&self) -> Result<&Changes, RpcError> {
-        let changes = self.registry().and_then(|registry| registry.port::<Changes>());
+        let changes = self.core.registry().and_then(|registry| registry.port::<Changes>());
         changes.ok_or_else(|| RpcError::method_not_found("this host tells no changes"))
     }
 
     async fn changeset_of(&self, spelled: &str) -> Result<Of, RpcError> {
-        let _held = self.load_channel(spelled).await;
-        self.changeset_in_memory(spelled)
+        let (id, scope) = parts(spelled)?;
+        let loaded = match self.sessions() {
+            Some(sessions) => sessions.load(&id).await,
+            None => None,
+        };
+        Ok(Of::new(loaded.ok_or_else(|| nothing_at(spelled))?, scope))
     }
 
     /// A changeset of a session that is in memory.
     fn changeset_in_memory(&self, spelled: &str) -> Result<Of, RpcError> {
-        let Channel::Changeset { session, scope } = Channel::parse(spelled) else {
-            return Err(no_channel(spelled));
-        };
-        let entry = self.sessions.get(&session);
-        let entry = entry.ok_or_else(|| nothing_at(spelled))?;
-        let uri = format!("{}/changeset/{scope}", entry.uri);
-        Ok(Of { entry, scope, uri })
+        let (id, scope) = parts(spelled)?;
+        let held = self.sessions().and_then(|sessions| sessions.get(&id));
+        Ok(Of::new(held.ok_or_else(|| nothing_at(spelled))?, scope))
     }
 
     /// A changeset's own name, while somebody watches it.
@@ -84,7 +99,7 @@ impl Host {
     }
 
     async fn changeset_now(&self, of: &Of) -> Result<ChangesState, Thrown> {
-        let told = self.changes()?.state.call((of.entry.changes_of(), of.scope.clone()));
+        let told = self.changes()?.state.call((of.session.changes_of(), of.scope.clone()));
         in_time(STATE_LIMIT, told).await
     }
 
@@ -96,7 +111,7 @@ impl Host {
             return;
         }
         if let Ok(text) = serde_json::to_string(action) {
-            self.fanout.publish(uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+            self.core.fanout.publish(uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
         }
     }
 
@@ -116,36 +131,36 @@ impl Host {
         // Who watches already has a state that actions go on from.
         let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(state, None));
         let text = serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned());
-        let seq = self.fanout.subscribe(&of.uri, subscriber);
+        let seq = self.core.fanout.subscribe(&of.uri, subscriber);
         (text, seq, of)
     }
 
     /// Follows the tree of a changeset that is watched from now on, and asks anew what it holds.
     pub(crate) async fn changeset_is_watched(self: &Arc<Self>, of: &Of) {
-        self.follow_tree(&of.entry);
+        self.follow_tree(&of.session);
         self.refresh_changeset(of).await;
     }
 
     /// Whether somebody watches a changeset of a session.
-    pub(crate) fn has_watched_changesets(&self, entry: &Entry) -> bool {
-        let beginning = format!("{}/changeset/", entry.uri);
+    pub(crate) fn has_watched_changesets(&self, session: &str) -> bool {
+        let beginning = format!("{session}/changeset/");
         let held = self.changesets.0.lock();
-        held.keys().any(|uri| uri.starts_with(&beginning) && !self.fanout.watchers(uri).is_empty())
+        held.keys().any(|uri| uri.starts_with(&beginning) && !self.core.fanout.watchers(uri).is_empty())
     }
 
     /// Asks again what the watched changesets of a session hold.
-    pub(crate) async fn refresh_changesets(&self, entry: &Arc<Entry>) {
-        let beginning = format!("{}/changeset/", entry.uri);
+    pub(crate) async fn refresh_changesets(&self, session: Arc<dyn SessionView>) {
+        let beginning = format!("{}/changeset/", session.uri());
         let held: Vec<String> =
             self.changesets.0.lock().keys().filter(|uri| uri.starts_with(&beginning)).cloned().collect();
         for uri in held {
-            if self.fanout.watchers(&uri).is_empty() {
+            if self.core.fanout.watchers(&uri).is_empty() {
                 self.changesets.0.lock().remove(&uri);
-                self.fanout.remove(&uri);
+                self.core.fanout.remove(&uri);
                 continue;
             }
             let scope = uri[beginning.len()..].to_owned();
-            self.refresh_changeset(&Of { entry: entry.clone(), scope, uri }).await;
+            self.refresh_changeset(&Of { session: session.clone(), scope, uri }).await;
         }
     }
 
@@ -179,17 +194,17 @@ impl Host {
     }
 
     /// Ends the changesets of a session that is gone.
-    pub(crate) fn clear_changesets(&self, entry: &Entry) {
-        let beginning = format!("{}/changeset/", entry.uri);
+    pub(crate) fn clear_changesets(&self, session: &str) {
+        let beginning = format!("{session}/changeset/");
         let mut held = self.changesets.0.lock();
         let gone: Vec<String> = held.keys().filter(|uri| uri.starts_with(&beginning)).cloned().collect();
         for uri in gone {
             held.remove(&uri);
             let cleared = a::StateAction::ChangesetCleared(a::ChangesetClearedAction {});
             if let Ok(text) = serde_json::to_string(&cleared) {
-                self.fanout.publish(&uri, vec![Outgoing::host(text, Version::V0_9)]);
+                self.core.fanout.publish(&uri, vec![Outgoing::host(text, Version::V0_9)]);
             }
-            self.fanout.remove(&uri);
+            self.core.fanout.remove(&uri);
         }
     }
 
@@ -216,8 +231,8 @@ impl Host {
             ))
         })?;
         fits(operation, params.target.as_ref())?;
-        if of.entry.row.lock().summary.status & SessionStatus::InProgress.bits() != 0 {
-            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", of.entry.uri)));
+        if of.session.is_running() {
+            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", of.session.uri())));
         }
         let status = |status, error| {
             let id = params.operation_id.clone();
@@ -226,7 +241,7 @@ impl Host {
         };
         status(ChangesetOperationStatus::Running, None);
         let asked = operate.call((
-            of.entry.changes_of(),
+            of.session.changes_of(),
             of.scope.clone(),
             params.operation_id.clone(),
             params.target.clone(),
@@ -236,8 +251,8 @@ impl Host {
             Ok(_) => status(ChangesetOperationStatus::Idle, None),
             Err(why) => status(ChangesetOperationStatus::Error, Some(error_of(why))),
         }
-        if let Some(me) = self.me() {
-            me.look_around(&of.entry, true);
+        if let Some(sessions) = self.sessions() {
+            sessions.look_around(&*of.session);
         }
         outcome.map_err(Thrown::into_rpc)
     }
@@ -246,7 +261,7 @@ impl Host {
     pub(crate) async fn review(&self, spelled: &str, action: Value, origin: Origin) -> Result<(), String> {
         let of = self.changeset_of(spelled).await.map_err(|error| error.message)?;
         let changes = self.changes().map_err(|error| error.message)?;
-        let scopes = in_time(STATE_LIMIT, changes.scopes.call((of.entry.changes_of(),))).await;
+        let scopes = in_time(STATE_LIMIT, changes.scopes.call((of.session.changes_of(),))).await;
         let scopes = scopes.map_err(|why| why.message)?;
         if !scopes.iter().any(|scope| scope.scope == of.scope && scope.review) {
             return Err(format!("{spelled} is not reviewed"));

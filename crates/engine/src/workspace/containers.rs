@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::core::file_uris::file_path;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::not_served;
-use crate::host::Host;
+use crate::workspace::Workspace;
 
 /// The key at `initialize` that says containers are served.
 pub(crate) const CAPABILITY: &str = "vscode.devContainers";
@@ -50,10 +50,10 @@ impl Relays {
     }
 }
 
-impl Host {
+impl Workspace {
     /// What makes containers.
     pub(crate) fn containers(&self) -> Option<&Containers> {
-        self.registry()?.port::<Containers>()
+        self.core.registry()?.port::<Containers>()
     }
 
     /// The refusal of a command whose port nobody fills: said before who may use it.
@@ -109,17 +109,17 @@ impl Host {
 
     /// What the container's maker calls. A relay that has ended says nothing more.
     fn relay_events(self: &Arc<Self>, key: &Key, id: &str) -> ContainerEvents {
-        let host = Arc::downgrade(self);
-        let live = |host: &Weak<Self>, key: &Key, id: &str| {
-            let host = host.upgrade()?;
-            let is = host.relays.open.lock().get(key).is_some_and(|relay| relay.id == id);
-            is.then_some(host)
+        let workspace = Arc::downgrade(self);
+        let live = |workspace: &Weak<Self>, key: &Key, id: &str| {
+            let workspace = workspace.upgrade()?;
+            let is = workspace.relays.open.lock().get(key).is_some_and(|relay| relay.id == id);
+            is.then_some(workspace)
         };
         let says = |method: &'static str| {
-            let (host, key, id) = (host.clone(), key.clone(), id.to_owned());
+            let (workspace, key, id) = (workspace.clone(), key.clone(), id.to_owned());
             Func::new(move |(data,): (String,)| {
-                if let Some(host) = live(&host, &key, &id) {
-                    host.tell_relay(&key, method, Some(data));
+                if let Some(workspace) = live(&workspace, &key, &id) {
+                    workspace.tell_relay(&key, method, Some(data));
                 }
                 Ok(())
             })
@@ -127,9 +127,9 @@ impl Host {
         let (message, output) = (says("relayMessage"), says("output"));
         let (key, id) = (key.clone(), id.to_owned());
         let closed = Func::new(move |()| {
-            if let Some(host) = live(&host, &key, &id) {
-                host.relays.open.lock().remove(&key);
-                host.tell_relay(&key, "relayClose", None);
+            if let Some(workspace) = live(&workspace, &key, &id) {
+                workspace.relays.open.lock().remove(&key);
+                workspace.tell_relay(&key, "relayClose", None);
             }
             Ok(())
         });
@@ -150,7 +150,7 @@ impl Host {
             let what = format!("workspaceFolder must be an absolute path, not {}", params.workspace_folder);
             return Err(RpcError::invalid_params(what));
         }
-        let relay = Relay { id: self.new_id(), container: None };
+        let relay = Relay { id: self.core.new_id(), container: None };
         {
             let mut open = self.relays.open.lock();
             if open.contains_key(key) {

@@ -9,7 +9,7 @@ use ostler_protocol::RpcError;
 use crate::core::file_uris::file_path;
 use crate::core::in_time::in_time;
 use crate::core::local_system::LocalSystem;
-use crate::host::Host;
+use crate::workspace::Workspace;
 
 /// How long it may take to look at directories: one on a network may not answer.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub enum Directories {
     Served,
 }
 
-impl Host {
+impl Workspace {
     /// Checks the directories a session is to work in. A host that cannot see a disk checks nothing.
     ///
     /// # Errors
@@ -34,10 +34,10 @@ impl Host {
         named: &[String],
         which: Directories,
     ) -> Result<(), RpcError> {
-        let Some(here) = self.local_system.get().cloned().filter(|_| !named.is_empty()) else {
+        let Some(here) = self.core.local_system.get().cloned().filter(|_| !named.is_empty()) else {
             return Ok(());
         };
-        let (named, served) = (named.to_vec(), self.options.paths.clone());
+        let (named, served) = (named.to_vec(), self.core.options.paths.clone());
         let served = match which {
             Directories::Served => served,
             Directories::Existing => Vec::new(),

@@ -1,9 +1,69 @@
-//! Where a session works: its directories, working tree, machine, terminals, changesets and pull requests.
+//! Where a session works: its directories, working tree, machine, terminals and changesets. A session is known here by
+//! its URI and what [`SessionsView`] shows.
 
 pub(crate) mod changesets;
 pub(crate) mod containers;
 pub(crate) mod directories;
 pub(crate) mod machines;
+pub(crate) mod sessions_view;
 pub(crate) mod terminals;
 pub(crate) mod tree_watch;
 pub(crate) mod worktrees;
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock, Weak};
+
+use ostler_protocol::uri;
+use parking_lot::Mutex;
+
+use crate::core::shared::Core;
+use crate::usage::Ledger;
+use crate::users::access::Access;
+use changesets::Changesets;
+use containers::Relays;
+use sessions_view::{SessionView, SessionsView};
+use terminals::Terminals;
+
+/// Where sessions work, and what they share there with clients.
+#[derive(Debug)]
+pub struct Workspace {
+    core: Arc<Core>,
+    access: Arc<Access>,
+    usage: Arc<Ledger>,
+    pub(crate) terminals: Terminals,
+    pub(crate) relays: Relays,
+    changesets: Changesets,
+    /// Sessions whose tree is followed.
+    followed_trees: Mutex<HashSet<String>>,
+    sessions: OnceLock<Weak<dyn SessionsView>>,
+}
+
+impl Workspace {
+    pub(crate) fn new(core: Arc<Core>, access: Arc<Access>, usage: Arc<Ledger>) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            access,
+            usage,
+            terminals: Terminals::default(),
+            relays: Relays::default(),
+            changesets: Changesets::default(),
+            followed_trees: Mutex::default(),
+            sessions: OnceLock::new(),
+        })
+    }
+
+    /// Makes the sessions known, once.
+    pub(crate) fn set_sessions(&self, sessions: Weak<dyn SessionsView>) {
+        let _ = self.sessions.set(sessions);
+    }
+
+    /// The sessions, while the host lives.
+    fn sessions(&self) -> Option<Arc<dyn SessionsView>> {
+        self.sessions.get()?.upgrade()
+    }
+
+    /// The session a URI names, whatever its scheme, if it is in memory.
+    fn session(&self, uri: &str) -> Option<Arc<dyn SessionView>> {
+        self.sessions()?.get(uri::session_id(uri)?)
+    }
+}

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use ostler_contract::points::Worktrees;
 
-use crate::core::file_uris::file_path;
 use crate::core::in_time::in_time;
-use crate::host::Host;
-use crate::sessions::Entry;
+use crate::workspace::Workspace;
+use crate::workspace::sessions_view::SessionView;
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -17,57 +16,55 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The files that move.
 const FOLLOWED: &[&str] = &["index", "HEAD"];
 
-impl Host {
+impl Workspace {
     /// Follows the tree of a session while somebody watches a changeset of it. Nothing follows one whose git folder
     /// nobody tells.
-    pub(crate) fn follow_tree(self: &Arc<Self>, entry: &Arc<Entry>) {
-        let told = self.registry().and_then(|registry| registry.port::<Worktrees>());
+    pub(crate) fn follow_tree(self: &Arc<Self>, session: &Arc<dyn SessionView>) {
+        let told = self.core.registry().and_then(|registry| registry.port::<Worktrees>());
         let Some(git_dir) = told.and_then(|worktrees| worktrees.git_dir.clone()) else { return };
-        let Some(tree) = entry.row.lock().kept.working_directories.first().map(|tree| file_path(tree)) else {
-            return;
-        };
-        if !self.followed_trees.lock().insert(entry.uri.clone()) {
+        let Some(tree) = session.changes_of().directory else { return };
+        if !self.followed_trees.lock().insert(session.uri().to_owned()) {
             return;
         }
-        let (host, entry) = (Arc::downgrade(self), entry.clone());
+        let (workspace, session) = (Arc::downgrade(self), session.clone());
         tokio::spawn(async move {
             match in_time(LIMIT, git_dir.call((tree.clone(),))).await {
-                Ok(Some(folder)) => follow(&host, &entry, &folder).await,
+                Ok(Some(folder)) => follow(&workspace, &session, &folder).await,
                 Ok(None) => {}
                 Err(why) => {
-                    if let Some(host) = host.upgrade() {
-                        host.log.line(format_args!("{tree} is not followed: {}", why.for_log()));
+                    if let Some(workspace) = workspace.upgrade() {
+                        workspace.core.log.line(format_args!("{tree} is not followed: {}", why.for_log()));
                     }
                 }
             }
-            if let Some(host) = host.upgrade() {
-                host.followed_trees.lock().remove(&entry.uri);
+            if let Some(workspace) = workspace.upgrade() {
+                workspace.followed_trees.lock().remove(session.uri());
             }
         });
     }
 }
 
 /// Asks again whenever something moved, until nobody watches.
-async fn follow(host: &Weak<Host>, entry: &Arc<Entry>, folder: &str) {
+async fn follow(workspace: &Weak<Workspace>, session: &Arc<dyn SessionView>, folder: &str) {
     let mut seen = None;
     loop {
-        let Some(host) = host.upgrade() else { return };
+        let Some(workspace) = workspace.upgrade() else { return };
         {
             // Held over both, so that whoever comes now is followed by this or begins anew.
-            let mut followed = host.followed_trees.lock();
-            if !host.has_watched_changesets(entry) {
-                followed.remove(&entry.uri);
+            let mut followed = workspace.followed_trees.lock();
+            if !workspace.has_watched_changesets(session.uri()) {
+                followed.remove(session.uri());
                 return;
             }
         }
-        let Some(here) = host.local_system.get() else { return };
+        let Some(here) = workspace.core.local_system.get() else { return };
         let now: Vec<_> = FOLLOWED.iter().map(|file| here.stamp(&format!("{folder}/{file}"))).collect();
         let moved = seen.as_ref().is_some_and(|seen| *seen != now);
         seen = Some(now);
         if moved {
-            host.refresh_changesets(entry).await;
+            workspace.refresh_changesets(session.clone()).await;
         }
-        drop(host);
+        drop(workspace);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

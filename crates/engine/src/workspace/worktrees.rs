@@ -11,8 +11,7 @@ use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigSta
 
 use crate::core::file_uris::{file_path, file_uri};
 use crate::core::in_time::in_time;
-use crate::host::Host;
-use crate::sessions::Entry;
+use crate::workspace::Workspace;
 
 /// How long a question about a repository may take.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
@@ -26,15 +25,23 @@ const NAME_MAX: usize = 60;
 const ISOLATION: &str = "isolation";
 const BRANCH: &str = "branch";
 
-impl Host {
+/// A working tree made for a session.
+#[derive(Debug)]
+pub(crate) struct Isolated {
+    pub worktree: Worktree,
+    /// Where in it the session works, as a URI.
+    pub directory: String,
+}
+
+impl Workspace {
     fn worktrees(&self) -> Option<&Worktrees> {
-        self.registry()?.port::<Worktrees>()
+        self.core.registry()?.port::<Worktrees>()
     }
 
     async fn repository(&self, directory: &str) -> Option<Repository> {
         let found = in_time(ASK_LIMIT, self.worktrees()?.repository.call((directory.to_owned(),))).await;
         found.unwrap_or_else(|why| {
-            self.log.line(format_args!("cannot find the repository of {directory}: {why}"));
+            self.core.log.line(format_args!("cannot find the repository of {directory}: {why}"));
             None
         })
     }
@@ -43,7 +50,9 @@ impl Host {
         let Some(worktrees) = self.worktrees() else { return Vec::new() };
         let asked = worktrees.branches.call((repository.root.clone(), typed.to_owned()));
         in_time(ASK_LIMIT, asked).await.unwrap_or_else(|why| {
-            self.log.line(format_args!("the branches of {} could not be listed: {why}", repository.root));
+            self.core
+                .log
+                .line(format_args!("the branches of {} could not be listed: {why}", repository.root));
             Vec::new()
         })
     }
@@ -51,7 +60,7 @@ impl Host {
     /// Adds the settings of working trees, where a directory is in a repository. A setting of the same name that is
     /// there stays.
     pub(crate) async fn offer_trees(&self, config: &mut SessionConfigState, directory: Option<&str>) {
-        let directory = directory.map(file_path).or_else(|| self.options.paths.first().cloned());
+        let directory = directory.map(file_path).or_else(|| self.core.options.paths.first().cloned());
         let Some(directory) = directory.filter(|_| self.worktrees().is_some()) else { return };
         let Some(repository) = self.repository(&directory).await else { return };
         let mut branches = self.branches(&repository, "").await;
@@ -74,28 +83,28 @@ impl Host {
         if property != BRANCH || self.worktrees().is_none() {
             return None;
         }
-        let directory = directory.map(file_path).or_else(|| self.options.paths.first().cloned())?;
+        let directory = directory.map(file_path).or_else(|| self.core.options.paths.first().cloned())?;
         let repository = self.repository(&directory).await?;
         let item =
             |name: String| SessionConfigValueItem { value: name.clone(), label: name, description: None };
         Some(self.branches(&repository, typed).await.into_iter().map(item).collect())
     }
 
-    /// Makes the working tree a session asks for, and moves the session there.
+    /// Makes the working tree a session asks for; nothing where it asks for none.
     pub(crate) async fn isolate(
         &self,
-        entry: &Entry,
+        id: &str,
+        directory: Option<String>,
         agent: &Agent,
         chosen: &JsonObject,
-    ) -> Result<(), RpcError> {
+    ) -> Result<Option<Isolated>, RpcError> {
         if chosen.get(ISOLATION).and_then(Value::as_str) != Some("worktree") || declares(agent).await {
-            return Ok(());
+            return Ok(None);
         }
         let refused =
             |why: String| RpcError::invalid_params(format!("{ISOLATION} cannot be worktree: {why}"));
         let worktrees =
             self.worktrees().ok_or_else(|| refused("this host has no working trees".to_owned()))?;
-        let directory = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
         let directory = directory.ok_or_else(|| refused("the session has no directory".to_owned()))?;
         let found = in_time(ASK_LIMIT, worktrees.repository.call((directory.clone(),))).await;
         let failed = |why: Thrown| match why.rpc {
@@ -106,20 +115,14 @@ impl Host {
         };
         let repository =
             found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is not in a repository")))?;
-        let request = request(&repository, self.tree_name(&entry.id), chosen);
+        let request = request(&repository, self.tree_name(id), chosen);
         let made = in_time(TREE_LIMIT, worktrees.create.call((request,))).await.map_err(failed)?;
         let below = Path::new(&directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
         let mut place = PathBuf::from(&made.path);
         if !below.as_os_str().is_empty() {
             place.push(below);
         }
-        let mut row = entry.row.lock();
-        if let Some(first) = row.kept.working_directories.first_mut() {
-            *first = file_uri(&place.to_string_lossy());
-        }
-        row.summary.working_directories = Some(row.kept.working_directories.clone());
-        row.kept.worktree = Some(made);
-        Ok(())
+        Ok(Some(Isolated { worktree: made, directory: file_uri(&place.to_string_lossy()) }))
     }
 
     /// A name no other tree has: the session's id, where that is a word.
@@ -130,14 +133,13 @@ impl Host {
             && id.starts_with(|c: char| c.is_ascii_alphanumeric())
         {
             true => id.to_owned(),
-            false => self.new_id(),
+            false => self.core.new_id(),
         }
     }
 
     /// Removes the tree of a session that is gone. One that holds work stays, and is named in the log.
-    pub(crate) async fn release_tree(&self, entry: &Entry) {
-        let tree = entry.row.lock().kept.worktree.take();
-        let (Some(Worktree { path, .. }), Some(worktrees)) = (tree, self.worktrees()) else { return };
+    pub(crate) async fn release_tree(&self, session: &str, tree: Worktree) {
+        let (Worktree { path, .. }, Some(worktrees)) = (tree, self.worktrees()) else { return };
         let removed = async {
             if in_time(ASK_LIMIT, worktrees.dirty.call((path.clone(),))).await? {
                 return Ok(false);
@@ -146,12 +148,11 @@ impl Host {
         };
         match removed.await {
             Ok(true) => {}
-            Ok(false) => self.log.line(format_args!(
-                "{}: kept the working tree {path} because it has uncommitted changes",
-                entry.uri
+            Ok(false) => self.core.log.line(format_args!(
+                "{session}: kept the working tree {path} because it has uncommitted changes"
             )),
             Err(why) => {
-                self.log.line(format_args!("{}: cannot remove the working tree {path}: {why}", entry.uri));
+                self.core.log.line(format_args!("{session}: cannot remove the working tree {path}: {why}"));
             }
         }
     }

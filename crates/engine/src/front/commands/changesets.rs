@@ -16,13 +16,13 @@ impl Connection {
         let (connection, spelled) = (self.clone(), spelled.to_owned());
         tokio::spawn(async move {
             let host = connection.host();
-            match host.find_changeset(&spelled).await {
+            match host.workspace.find_changeset(&spelled).await {
                 Ok(asked) => {
                     let subscriber = connection.subscriber(&spelled, asked.uri(), latency);
                     connection.remember(&spelled, asked.uri());
-                    let (text, seq, of) = host.watch_changeset(asked, subscriber);
+                    let (text, seq, of) = host.workspace.watch_changeset(asked, subscriber);
                     answer.give(snapshot(&spelled, &text, seq));
-                    host.changeset_is_watched(&of).await;
+                    host.workspace.changeset_is_watched(&of).await;
                 }
                 Err(error) => answer.fail(error),
             }

@@ -13,7 +13,7 @@ impl Connection {
     /// Serves a dev-container command.
     pub(crate) fn handle_dev_container(self: &Arc<Self>, command: Command, responder: Responder) {
         let host = self.host().clone();
-        let Some(containers) = host.containers().cloned() else {
+        let Some(containers) = host.workspace.containers().cloned() else {
             return responder.fail(RpcError::method_not_found("nothing here makes containers"));
         };
         let me = self.id();
@@ -25,11 +25,12 @@ impl Connection {
             Command::DevContainersConnect(params) => {
                 let key = (me, params.connection_id.clone());
                 tokio::spawn(async move {
-                    responder.settle(host.make_container(&containers, &key, params).await);
+                    responder.settle(host.workspace.make_container(&containers, &key, params).await);
                 });
             }
             Command::DevContainersRelaySend(DevContainerSend { connection_id, data }) => {
-                let Some((relay, container)) = host.relays.find(&(me, connection_id.clone())) else {
+                let Some((relay, container)) = host.workspace.relays.find(&(me, connection_id.clone()))
+                else {
                     return responder.fail(no_relay(&connection_id));
                 };
                 // Called here, so that frames go in the order they came.
@@ -40,16 +41,20 @@ impl Connection {
             }
             Command::DevContainersDisconnect(DevContainerRelay { connection_id }) => {
                 let key = (me, connection_id);
-                match host.end_relays(|of, _| *of == key).is_empty() {
+                match host.workspace.end_relays(|of, _| *of == key).is_empty() {
                     true => responder.fail(no_relay(&key.1)),
                     false => responder.done(),
                 }
             }
             Command::DevContainersStop(params) => {
-                tokio::spawn(async move { settle(responder, host.end_container(&params, false).await) });
+                tokio::spawn(
+                    async move { settle(responder, host.workspace.end_container(&params, false).await) },
+                );
             }
             Command::DevContainersRemove(params) => {
-                tokio::spawn(async move { settle(responder, host.end_container(&params, true).await) });
+                tokio::spawn(
+                    async move { settle(responder, host.workspace.end_container(&params, true).await) },
+                );
             }
             other => {
                 let error = format!("{} is not about a container", other.name());

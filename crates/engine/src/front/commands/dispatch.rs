@@ -112,7 +112,7 @@ impl Connection {
                 });
             }
             (None, Channel::Terminal(uri)) => {
-                if let Err(why) = host.terminal_action(uri, row, &dispatch.action, origin.clone()) {
+                if let Err(why) = host.workspace.terminal_action(uri, row, &dispatch.action, origin.clone()) {
                     refuse(&why);
                 }
             }
@@ -123,7 +123,7 @@ impl Connection {
                 let charge = self.charge_copies(length, COPIES);
                 tokio::spawn(async move {
                     let _charge = charge;
-                    if let Err(why) = host.review(&spelled, action.clone(), origin.clone()).await {
+                    if let Err(why) = host.workspace.review(&spelled, action.clone(), origin.clone()).await {
                         let seq = host.fanout.seq();
                         outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
                     }

@@ -57,7 +57,7 @@ impl Connection {
             {
                 automations.shift_remove("schedules");
             }
-            if host.terminal_store().is_some() {
+            if host.workspace.terminal_store().is_some() {
                 result.insert("terminalCommandPrefix".to_owned(), PREFIX.into());
             }
             if let Some(path) = host.options.paths.first() {

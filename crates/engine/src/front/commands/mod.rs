@@ -108,7 +108,7 @@ impl Connection {
             | Command::DevContainersStop(_)
             | Command::DevContainersRemove(_) => self.handle_dev_container(command, responder),
             Command::InvokeChangesetOperation(params) => {
-                tokio::spawn(async move { responder.settle(host.operate(params).await) });
+                tokio::spawn(async move { responder.settle(host.workspace.operate(params).await) });
             }
         }
     }

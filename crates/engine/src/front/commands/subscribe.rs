@@ -103,7 +103,7 @@ impl Connection {
                 }
             }
             Channel::ResourceWatch(_) if host.resources.watched(spelled).is_some() => Ok(spelled.to_owned()),
-            Channel::Terminal(uri) => match host.terminals.get(&uri) {
+            Channel::Terminal(uri) => match host.workspace.terminals.get(&uri) {
                 Some(_) => Ok(uri),
                 None => Err(no_terminal(&uri)),
             },
@@ -112,7 +112,7 @@ impl Connection {
             | Channel::DefaultChat(_)
             | Channel::Worker { .. }
             | Channel::Annotations(_) => Err(nothing_at(spelled)),
-            Channel::Changeset { .. } => host.watched_changeset(spelled),
+            Channel::Changeset { .. } => host.workspace.watched_changeset(spelled),
             Channel::Automations => Err(no_automations()),
             Channel::Plugin { scheme } if host.plugin_channel(&scheme).is_some() => Ok(channel_name(spelled)),
             Channel::Plugin { scheme } => Err(nothing_serves(&scheme)),
@@ -181,7 +181,11 @@ impl Connection {
                 }
             }
             Channel::Terminal(uri) => {
-                let seen = host.terminals.get(&uri).and_then(|open| open.subscribe(host, subscriber));
+                let seen = host
+                    .workspace
+                    .terminals
+                    .get(&uri)
+                    .and_then(|open| open.subscribe(&host.workspace, subscriber));
                 match seen {
                     Some(seen) => seen,
                     None => return answer.fail(no_terminal(&uri)),

@@ -9,9 +9,9 @@ use ostler_protocol::{RpcError, Value};
 
 use crate::core::file_uris::file_path;
 use crate::core::responder::Responder;
+use crate::core::titles::tidy_title;
 use crate::front::connection::Connection;
 use crate::host::Host;
-use crate::sessions::tidy_title;
 use crate::workspace::terminals::{Asked, SIZE, is_terminal, no_terminal, size};
 
 impl Connection {
@@ -22,7 +22,7 @@ impl Connection {
             Err(error) => return responder.fail(error),
         };
         tokio::spawn(async move {
-            match host.open_terminal(asked).await {
+            match host.workspace.open_terminal(asked).await {
                 Ok(_) => responder.done(),
                 Err(error) => responder.fail(error),
             }
@@ -37,7 +37,7 @@ impl Connection {
         let claim = params.claim.unwrap_or_else(|| {
             TerminalClaim::Client(TerminalClientClaim { client_id: self.client_id().unwrap_or_default() })
         });
-        host.may_hold(&claim)?;
+        host.workspace.may_hold(&claim)?;
         let cwd = match params.cwd {
             Some(cwd) if cwd.starts_with("file:") => Some(file_path(&cwd)),
             Some(cwd) => {
@@ -63,11 +63,11 @@ impl Connection {
 
     pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {
         let host = self.host().clone();
-        if host.terminals.get(&uri).is_none() {
+        if host.workspace.terminals.get(&uri).is_none() {
             return responder.fail(no_terminal(&uri));
         }
         tokio::spawn(async move {
-            match host.dispose_terminal(&uri).await {
+            match host.workspace.dispose_terminal(&uri).await {
                 true => responder.done(),
                 false => responder.fail(no_terminal(&uri)),
             }

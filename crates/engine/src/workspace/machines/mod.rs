@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::points::{
-    Agent, Computer, Computers, MachinePlan, MachineProcess, MachineProfile, MachineRequest, SessionComputer,
-    UsageEntry, UsageKind, UsageSource,
+    Agent, Computer, Computers, KeptSession, MachinePlan, MachineProcess, MachineProfile, MachineRequest,
+    SessionComputer, UsageEntry, UsageKind, UsageSource,
 };
 use ostler_contract::registry::{Owned, Owner};
 use ostler_contract::{Call, JsonObject, Thrown, Value};
@@ -27,8 +27,7 @@ use crate::core::in_time::in_time;
 use crate::core::local_system::{Found, LocalSystem, Pinned};
 use crate::core::refusals::{NOT_LOADED, no_machine_for};
 use crate::core::weak::upgraded;
-use crate::host::Host;
-use crate::sessions::Entry;
+use crate::workspace::Workspace;
 use plan::{Asking, Needy, plan};
 
 /// The setting that names a session's machine.
@@ -47,10 +46,17 @@ const ASK_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Made(String);
 
-impl Host {
+impl Made {
+    /// Its address.
+    pub(crate) fn uri(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Workspace {
     /// What makes machines.
     pub(crate) fn computers(&self) -> Option<&Computers> {
-        self.registry()?.port::<Computers>()
+        self.core.registry()?.port::<Computers>()
     }
 
     /// Whether the host decides the setting for a backend: one that can run in a machine, on a host that has some.
@@ -123,7 +129,7 @@ impl Host {
         let machines = match self.machines().await {
             Ok(machines) => machines.unwrap_or_default(),
             Err(why) => {
-                self.log.line(unlisted(&why));
+                self.core.log.line(unlisted(&why));
                 Vec::new()
             }
         };
@@ -148,7 +154,7 @@ impl Host {
                     ));
                 }
             }
-            Err(why) => self.log.line(unreadable(&why)),
+            Err(why) => self.core.log.line(unreadable(&why)),
         }
         rows
     }
@@ -169,10 +175,11 @@ impl Host {
     }
 
     /// Settles which machine a new session runs in: one that is there, one made now, or this host. What is made is
-    /// written down in the session's settings, and answered, to be unmade where the session cannot be started.
+    /// written down in the settings, and answered, to be kept with the session and unmade where it cannot be started.
     pub(crate) async fn settle_computer(
-        self: &Arc<Self>,
-        entry: &Entry,
+        &self,
+        session: &str,
+        owner: Option<&str>,
         agent: &Owned<Agent>,
         config: &mut SessionConfigState,
         directory: Option<String>,
@@ -201,10 +208,10 @@ impl Host {
                 "this host makes no machines, so none from {named}"
             )));
         };
-        if let Some(owner) = &entry.owner {
+        if let Some(owner) = owner {
             self.access.require_of(owner, &Grant::of("computer", "put"))?;
         }
-        let request = self.machine_request(entry, agent, &named, directory).await?;
+        let request = self.machine_request((session, owner), agent, &named, directory).await?;
         let made = in_time(MAKE_LIMIT, make.call((request,))).await.map_err(|why| match why.rpc {
             Some(_) => why.into_rpc(),
             None => RpcError::internal(format!("no machine could be made from {named}: {}", why.message)),
@@ -215,7 +222,6 @@ impl Host {
             return Err(RpcError::internal(what));
         }
         config.values.insert(SETTING.to_owned(), made.as_str().into());
-        entry.row.lock().kept.values.insert(SETTING.to_owned(), made.as_str().into());
         Ok(Some(Made(made)))
     }
 
@@ -223,10 +229,10 @@ impl Host {
     pub(crate) async fn unmake(&self, made: Made) {
         let remove = self.computers().and_then(|computers| computers.remove.as_ref());
         let Some(remove) = remove else {
-            return self.log.line(format_args!("{} was made for a session that never came", made.0));
+            return self.core.log.line(format_args!("{} was made for a session that never came", made.0));
         };
         if let Err(why) = in_time(MAKE_LIMIT, remove.call((made.0.clone(),))).await {
-            self.log.line(format_args!("{} could not be removed: {}", made.0, why.for_log()));
+            self.core.log.line(format_args!("{} could not be removed: {}", made.0, why.for_log()));
         }
     }
 
@@ -244,8 +250,8 @@ impl Host {
 
     /// What a machine is to be made of. The needs of its backends are asked now, and not before.
     async fn machine_request(
-        self: &Arc<Self>,
-        entry: &Entry,
+        &self,
+        (session, owner): (&str, Option<&str>),
         agent: &Owned<Agent>,
         source: &str,
         working_directory: Option<String>,
@@ -271,19 +277,19 @@ impl Host {
         let profile = profile.map(|(name, profile)| (name, profile.needs));
         let mut needy = Vec::new();
         for name in &agents {
-            let agent = self.agent(name).ok_or_else(|| {
+            let agent = self.core.agent(name).ok_or_else(|| {
                 let profile = profile.as_ref().map(|(name, _)| name.as_str()).unwrap_or_default();
                 RpcError::invalid_params(format!("profile {profile} names agent {name}, which {NOT_LOADED}"))
             })?;
             needy.push(self.needs_of(&agent).await?);
         }
-        let asking = Asking { profile, agents: needy, owner: entry.owner.clone() };
+        let asking = Asking { profile, agents: needy, owner: owner.map(str::to_owned) };
         let (plan, asking) = self.planned(asking).await?;
         Ok(MachineRequest {
             source: source.to_owned(),
             profile: asking.profile.map(|(name, _)| name),
-            session: entry.uri.clone(),
-            owner: entry.owner.clone(),
+            session: session.to_owned(),
+            owner: owner.map(str::to_owned),
             working_directory,
             agents,
             plan,
@@ -320,7 +326,7 @@ impl Host {
             None => BTreeMap::new(),
         };
         let plugin = match &agent.owner {
-            Owner::Plugin(id) => self.registry().and_then(|registry| registry.plugin(id)),
+            Owner::Plugin(id) => self.core.registry().and_then(|registry| registry.plugin(id)),
             Owner::Host => None,
         };
         Ok(Needy {
@@ -333,7 +339,7 @@ impl Host {
 
     /// Plans off the threads that serve, as paths of this host are looked at.
     async fn planned(&self, asking: Asking) -> Result<(MachinePlan, Asking), RpcError> {
-        let here = self.local_system.get().cloned().unwrap_or_else(|| Arc::new(Nowhere));
+        let here = self.core.local_system.get().cloned().unwrap_or_else(|| Arc::new(Nowhere));
         let planned = tokio::task::spawn_blocking(move || plan(&asking, &*here).map(|plan| (plan, asking)));
         match planned.await {
             Ok(planned) => planned.map_err(RpcError::invalid_params),
@@ -359,29 +365,30 @@ impl Host {
     ) -> Option<SessionComputer> {
         let uri = values?.get(SETTING)?.as_str().filter(|named| named.starts_with(ADDRESS))?.to_owned();
         agent.machine.as_ref()?;
-        let (host, placed) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (workspace, placed) = (Arc::downgrade(self), Arc::downgrade(self));
         let (of, at) = (uri.clone(), uri.clone());
         let place = Call::new(move |(path,): (String,)| {
-            let (host, uri) = (placed.clone(), of.clone());
+            let (workspace, uri) = (placed.clone(), of.clone());
             async move {
-                let host = upgraded(&host)?;
-                Ok(seen(&host, &uri).await?.and_then(|machine| mapped(&machine, &path)))
+                let workspace = upgraded(&workspace)?;
+                Ok(seen(&workspace, &uri).await?.and_then(|machine| mapped(&machine, &path)))
             }
         });
         let how = Call::new(move |(mut process,): (MachineProcess,)| {
-            let (host, uri, directory) = (host.clone(), at.clone(), directory.clone());
+            let (workspace, uri, directory) = (workspace.clone(), at.clone(), directory.clone());
             for (name, value) in &env {
                 process.env.entry(name.clone()).or_insert_with(|| value.clone());
             }
             async move {
-                let host = upgraded(&host)?;
+                let workspace = upgraded(&workspace)?;
                 if process.cwd.is_none()
-                    && let Some(machine) = seen(&host, &uri).await?
+                    && let Some(machine) = seen(&workspace, &uri).await?
                 {
                     let inside = directory.and_then(|directory| mapped(&machine, &directory));
                     process.cwd = inside.or(machine.workdir);
                 }
-                let computers = host.computers().ok_or_else(|| Thrown::new("this host has no machines"))?;
+                let computers =
+                    workspace.computers().ok_or_else(|| Thrown::new("this host has no machines"))?;
                 computers.how.call((uri, process)).await
             }
         });
@@ -389,11 +396,10 @@ impl Host {
     }
 
     /// A session is gone: for how long it held its machine is kept, and what was made for it alone may go too.
-    pub(crate) async fn leave_computer(&self, entry: &Entry) {
-        if self.agent(&entry.provider).is_none_or(|agent| !self.decides(&agent)) {
+    pub(crate) async fn leave_computer(&self, kept: &KeptSession) {
+        if self.core.agent(&kept.provider).is_none_or(|agent| !self.decides(&agent)) {
             return;
         }
-        let kept = entry.row.lock().kept.clone();
         let named =
             kept.values.get(SETTING).and_then(Value::as_str).filter(|named| named.starts_with(ADDRESS));
         let Some(named) = named.map(str::to_owned) else { return };
@@ -404,22 +410,22 @@ impl Host {
             owner: kept.owner.clone(),
             team: scope("team"),
             project: scope("project"),
-            session: Some(entry.uri.clone()),
-            agent: Some(entry.provider.clone()),
+            session: Some(kept.uri.clone()),
+            agent: Some(kept.provider.clone()),
             computer: Some(named.clone()),
-            seconds: Some(millis_between(&kept.created_at, self.clock.now()) as f64 / 1000.0),
+            seconds: Some(millis_between(&kept.created_at, self.core.clock.now()) as f64 / 1000.0),
             ..UsageEntry::default()
         };
         if let Err(why) = in_time(ASK_LIMIT, self.usage.record_use(held)).await {
-            self.log.line(format_args!(
+            self.core.log.line(format_args!(
                 "{}: what it held of {named} was not kept: {}",
-                entry.uri,
+                kept.uri,
                 why.for_log()
             ));
         }
         let Some(left) = self.computers().and_then(|computers| computers.left.as_ref()) else { return };
-        if let Err(why) = in_time(ASK_LIMIT, left.call((named.clone(), entry.uri.clone()))).await {
-            self.log.line(format_args!("{named}: {}", why.for_log()));
+        if let Err(why) = in_time(ASK_LIMIT, left.call((named.clone(), kept.uri.clone()))).await {
+            self.core.log.line(format_args!("{named}: {}", why.for_log()));
         }
     }
 }
@@ -437,9 +443,9 @@ fn unreadable(why: &dyn Display) -> String {
 }
 
 /// A machine as its maker lists it.
-async fn seen(host: &Host, uri: &str) -> Result<Option<Computer>, Thrown> {
+async fn seen(workspace: &Workspace, uri: &str) -> Result<Option<Computer>, Thrown> {
     let id = uri.strip_prefix(ADDRESS).unwrap_or(uri);
-    Ok(host.machines().await?.into_iter().flatten().find(|machine| machine.id == id))
+    Ok(workspace.machines().await?.into_iter().flatten().find(|machine| machine.id == id))
 }
 
 /// A path of this host as a machine sees it: the longest mount that holds it.

@@ -8,10 +8,10 @@ use ostler_protocol::{RpcError, Value};
 use super::{SIZE, SIZE_MAX, no_terminal};
 use crate::core::fanout::Origin;
 use crate::core::refusals::{does_not_belong, lacks_field, nothing_at};
-use crate::host::Host;
-use crate::sessions::named;
+use crate::core::titles::named;
+use crate::workspace::Workspace;
 
-impl Host {
+impl Workspace {
     /// Takes an action a client dispatched to a terminal, or says why not.
     pub(crate) fn terminal_action(
         &self,
@@ -20,11 +20,11 @@ impl Host {
         action: &Value,
         origin: Origin,
     ) -> Result<(), String> {
-        let host = self;
+        let workspace = self;
         if row.scope != Scope::Terminal {
             return Err(does_not_belong(row.name, "a terminal"));
         }
-        let open = host.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
+        let open = workspace.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
         let read = actions::read(action.clone()).map_err(|_| lacks_field(row.name, action))?;
         match read {
             // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
@@ -34,28 +34,36 @@ impl Host {
                 let rows = size("rows", Some(resized.rows), SIZE.1).map_err(|error| error.message)?;
                 let mut screen = open.screen.lock();
                 if (screen.state.cols, screen.state.rows) != (Some(resized.cols), Some(resized.rows)) {
-                    screen.apply(&host.fanout, &StateAction::TerminalResized(resized), Some(origin));
+                    screen.apply(
+                        &workspace.core.fanout,
+                        &StateAction::TerminalResized(resized),
+                        Some(origin),
+                    );
                     drop(screen);
                     open.resize(cols, rows);
                 }
                 Ok(())
             }
             StateAction::TerminalClaimed(claimed) => {
-                host.may_hold(&claimed.claim).map_err(|error| error.message)?;
+                workspace.may_hold(&claimed.claim).map_err(|error| error.message)?;
                 let held = open.screen.lock().state.claim.clone();
                 if let TerminalClaim::Client(held) = held
                     && held.client_id != origin.client_id
-                    && host.access.clients.is_connected(&held.client_id)
+                    && workspace.access.clients.is_connected(&held.client_id)
                 {
                     return Err(format!("{} holds this terminal; only it can hand it over", held.client_id));
                 }
                 let mut screen = open.screen.lock();
                 let new = screen.state.claim != claimed.claim;
                 if new {
-                    screen.apply(&host.fanout, &StateAction::TerminalClaimed(claimed), Some(origin));
+                    screen.apply(
+                        &workspace.core.fanout,
+                        &StateAction::TerminalClaimed(claimed),
+                        Some(origin),
+                    );
                 }
                 drop(screen);
-                host.relist(&open, new);
+                workspace.relist(&open, new);
                 Ok(())
             }
             StateAction::TerminalTitleChanged(mut titled) => {
@@ -64,14 +72,22 @@ impl Host {
                 screen.named = true;
                 let new = screen.state.title != titled.title;
                 if new {
-                    screen.apply(&host.fanout, &StateAction::TerminalTitleChanged(titled), Some(origin));
+                    screen.apply(
+                        &workspace.core.fanout,
+                        &StateAction::TerminalTitleChanged(titled),
+                        Some(origin),
+                    );
                 }
                 drop(screen);
-                host.relist(&open, new);
+                workspace.relist(&open, new);
                 Ok(())
             }
             StateAction::TerminalCleared(cleared) => {
-                open.screen.lock().apply(&host.fanout, &StateAction::TerminalCleared(cleared), Some(origin));
+                open.screen.lock().apply(
+                    &workspace.core.fanout,
+                    &StateAction::TerminalCleared(cleared),
+                    Some(origin),
+                );
                 Ok(())
             }
             _ => Err(lacks_field(row.name, action)),
@@ -79,7 +95,7 @@ impl Host {
     }
 }
 
-impl Host {
+impl Workspace {
     /// Whether somebody can hold a terminal: a client that says who it is, or a session there is.
     pub(crate) fn may_hold(&self, claim: &TerminalClaim) -> Result<(), RpcError> {
         match claim {
@@ -87,7 +103,7 @@ impl Host {
                 Err(RpcError::invalid_params("claim.clientId must name a client"))
             }
             TerminalClaim::Client(_) => Ok(()),
-            TerminalClaim::Session(claim) => match self.sessions.by_uri(&claim.session) {
+            TerminalClaim::Session(claim) => match self.session(&claim.session) {
                 Some(_) => Ok(()),
                 None => Err(nothing_at(&claim.session)),
             },

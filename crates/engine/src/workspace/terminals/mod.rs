@@ -26,7 +26,7 @@ use crate::core::file_uris::file_uri;
 use crate::core::in_time::in_time;
 use crate::core::log::Log;
 use crate::core::refusals::{STOPPING, already_exists, not_served};
-use crate::host::Host;
+use crate::workspace::Workspace;
 pub(crate) use client::size;
 pub(crate) use of_session::Holder;
 use screen::Screen;
@@ -108,21 +108,21 @@ impl Terminals {
     }
 }
 
-impl Host {
+impl Workspace {
     /// The terminal store.
     pub(crate) fn terminal_store(&self) -> Option<&TerminalStore> {
-        self.registry()?.port::<TerminalStore>()
+        self.core.registry()?.port::<TerminalStore>()
     }
 
     /// Opens a terminal and lists it. One that cannot be leaves nothing behind.
     pub(crate) async fn open_terminal(self: &Arc<Self>, asked: Asked) -> Result<Arc<Open>, RpcError> {
         let store = self.terminal_store().ok_or_else(|| not_served("createTerminal"))?.clone();
-        if self.is_stopping() {
+        if self.core.is_stopping() {
             return Err(RpcError::internal(STOPPING));
         }
         let mut request = asked.request;
         if request.cwd.is_none() {
-            request.cwd = self.options.paths.first().cloned();
+            request.cwd = self.core.options.paths.first().cloned();
         }
         let open = Arc::new(Open {
             uri: request.terminal.clone(),
@@ -157,46 +157,46 @@ impl Host {
             return Err(RpcError::internal("the terminal was disposed of before it was open"));
         }
         self.list_terminals();
-        self.events.raise(Event::TerminalOpen { terminal: open.uri.clone(), cwd });
+        self.core.events.raise(Event::TerminalOpen { terminal: open.uri.clone(), cwd });
         Ok(open)
     }
 
     /// What the store calls when the terminal says something. It keeps neither the host nor the terminal.
     fn events_of(self: &Arc<Self>, open: &Arc<Open>) -> TerminalEvents {
         let to = || (Arc::downgrade(self), Arc::downgrade(open));
-        let both = |(host, open): &(Weak<Self>, Weak<Open>)| host.upgrade().zip(open.upgrade());
+        let both = |(workspace, open): &(Weak<Self>, Weak<Open>)| workspace.upgrade().zip(open.upgrade());
         let (data, exited, titled, moved) = (to(), to(), to(), to());
         TerminalEvents {
             data: Func::new(move |(said,): (String,)| {
-                if let Some((host, open)) = both(&data) {
-                    let now = host.clock.now().as_millisecond();
-                    let retitled = open.screen.lock().said(&host.fanout, &said, now);
-                    host.relist(&open, retitled);
+                if let Some((workspace, open)) = both(&data) {
+                    let now = workspace.core.clock.now().as_millisecond();
+                    let retitled = open.screen.lock().said(&workspace.core.fanout, &said, now);
+                    workspace.relist(&open, retitled);
                 }
                 Ok(())
             }),
             exited: Func::new(move |(code,): (Option<i64>,)| {
-                if let Some((host, open)) = both(&exited) {
-                    let now = host.clock.now().as_millisecond();
-                    let new = open.screen.lock().exited(&host.fanout, code, now);
+                if let Some((workspace, open)) = both(&exited) {
+                    let now = workspace.core.clock.now().as_millisecond();
+                    let new = open.screen.lock().exited(&workspace.core.fanout, code, now);
                     if new {
                         open.ended.send_replace(Some(code));
                         open.lane.lock().take();
                     }
-                    host.relist(&open, new);
+                    workspace.relist(&open, new);
                 }
                 Ok(())
             }),
             title: Func::new(move |(title,): (String,)| {
-                if let Some((host, open)) = both(&titled) {
-                    let retitled = open.screen.lock().calls_itself(&host.fanout, &title);
-                    host.relist(&open, retitled);
+                if let Some((workspace, open)) = both(&titled) {
+                    let retitled = open.screen.lock().calls_itself(&workspace.core.fanout, &title);
+                    workspace.relist(&open, retitled);
                 }
                 Ok(())
             }),
             cwd: Func::new(move |(path,): (String,)| {
-                if let Some((host, open)) = both(&moved) {
-                    open.screen.lock().works_at(&host.fanout, &path);
+                if let Some((workspace, open)) = both(&moved) {
+                    open.screen.lock().works_at(&workspace.core.fanout, &path);
                 }
                 Ok(())
             }),
@@ -217,7 +217,7 @@ impl Host {
             let screen = open.screen.lock();
             (screen.listed && !screen.gone).then(|| screen.info())
         };
-        self.root.set_terminals(&self.fanout, all.iter().filter_map(listed).collect());
+        self.core.root.set_terminals(&self.core.fanout, all.iter().filter_map(listed).collect());
     }
 
     /// Ends a terminal and takes it off the list; answers whether there was one.
@@ -231,16 +231,16 @@ impl Host {
     async fn end_terminal(&self, open: &Open) {
         open.screen.lock().gone = true;
         open.lane.lock().take();
-        self.fanout.remove(&open.uri);
+        self.core.fanout.remove(&open.uri);
         if let Some(handle) = open.handle.get() {
             match tokio::time::timeout(DISPOSE_LIMIT, handle.dispose.call(())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(why)) => {
-                    self.log.line(format_args!("{}: its dispose failed: {}", open.uri, why.for_log()))
+                    self.core.log.line(format_args!("{}: its dispose failed: {}", open.uri, why.for_log()))
                 }
                 Err(_) => {
                     let seconds = DISPOSE_LIMIT.as_secs();
-                    self.log.line(format_args!("{} did not end within {seconds} seconds", open.uri));
+                    self.core.log.line(format_args!("{} did not end within {seconds} seconds", open.uri));
                 }
             }
         }
@@ -251,7 +251,7 @@ impl Host {
     pub(crate) async fn end_terminals_of(&self, session: &str) {
         let of_session = |open: &&Arc<Open>| match &open.screen.lock().state.claim {
             TerminalClaim::Session(claim) => {
-                self.sessions.by_uri(&claim.session).is_some_and(|e| e.uri == session)
+                self.session(&claim.session).is_some_and(|held| held.uri() == session)
             }
             TerminalClaim::Client(_) => false,
         };
@@ -269,7 +269,7 @@ impl Host {
 
 impl Open {
     /// Lets clients at it.
-    fn start(&self, host: &Arc<Host>, terminal: Terminal, name: Option<String>) {
+    fn start(&self, workspace: &Arc<Workspace>, terminal: Terminal, name: Option<String>) {
         let (lane, told) = mpsc::unbounded_channel();
         let mut screen = self.screen.lock();
         screen.named = name.is_some();
@@ -293,14 +293,14 @@ impl Open {
         }
         drop(screen);
         let _ = self.handle.set(terminal);
-        if let Some(me) = host.terminals.0.lock().iter().find(|open| open.uri == self.uri).cloned() {
-            tokio::spawn(serve(Arc::downgrade(&me), told, host.log.clone()));
+        if let Some(me) = workspace.terminals.0.lock().iter().find(|open| open.uri == self.uri).cloned() {
+            tokio::spawn(serve(Arc::downgrade(&me), told, workspace.core.log.clone()));
         }
     }
 
     /// Adds a watcher; answers the state it begins with and the number it was taken at.
-    pub(crate) fn subscribe(&self, host: &Host, subscriber: Subscriber) -> Option<(String, u64)> {
-        self.screen.lock().subscribe(&host.fanout, subscriber)
+    pub(crate) fn subscribe(&self, workspace: &Workspace, subscriber: Subscriber) -> Option<(String, u64)> {
+        self.screen.lock().subscribe(&workspace.core.fanout, subscriber)
     }
 
     /// Types into it, after what waits.
@@ -324,9 +324,9 @@ impl Open {
     }
 
     /// Gives it another size, and says so.
-    fn resized(&self, host: &Host, cols: u16, rows: u16) {
+    fn resized(&self, workspace: &Workspace, cols: u16, rows: u16) {
         let resized = TerminalResizedAction { cols: cols.into(), rows: rows.into() };
-        self.screen.lock().apply(&host.fanout, &StateAction::TerminalResized(resized), None);
+        self.screen.lock().apply(&workspace.core.fanout, &StateAction::TerminalResized(resized), None);
         self.resize(cols, rows);
     }
 

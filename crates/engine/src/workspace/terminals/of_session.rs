@@ -9,9 +9,9 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalSessionClaim};
 
 use super::{Asked, Open, SIZE};
+use crate::core::titles::tidy_title;
 use crate::core::weak::upgraded;
-use crate::host::Host;
-use crate::sessions::tidy_title;
+use crate::workspace::Workspace;
 
 /// Where a terminal of a session is opened.
 #[derive(Debug, Clone)]
@@ -24,16 +24,16 @@ pub(crate) struct Holder {
     pub env: BTreeMap<String, String>,
 }
 
-impl Host {
+impl Workspace {
     /// How a chat's backend opens terminals; nothing where the host has no store of them.
     pub(crate) fn session_terminals(self: &Arc<Self>, holder: Holder) -> Option<SessionTerminals> {
         self.terminal_store()?;
-        let host = Arc::downgrade(self);
+        let workspace = Arc::downgrade(self);
         let open = Call::new(move |(request,): (SessionTerminalRequest,)| {
-            let (host, holder) = (host.clone(), holder.clone());
+            let (workspace, holder) = (workspace.clone(), holder.clone());
             async move {
-                let open = upgraded(&host)?.open_for(&holder, request).await?;
-                Ok(handle(host, open))
+                let open = upgraded(&workspace)?.open_for(&holder, request).await?;
+                Ok(handle(workspace, open))
             }
         });
         Some(SessionTerminals { open })
@@ -52,7 +52,7 @@ impl Host {
             tool_call_id: request.tool_call_id,
         });
         let wanted = TerminalRequest {
-            terminal: uri::terminal(&self.new_id()),
+            terminal: uri::terminal(&self.core.new_id()),
             cwd: request.cwd.or_else(|| holder.directory.clone()),
             command: request.command,
             args: request.args,
@@ -66,9 +66,9 @@ impl Host {
     }
 }
 
-fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
+fn handle(workspace: Weak<Workspace>, open: Arc<Open>) -> SessionTerminal {
     let (output, wait, write) = (open.clone(), open.clone(), open.clone());
-    let (resize, kill, resized_on) = (open.clone(), open.clone(), host.clone());
+    let (resize, kill, resized_on) = (open.clone(), open.clone(), workspace.clone());
     SessionTerminal {
         uri: open.uri.clone(),
         output: Call::now(move |()| Ok(output.output())),
@@ -78,8 +78,8 @@ fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
         }),
         write: Call::now(move |(data,): (String,)| write.input(data).map_err(Thrown::from)),
         resize: Call::now(move |(cols, rows): (u16, u16)| {
-            let host = upgraded(&resized_on)?;
-            resize.resized(&host, cols, rows);
+            let workspace = upgraded(&resized_on)?;
+            resize.resized(&workspace, cols, rows);
             Ok(())
         }),
         kill: Call::new(move |()| {
@@ -87,9 +87,9 @@ fn handle(host: Weak<Host>, open: Arc<Open>) -> SessionTerminal {
             async move { open.kill().await }
         }),
         release: Call::new(move |()| {
-            let (host, uri) = (host.clone(), open.uri.clone());
+            let (workspace, uri) = (workspace.clone(), open.uri.clone());
             async move {
-                upgraded(&host)?.dispose_terminal(&uri).await;
+                upgraded(&workspace)?.dispose_terminal(&uri).await;
                 Ok(())
             }
         }),

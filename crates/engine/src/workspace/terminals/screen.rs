@@ -15,7 +15,7 @@ use ostler_protocol::wire::state::{
 use super::marks::{Marks, Piece, plain};
 use crate::core::fanout::{Fanout, Origin, Outgoing, Subscriber};
 use crate::core::file_uris::file_uri;
-use crate::sessions::tidy_title;
+use crate::core::titles::tidy_title;
 
 /// How much of what a terminal said is kept, in characters.
 pub(super) const KEPT: usize = 200_000;
