@@ -103,25 +103,25 @@ async fn compose_with(
         None => Gate::default(),
     };
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
-    host.set_local_system(Arc::new(OnDisk::new(&settings.dir)));
+    host.core.set_local_system(Arc::new(OnDisk::new(&settings.dir)));
     if let Some(file) = &settings.wire {
-        host.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
+        host.core.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
     }
     if let Some(users) = users {
         users.follow(&host);
     }
     let tools = tool_servers(settings);
-    host.set_tools_server(tools.opener());
-    let door = HostDoor::new(&host);
+    host.sessions.set_tools_server(tools.opener());
+    let door = HostDoor::new(&host.front);
     let http = network();
     let told = diagnostics::own(lines, http.clone());
     let (own, automations) = own(agents, told, settings, log, &facts, (&host, door.clone()), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
-        host.set_own_sessions(port.value.clone());
+        host.core.set_own_sessions(port.value.clone());
     }
     let (lines, plugin_lines) = (log.clone(), log.clone());
     let native = http.clone();
-    host.set_outbound(Outbound::new(move |request| native(request)));
+    host.core.set_outbound(Outbound::new(move |request| native(request)));
     let sources = Sources::default();
     let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };
@@ -290,7 +290,7 @@ async fn own(
         db.watch_file(move |lost| {
             log.line(lost.unwrap_or("state.db is available again; storing resumes"));
             if let Some(host) = host.upgrade() {
-                host.set_lost_storage(lost.map(str::to_owned));
+                host.core.set_lost_storage(lost.map(str::to_owned));
             }
         });
     }
@@ -337,7 +337,9 @@ async fn own(
         .and_then(|()| host.register_resources(files, None))
         .and_then(|()| host.register_vault(vault, None))
         .and_then(|()| agents.into_iter().try_for_each(|agent| host.register_agent(agent)))
-        .and_then(|()| session_tools(running).into_iter().try_for_each(|tool| host.register_tool(tool)))
+        .and_then(|()| {
+            session_tools(&running.sessions).into_iter().try_for_each(|tool| host.register_tool(tool))
+        })
         .map_err(failed)?;
     Ok((host.seal(), kept))
 }
@@ -380,7 +382,7 @@ mod tests {
         }
         let composed = built_with("mine").await.ok().unwrap();
         let names: Vec<String> =
-            composed.host.listed_agents().map(|agent| agent.provider.to_string()).collect();
+            composed.host.core.listed_agents().map(|agent| agent.provider.to_string()).collect();
         assert_eq!(names, ["mine", "echo"]);
     }
 }

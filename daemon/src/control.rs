@@ -92,7 +92,7 @@ impl Control {
     /// # Errors
     /// Exit 1 where there is none.
     pub fn vault(&self) -> Result<Vault, Exit> {
-        self.host.vault().cloned().ok_or_else(|| Exit::machine("this host has no vault"))
+        self.host.core.vault().cloned().ok_or_else(|| Exit::machine("this host has no vault"))
     }
 
     /// Remembers that a key was written which holds from the next start on.

@@ -172,12 +172,13 @@ impl UsersOnDisk {
                 let Some(people) = host.access.gate.people() else { return };
                 if matches!(seen, Ok(None)) {
                     let shown = self.path().display();
-                    host.log
+                    host.core
+                        .log
                         .line(format_args!("{shown} was removed; keeping the last valid users and grants"));
                     continue;
                 }
                 let file = self.parse(seen.as_ref().map(Option::as_deref));
-                self.take(people, file, &host.log);
+                self.take(people, file, &host.core.log);
                 drop(taking);
                 host.people_changed();
             }

@@ -109,7 +109,7 @@ impl PluginCheck {
             ..HostOptions::default()
         };
         let host = Host::new(options, clock(), log.clone(), host_yaml(), Gate::default());
-        let door = HostDoor::new(&host);
+        let door = HostDoor::new(&host.front);
         let own = own(&facts, &door, &log).map_err(|thrown| machine(&thrown))?;
         let of_loader = lines.clone();
         let loader = Loader {
@@ -226,7 +226,7 @@ impl Lines {
 /// Lets the plugin's listeners hear that the host is up, gives its timers their time, and closes the host. Returns what
 /// the plugin announces.
 async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
-    host.listening();
+    host.core.listening();
     let listening = Event::Listening {
         runtime: names::HOST.to_owned(),
         host: "check".to_owned(),
@@ -234,7 +234,7 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
         guarded: false,
     };
     // One that never ends is closed with the host.
-    let _ = tokio::time::timeout(LISTENING, host.events.raise_and_wait(listening)).await;
+    let _ = tokio::time::timeout(LISTENING, host.core.events.raise_and_wait(listening)).await;
     let said = host.end_announcements();
     for module in modules {
         let engine = module.keep.clone().and_then(|kept| kept.downcast::<Engine>().ok());

@@ -177,7 +177,7 @@ pub(crate) fn advanced_tools(_: &Control, _: &ConfigFiles, value: &mut Value) ->
     Ok(match value {
         Value::Bool(_) | Value::Null => {
             let offered = *value == Value::Bool(true);
-            Box::new(move |host| host.set_advanced_tools(offered))
+            Box::new(move |host| host.core.set_advanced_tools(offered))
         }
         // The file rejects it.
         _ => Box::new(|_| {}),
@@ -190,13 +190,13 @@ pub(crate) fn wire(control: &Control, files: &ConfigFiles, value: &mut Value) ->
         // What the operator wrote in the file stays theirs; a client that sends it back changes nothing.
         Value::String(_) if files.said.get("wire") == Some(value) => return Ok(Box::new(|_| {})),
         Value::String(file) => recording(&files.dir, file)?,
-        Value::Null => return Ok(Box::new(|host| host.record_frames(None))),
+        Value::Null => return Ok(Box::new(|host| host.core.record_frames(None))),
         // The file rejects it.
         _ => return Ok(Box::new(|_| {})),
     };
-    let open = Arc::new(WireFile::open(&file, control.hidden.clone(), control.host.log.clone())?);
+    let open = Arc::new(WireFile::open(&file, control.hidden.clone(), control.host.core.log.clone())?);
     *value = file.to_string_lossy().into_owned().into();
-    Ok(Box::new(move |host| host.record_frames(Some(open as Arc<dyn FrameRecorder>))))
+    Ok(Box::new(move |host| host.core.record_frames(Some(open as Arc<dyn FrameRecorder>))))
 }
 
 /// Rejects servers that are of neither shape, as they would be with this value. Sessions read the file at their start.

@@ -113,11 +113,13 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     if settings.watch_plugins {
         log.line("watching plugin files; a change restarts the daemon");
     }
-    let Some(registry) = host.registry() else { return Err(Exit::machine("the registry was not built")) };
+    let Some(registry) = host.core.registry() else {
+        return Err(Exit::machine("the registry was not built"));
+    };
     let control = Control::new(&settings, &place, &composed, &hidden, teller);
-    host.set_own_settings(Arc::new(RootSettings(control.clone())));
-    let mut mounts = vec![composed.tools.mount(host.bodies.clone())];
-    let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.bodies.clone());
+    host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
+    let mut mounts = vec![composed.tools.mount(host.core.bodies.clone())];
+    let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.core.bodies.clone());
     match routes {
         Some(routes) => {
             tokio::spawn(Server::new(vec![routes_mount]).serve(routes, stopped.clone()));
@@ -143,9 +145,10 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     }
     let server = Server::new(mounts).with_protocol(host.clone(), token, doors.clone());
     tokio::spawn(server.serve(listener, stopped));
-    host.listening();
+    host.core.listening();
     tokio::spawn(idle::watch());
-    host.events
+    host.core
+        .events
         .raise_and_wait(Event::Listening {
             runtime: names::HOST.to_owned(),
             host: address.ip().to_string(),
@@ -201,7 +204,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         host.close().await;
     };
     let in_order = unless_told_again(closing, &mut told, &log).await;
-    host.record_frames(None);
+    host.core.record_frames(None);
     drop(holding);
     Ok(if in_order { ended } else { Ended::Done })
 }
@@ -298,7 +301,7 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
 
 /// A host without a backend could serve nothing.
 fn require_backend(composed: &Composed) -> Result<(), Exit> {
-    if composed.host.listed_agents().next().is_some() {
+    if composed.host.core.listed_agents().next().is_some() {
         return Ok(());
     }
     let mut why =
@@ -336,10 +339,11 @@ async fn over_stdio(
     require_backend(&composed)?;
     let host = composed.host.clone();
     let control = Control::new(settings, place, &composed, hidden, teller);
-    host.set_own_settings(Arc::new(RootSettings(control)));
-    host.listening();
+    host.channels.set_own_settings(Arc::new(RootSettings(control)));
+    host.core.listening();
     tokio::spawn(idle::watch());
-    host.events
+    host.core
+        .events
         .raise_and_wait(Event::Listening {
             runtime: names::HOST.to_owned(),
             host: "stdio".to_owned(),
@@ -355,6 +359,6 @@ async fn over_stdio(
         () = told.stop() => {}
     }
     unless_told_again(host.close(), told, log).await;
-    host.record_frames(None);
+    host.core.record_frames(None);
     Ok(())
 }

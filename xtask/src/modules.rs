@@ -1,6 +1,5 @@
 //! Which folders of a crate's sources may import which: the modules of the engine, checked as crates are.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -26,58 +25,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Imports that are not allowed and still there: the file, and the folder it imports. Remove a row with its import.
-const REMAINING: &[(&str, &str)] = &[
-    ("automations/catalogue.rs", "host"),
-    ("automations/check.rs", "host"),
-    ("automations/clockwork.rs", "host"),
-    ("automations/fire.rs", "host"),
-    ("automations/listing.rs", "host"),
-    ("automations/noted.rs", "host"),
-    ("automations/observer.rs", "host"),
-    ("automations/run.rs", "host"),
-    ("automations/triggers.rs", "host"),
-    ("automations/watching.rs", "host"),
-    ("channels/plugin/mod.rs", "host"),
-    ("channels/plugin/publish.rs", "host"),
-    ("channels/plugin/subscribe.rs", "front"),
-    ("channels/plugin/subscribe.rs", "host"),
-    ("channels/root_settings.rs", "front"),
-    ("channels/root_settings.rs", "host"),
-    ("channels/telemetry.rs", "front"),
-    ("channels/telemetry.rs", "host"),
-    ("front/advertised.rs", "host"),
-    ("front/commands/sessions.rs", "host"),
-    ("front/commands/terminals.rs", "host"),
-    ("front/completions.rs", "host"),
-    ("front/connection.rs", "host"),
-    ("front/host_calls.rs", "host"),
-    ("front/mentions.rs", "host"),
-    ("front/peer.rs", "host"),
-    ("front/plugin_commands.rs", "host"),
-    ("sessions/actor.rs", "host"),
-    ("sessions/around.rs", "host"),
-    ("sessions/attachments.rs", "host"),
-    ("sessions/bound.rs", "host"),
-    ("sessions/catalogue.rs", "host"),
-    ("sessions/chats.rs", "host"),
-    ("sessions/client_settings.rs", "host"),
-    ("sessions/config.rs", "host"),
-    ("sessions/create.rs", "host"),
-    ("sessions/create_chat_tool.rs", "host"),
-    ("sessions/drafts.rs", "host"),
-    ("sessions/mcp_servers.rs", "host"),
-    ("sessions/moving.rs", "host"),
-    ("sessions/places.rs", "host"),
-    ("sessions/preamble.rs", "host"),
-    ("sessions/requests.rs", "host"),
-    ("sessions/rest.rs", "host"),
-    ("sessions/tools.rs", "host"),
-];
-
-/// Finds imports that are not allowed, and rows of [`REMAINING`] whose import is gone.
+/// Finds imports that are not allowed.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
-    let mut remaining: BTreeSet<(&str, &str)> = REMAINING.iter().copied().collect();
     for file in sources(&root.join(SOURCES), &["rs"]) {
         let inside = relative(&root.join(SOURCES), &file);
         let Some(folder) = inside.split(['/', '.']).next().filter(|_| inside != "lib.rs") else { continue };
@@ -87,18 +36,10 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
         };
         let text = fs::read_to_string(&file).unwrap_or_default();
         for (import, line) in imports(&text) {
-            if import == folder || allowed.contains(&import) {
-                continue;
-            }
-            let row = REMAINING.iter().find(|row| **row == (&*inside, import));
-            match row {
-                Some(row) => drop(remaining.remove(row)),
-                None => problems.push(format!("{SOURCES}/{inside}:{line}: {folder} may not import {import}")),
+            if import != folder && !allowed.contains(&import) {
+                problems.push(format!("{SOURCES}/{inside}:{line}: {folder} may not import {import}"));
             }
         }
-    }
-    for (file, import) in remaining {
-        problems.push(format!("{SOURCES}/{file} no longer imports {import}; remove its row from REMAINING"));
     }
 }
 

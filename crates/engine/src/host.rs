@@ -2,18 +2,13 @@
 
 mod closing;
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Deref;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
+use ostler_contract::Registry;
 use ostler_contract::points::PullRequests;
-use ostler_contract::{JsonObject, Registry};
-use parking_lot::Mutex;
 
-use crate::automations::{Automations, SessionObserver};
-use crate::channels::plugin::PluginChannels;
-use crate::channels::root_settings::OwnSettings;
-use crate::channels::telemetry::Exports;
+use crate::automations::Automations;
+use crate::channels::Channels;
 use crate::core::agents::agent_info;
 use crate::core::clock::Clock;
 use crate::core::log::Log;
@@ -21,46 +16,32 @@ use crate::core::options::HostOptions;
 use crate::core::shared::Core;
 use crate::core::stage::Stage;
 use crate::core::yaml::Yaml;
+use crate::front::Front;
 use crate::resources::Resources;
-use crate::sessions::{OpenToolsServer, Sessions};
+use crate::sessions::Sessions;
 use crate::usage::Ledger;
 use crate::users::access::Access;
 use crate::users::principal::Gate;
 use crate::workspace::Workspace;
 
-/// The host.
+/// The host: its parts, from the lowest layer to the highest.
 #[derive(Debug)]
 pub struct Host {
-    pub(crate) core: Arc<Core>,
+    /// What all parts share.
+    pub core: Arc<Core>,
     /// Who may do what.
     pub access: Arc<Access>,
     /// What work cost.
     pub usage: Arc<Ledger>,
-    pub(crate) resources: Arc<Resources>,
     pub(crate) workspace: Arc<Workspace>,
     /// Sessions.
-    pub sessions: Sessions,
+    pub sessions: Arc<Sessions>,
     /// Automations and runs.
-    pub automations: Automations,
-    pub(crate) announcements: Mutex<Option<Vec<String>>>,
-    pub(crate) collections: Mutex<HashMap<String, ostler_contract::PluginId>>,
-    pub(crate) plugin_channels: PluginChannels,
-    /// Which backends were said to declare a setting a plugin contributes.
-    pub(crate) settings_declared: Mutex<HashSet<(String, String)>>,
-    pub(crate) telling: Exports,
-    me: Weak<Host>,
-    tools_server: OnceLock<OpenToolsServer>,
-    pub(crate) own_settings: OnceLock<Arc<dyn OwnSettings>>,
-    pub(crate) meta: OnceLock<JsonObject>,
-}
-
-/// For the transition: parts that still take the host reach the shared services through it.
-impl Deref for Host {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
+    pub automations: Arc<Automations>,
+    /// Channels that are no session's and no automation's.
+    pub channels: Arc<Channels>,
+    /// The way in.
+    pub front: Arc<Front>,
 }
 
 impl Host {
@@ -71,75 +52,41 @@ impl Host {
         let usage = Ledger::new(core.clone(), access.clone());
         let resources = Resources::new(core.clone(), access.clone(), usage.clone());
         let workspace = Workspace::new(core.clone(), access.clone(), usage.clone());
-        let host = Arc::new_cyclic(|me| Self {
-            core,
-            access,
-            usage,
-            resources,
-            workspace,
-            sessions: Sessions::observed_by(Arc::new(SessionObserver::new(me.clone()))),
-            automations: Automations::default(),
-            announcements: Mutex::new(Some(Vec::new())),
-            collections: Mutex::default(),
-            plugin_channels: PluginChannels::default(),
-            settings_declared: Mutex::default(),
-            telling: Exports::default(),
-            me: me.clone(),
-            tools_server: OnceLock::new(),
-            own_settings: OnceLock::new(),
-            meta: OnceLock::new(),
-        });
-        host.workspace.set_sessions(host.me.clone());
-        host
+        let sessions =
+            Sessions::new(core.clone(), access.clone(), usage.clone(), resources, workspace.clone());
+        let automations = Automations::new(core.clone(), access.clone(), sessions.clone());
+        let channels = Channels::new(core.clone(), access.clone());
+        let front = Front::new(sessions.clone(), automations.clone(), channels.clone());
+        Arc::new(Self { core, access, usage, workspace, sessions, automations, channels, front })
     }
 
     /// Takes the registry, once, and everything the stores hold.
     pub async fn build(&self, registry: Registry) {
-        let log = self.unheard_log.clone();
-        if !self.set_registry(registry) {
+        let log = self.core.unheard_log.clone();
+        if !self.core.set_registry(registry) {
             return;
         }
-        let Some(registry) = self.registry() else { return };
-        self.events.start(registry, Arc::new(move |line| log.line(line)));
-        let agents = self.listed_agents().map(|agent| agent_info(agent)).collect();
+        let Some(registry) = self.core.registry() else { return };
+        self.core.events.start(registry, Arc::new(move |line| log.line(line)));
+        let agents = self.core.listed_agents().map(|agent| agent_info(agent)).collect();
         if let Some(people) = self.access.gate.people() {
-            self.root.ask_for(people.sign_in());
+            self.core.root.ask_for(people.sign_in());
         }
         if let Some(github) = registry.port::<PullRequests>() {
-            self.root.offer(github.resource.0.clone());
+            self.core.root.offer(github.resource.0.clone());
         }
-        let meta = self.advertised().await;
-        self.root.fill(agents, meta);
+        let meta = self.front.advertised().await;
+        self.core.root.fill(agents, meta);
         if self.workspace.terminal_store().is_some() {
-            self.root.serve_terminals();
+            self.core.root.serve_terminals();
         }
-        self.open_sessions().await;
-        self.root.set_active_sessions(&self.fanout, self.sessions.count());
+        self.sessions.open_sessions().await;
+        self.core.root.set_active_sessions(&self.core.fanout, self.sessions.count());
         self.access.warn_of_no_policies().await;
-        self.reach(Stage::Built);
-        if let Some(me) = self.me.upgrade() {
-            me.clone().load_automations().await;
-            self.automations.loaded.send_replace(true);
-            tokio::spawn(me.core.clone().probe_agents());
-        }
-    }
-
-    /// Gives backends a way to open a tools endpoint. Without one they are told that there is none.
-    pub fn set_tools_server(&self, open: OpenToolsServer) {
-        let _ = self.tools_server.set(open);
-    }
-
-    pub(crate) fn tools_server(&self) -> Option<OpenToolsServer> {
-        self.tools_server.get().cloned()
-    }
-
-    pub(crate) fn me(&self) -> Option<Arc<Self>> {
-        self.me.upgrade()
-    }
-
-    /// The host for something it owns itself.
-    pub(crate) fn weak(&self) -> Weak<Self> {
-        self.me.clone()
+        self.core.reach(Stage::Built);
+        self.automations.clone().load_automations().await;
+        self.automations.loaded.send_replace(true);
+        tokio::spawn(self.core.clone().probe_agents());
     }
 
     /// Ends what nobody may have any more, after what the host knows of people has changed.

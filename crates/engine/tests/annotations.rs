@@ -175,12 +175,12 @@ async fn what_cannot_be_is_refused_and_what_changes_nothing_is_not_echoed() {
         let refused = change(&mut one, action).await;
         assert_eq!(refused["rejectionReason"], why);
     }
-    let seq = host.host.fanout.seq();
+    let seq = host.host.core.fanout.seq();
     one.dispatch(NOTES, 8, json!({ "type": "annotations/set", "annotation": first })).await;
     one.dispatch(NOTES, 9, json!({ "type": "annotations/updated", "annotationId": "a", "resolved": false }))
         .await;
     assert_eq!(notes(&mut one).await, json!([first]));
-    assert_eq!(host.host.fanout.seq(), seq);
+    assert_eq!(host.host.core.fanout.seq(), seq);
     // On another channel of the session they are out of place, and so are others on this one.
     one.dispatch(SESSION, 10, json!({ "type": "annotations/removed", "annotationId": "a" })).await;
     let refused = one.next_action().await;
@@ -226,7 +226,7 @@ async fn a_session_store_that_keeps_none_leaves_them_to_the_host() {
     let (dir, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let without = || SessionStore { annotations: None, set_annotations: None, ..store(dir.path()) };
     let host = builder().sessions(without()).start().await;
-    host.host.set_own_sessions(store(own.path()));
+    host.host.core.set_own_sessions(store(own.path()));
     let mut one = noting(&host).await;
     change(&mut one, json!({ "type": "annotations/set", "annotation": note("a", json!([entry("1", "x")])) }))
         .await;
@@ -292,7 +292,7 @@ async fn reading_and_writing_ask_for_grants() {
 async fn a_client_that_comes_back_is_told_what_it_missed() {
     let host = builder().start().await;
     let one = noting(&host).await;
-    let seen = host.host.fanout.seq();
+    let seen = host.host.core.fanout.seq();
     one.connection.close();
     let mut two = client(&host, "two").await;
     assert_eq!(notes(&mut two).await, json!([]));

@@ -404,7 +404,7 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
         .vault(vault)
         .start()
         .await;
-    let route = host.host.registry().unwrap().all::<Route>()[0].handler.clone();
+    let route = host.host.core.registry().unwrap().all::<Route>()[0].handler.clone();
     let call = async |method: Method, path: &str, token: Option<&str>, body: &str| {
         let mut request = Request::new(Body::from(body.to_owned()));
         *request.method_mut() = method;

@@ -396,7 +396,7 @@ async fn the_tools_endpoint_is_there_only_where_the_host_has_tool_servers() {
 
     let stage = Stage::default();
     let host = builder(&stage).start().await;
-    host.host.set_tools_server(OpenToolsServer::new(|tools, _| {
+    host.host.sessions.set_tools_server(OpenToolsServer::new(|tools, _| {
         let session = tools.session().to_owned();
         let close = Func::new(|()| Ok(()));
         let open =

@@ -257,7 +257,7 @@ async fn one_that_some_client_uses_stays() {
     pass(ALMOST).await;
     // The first client comes back just in time, and leaves again.
     let mut back = host.raw();
-    let reconnect = json!({ "channel": "ahp-root://", "clientId": "one", "lastSeenServerSeq": host.host.fanout.seq(),
+    let reconnect = json!({ "channel": "ahp-root://", "clientId": "one", "lastSeenServerSeq": host.host.core.fanout.seq(),
         "subscriptions": [SESSION] });
     assert_eq!(back.request("reconnect", reconnect).await.unwrap()["missing"], json!([]));
     pass(Duration::from_secs(3600)).await;
@@ -279,7 +279,7 @@ async fn one_that_some_client_uses_stays() {
             three.connection.close();
             three = host.raw();
             let reconnect = json!({ "channel": "ahp-root://", "clientId": "three",
-                "lastSeenServerSeq": host.host.fanout.seq(), "subscriptions": [] });
+                "lastSeenServerSeq": host.host.core.fanout.seq(), "subscriptions": [] });
             three.request("reconnect", reconnect).await.unwrap();
         }
         pass(ALMOST).await;

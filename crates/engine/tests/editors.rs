@@ -158,7 +158,7 @@ async fn a_client_names_directories_that_are_served() {
         .options(|options| options.paths = vec![served])
         .start()
         .await;
-    host.host.listening();
+    host.host.core.listening();
     let mut client = host.raw();
     client.initialize("c").await;
     let uri = |name: &str| format!("file://{}", path(name));

@@ -146,19 +146,19 @@ async fn a_closed_connection_takes_nothing_more() {
             Some(object(json!({ "channel": chat, "clientSeq": 1, "action": action }))),
         )
     };
-    assert_eq!(host.host.fanout.watchers(&chat).len(), 2);
+    assert_eq!(host.host.core.fanout.watchers(&chat).len(), 2);
     closes.notify.call(turn("before")).unwrap();
     closes.close.call(()).unwrap();
     closes.close.call(()).unwrap();
     assert_eq!(closes.notify.call(turn("after")).unwrap_err().message, "this connection is closed");
     assert_eq!(ask(&closes, "ping", json!({})).await.unwrap_err().message, "this connection is closed");
-    until(|| host.host.fanout.watchers(&chat).len() == 1).await;
+    until(|| host.host.core.fanout.watchers(&chat).len() == 1).await;
     assert_eq!(stage.wait_told("begin").await[0], "before", "what was sent before is taken");
 
     host.host.stop().await;
     assert_eq!(stopped.notify.call(turn("after")).unwrap_err().message, "this connection is closed");
     assert_eq!(ask(&stopped, "ping", json!({})).await.unwrap_err().message, "this connection is closed");
-    assert!(host.host.fanout.watchers(&chat).is_empty());
+    assert!(host.host.core.fanout.watchers(&chat).is_empty());
     assert!(host.plugin("caller").connect().unwrap_err().message.contains("the host is closing"));
 }
 
@@ -443,7 +443,7 @@ async fn turns_a_session_store_does_not_keep_are_kept_by_the_host() {
         .sessions(cases::empty_sessions())
         .start()
         .await;
-    host.host.set_own_sessions(own.clone());
+    host.host.core.set_own_sessions(own.clone());
     let mut client = host.raw();
     client.initialize("c").await;
     let session = "stage:/1";

@@ -51,7 +51,7 @@ impl OwnSettings for Own {
 async fn host() -> (MemoryHost, Arc<Own>) {
     let host = MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).guarded().start().await;
     let own = Arc::new(Own::default());
-    host.host.set_own_settings(own.clone());
+    host.host.channels.set_own_settings(own.clone());
     (host, own)
 }
 

@@ -587,7 +587,7 @@ fn issuers(host: &MemoryHost) -> Arc<std::sync::Mutex<Vec<String>>> {
     use ostler_contract::http::{self, Request, Response, StatusCode, header};
     let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
     let heard = asked.clone();
-    host.host.set_outbound(ostler_engine::Outbound::new(move |request: Request| {
+    host.host.core.set_outbound(ostler_engine::Outbound::new(move |request: Request| {
         let bearer = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = bearer.and_then(|bearer| bearer.strip_prefix("Bearer ")).unwrap_or("none");
         let url = request.uri().to_string();

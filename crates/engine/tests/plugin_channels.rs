@@ -299,7 +299,7 @@ async fn a_replay_that_asks_too_much_begins_anew() {
     // All of it is out once the lane is empty.
     let end = std::time::Instant::now() + Duration::from_secs(30);
     let from = seq["snapshot"]["fromSeq"].as_u64().unwrap();
-    while host.host.fanout.seq() < from + 1002 {
+    while host.host.core.fanout.seq() < from + 1002 {
         assert!(std::time::Instant::now() < end);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -522,7 +522,7 @@ async fn play(steps: Vec<Step>) {
         let last = seen["snapshot"]["fromSeq"].as_u64().unwrap();
         readers.push(Reading { name, client: Some(client), seen: Vec::new(), last });
     }
-    let from = host.host.fanout.seq();
+    let from = host.host.core.fanout.seq();
     let mut published = Vec::new();
     for step in steps {
         match step {
@@ -553,7 +553,7 @@ async fn play(steps: Vec<Step>) {
             Step::Wait => tokio::task::yield_now().await,
         }
     }
-    while host.host.fanout.seq() < from + published.len() as u64 {
+    while host.host.core.fanout.seq() < from + published.len() as u64 {
         tokio::task::yield_now().await;
     }
     for (at, reader) in readers.iter_mut().enumerate() {

@@ -104,7 +104,7 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
         client.request("subscribe", json!({ "channel": channel })).await.unwrap();
         other.request("subscribe", json!({ "channel": channel })).await.unwrap();
     }
-    let seq = host.host.fanout.seq();
+    let seq = host.host.core.fanout.seq();
     let cases = [
         (
             chat(),
@@ -154,16 +154,16 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
         assert_eq!(refused["origin"]["clientSeq"], json!(at));
         assert_eq!(refused["action"], action);
     }
-    assert_eq!(host.host.fanout.seq(), seq, "a refusal takes no number");
+    assert_eq!(host.host.core.fanout.seq(), seq, "a refusal takes no number");
     client.dispatch(SESSION, 99, json!({ "type": "session/titleChanged", "title": "Kept" })).await;
     let seen = other.next_action().await;
     assert_eq!(seen["action"]["title"], "Kept", "nothing of the refusals reached another client");
-    let seq = host.host.fanout.seq();
+    let seq = host.host.core.fanout.seq();
     client.dispatch(SESSION, 100, json!({ "type": "session/titleChanged", "title": " Kept" })).await;
     client.dispatch(SESSION, 101, json!({ "type": "session/titleChanged", "title": "Other" })).await;
     let told = other.actions_until("session/titleChanged").await.pop().unwrap();
     assert_eq!(told["action"]["title"], "Other", "what changes nothing is not told of");
-    assert!(host.host.fanout.seq() > seq);
+    assert!(host.host.core.fanout.seq() > seq);
     for wrong in ["relative", "http://x/y", "file://elsewhere/a", ""] {
         let session = json!({ "channel": "echo:/lost", "workingDirectories": [wrong] });
         let refused = client.request("createSession", session).await.unwrap_err();

@@ -80,7 +80,7 @@ impl Bench {
             Yaml::default(),
             Gate::default(),
         );
-        let door = HostDoor::new(&host);
+        let door = HostDoor::new(&host.front);
         let loader = Loader {
             bundled: Vec::new(),
             source: Arc::new(Fakes(self.modules.clone())),

@@ -21,7 +21,7 @@ pub async fn serve_stdio(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) {
-    let connection = Connection::open(host, host.access.gate.root());
+    let connection = Connection::open(&host.front, host.access.gate.root());
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(outbox.clone(), output));
     let mut input = BufReader::new(input);

@@ -117,7 +117,7 @@ async fn serve(
 ) {
     let (reader, writer) = stream.into_split();
     let control = Arc::new(Control::default());
-    let connection = Connection::open(&host, principal);
+    let connection = Connection::open(&host.front, principal);
     let seen = Arc::new(Seen::new());
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(writer, outbox.clone(), control.clone(), seen.clone()));

@@ -165,7 +165,7 @@ async fn requests_of_a_peer_that_does_not_read_its_answers_wait() {
     let stalled = tokio::time::timeout(Duration::from_secs(3), sending).await;
     assert!(stalled.is_err());
     let most = 8 * 1024 * 1024;
-    assert!(host.host.budget.used() < most, "{} bytes are in use", host.host.budget.used());
+    assert!(host.host.core.budget.used() < most, "{} bytes are in use", host.host.core.budget.used());
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn a_message_that_finds_no_memory_ends_its_connection_with_1013() {
     let long = frame(TEXT, &vec![b' '; 3 * MIB / 2]);
     let mut other = connect(address).await.into_inner();
     other.write_all(&long[..5 * MIB / 4]).await.unwrap();
-    while host.host.budget.used() < 3 * MIB {
+    while host.host.core.budget.used() < 3 * MIB {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(closed_with(address, std::slice::from_ref(&long)).await, 1013);

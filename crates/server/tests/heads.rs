@@ -58,10 +58,10 @@ async fn start() -> Running {
     let address = listener.address();
     let names = HostNames::of(address);
     let mount = plugin_routes(
-        host.host.registry().unwrap(),
+        host.host.core.registry().unwrap(),
         names.clone(),
-        host.host.log.clone(),
-        host.host.bodies.clone(),
+        host.host.core.log.clone(),
+        host.host.core.bodies.clone(),
     );
     let server = Server::new(vec![mount]).with_protocol(host.host.clone(), None, names);
     let (stop, stopped) = watch::channel(false);

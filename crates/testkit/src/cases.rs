@@ -105,14 +105,14 @@ pub async fn events_are_told_with_their_fields(builder: Builder) {
         .await
         .expect("written");
     client.request("authenticate", json!({ "resource": resource, "token": "k" })).await.expect("kept");
-    host.host.log.line("A line.");
+    host.host.core.log.line("A line.");
     client.request("disposeSession", json!({ "channel": session })).await.expect("gone");
     client.connection.close();
     let request = SessionRequest { owner: "user:ada".into(), ..SessionRequest::default() };
     let own = host.plugin("furniture").start_session(request).await.expect("made");
     let listening =
         Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 7, guarded: false };
-    host.host.events.raise_and_wait(listening).await;
+    host.host.core.events.raise_and_wait(listening).await;
     host.host.stop().await;
     let events: Vec<Value> = said(&host.log, "subject")
         .iter()
@@ -161,7 +161,7 @@ pub async fn listeners_run_in_order_and_a_throw_stops_nothing(builder: Builder) 
         status: TurnStatus::Complete,
         sender: None,
     };
-    host.host.events.raise_and_wait(ended).await;
+    host.host.core.events.raise_and_wait(ended).await;
     assert_eq!(
         said(&host.log, "subject"),
         ["first begun", "first ended", "its turn_end listener failed: boom", "second", "third"]
@@ -173,7 +173,7 @@ pub async fn what_is_said_is_announced_until_listening_was_heard(builder: Builde
     let host = builder.start().await;
     let listening =
         Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 7, guarded: false };
-    host.host.events.raise_and_wait(listening).await;
+    host.host.core.events.raise_and_wait(listening).await;
     assert_eq!(host.host.end_announcements(), ["early", "while"]);
     host.plugin("subject").say("late".to_owned()).expect("it is only dropped");
     assert!(host.host.end_announcements().is_empty());

@@ -269,13 +269,13 @@ impl Builder {
         let gate = self.people.map_or_else(Gate::default, Gate::of);
         let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
         if let Some(here) = self.here {
-            host.set_local_system(here);
+            host.core.set_local_system(here);
         }
-        let door = HostDoor::new(&host);
+        let door = HostDoor::new(&host.front);
         let facts = Arc::new(HostFacts {
-            paths: host.options.paths.clone(),
+            paths: host.core.options.paths.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            host_name: host.options.host_name.clone(),
+            host_name: host.core.options.host_name.clone(),
             config_dir: self.folder.to_string_lossy().into_owned(),
         });
         let caller = Caller {
@@ -300,7 +300,7 @@ impl Builder {
             own.register_policies(policies, None).expect("policies");
         }
         if self.session_tools {
-            for tool in ostler_engine::session_tools(&host) {
+            for tool in ostler_engine::session_tools(&host.sessions) {
                 own.register_tool(tool).expect("a tool of the host's own");
             }
         }
@@ -322,7 +322,7 @@ impl Builder {
         let all_there = loaded.plugins.iter().all(|plugin| plugin.state != State::Skipped);
         assert!(self.may_fail || all_there, "{problems:#?}");
         host.build(loaded.registry).await;
-        host.listening();
+        host.core.listening();
         MemoryHost { host, log, problems, loaded: loaded.plugins, _modules: loaded.modules }
     }
 }
@@ -347,7 +347,7 @@ impl MemoryHost {
     /// # Panics
     /// Never: the host is built.
     pub fn registry(&self) -> &Registry {
-        self.host.registry().expect("the host is built")
+        self.host.core.registry().expect("the host is built")
     }
 
     /// The official client, connected and introduced under a name.
@@ -366,7 +366,7 @@ impl MemoryHost {
     /// # Panics
     /// When it does not connect.
     pub async fn stranger(&self) -> Client {
-        let connection = Connection::open(&self.host, Principal::Anyone);
+        let connection = Connection::open(&self.host.front, Principal::Anyone);
         let config = ClientConfig { subscription_buffer: 65_536, ..ClientConfig::default() };
         Client::connect(MemoryTransport::new(connection), config).await.expect("a connection")
     }
@@ -378,7 +378,7 @@ impl MemoryHost {
 
     /// The same, as somebody.
     pub fn raw_as(&self, principal: Principal) -> RawClient {
-        RawClient::new(Connection::open(&self.host, principal))
+        RawClient::new(Connection::open(&self.host.front, principal))
     }
 }
 

@@ -123,7 +123,7 @@ async fn body(control: &Control, request: Request) -> Result<(JsonObject, Charge
     let is_json = media.is_some_and(|media| {
         media.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
     });
-    let read = control.host.bodies.read_json(request.into_body(), BODY_LIMIT).await;
+    let read = control.host.core.bodies.read_json(request.into_body(), BODY_LIMIT).await;
     match read {
         Ok(JsonBody { value: None, charge }) => Ok((JsonObject::new(), charge)),
         Err(JsonBodyError::Body(BodyError::NoMemory)) => Err(Refused::NoMemory),

@@ -163,7 +163,7 @@ impl Row {
         match self.what {
             What::Status => {
                 let mut status = status_json(control.record()?);
-                let lost = control.host.lost_storage();
+                let lost = control.host.core.lost_storage();
                 status["ready"] = lost.is_none().into();
                 if let Some(lost) = lost {
                     status["problem"] = lost.into();

@@ -82,7 +82,7 @@ async fn loaded(settings: &Settings, before: &[Check]) -> (Vec<String>, Vec<Chec
     };
     match compose(&settings, &Log::new(|_| {}), &Hidden::default()).await {
         Ok(composed) => {
-            let names = composed.host.listed_agents().map(|agent| agent.provider.to_string()).collect();
+            let names = composed.host.core.listed_agents().map(|agent| agent.provider.to_string()).collect();
             let skipped = composed.skipped.iter().filter(|line| !told(line));
             let checks = skipped.map(|line| Check::error(PLUGINS, line.as_str(), fix)).collect();
             composed.host.close().await;

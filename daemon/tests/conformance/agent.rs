@@ -359,7 +359,7 @@ async fn a_session_that_ends_is_closed_and_let_go_of(side: Side) {
     host.log.wait_for("plugin agent: close true").await;
 
     let held = Arc::new(());
-    let agent = host.host.agent("parrot").unwrap();
+    let agent = host.host.core.agent("parrot").unwrap();
     let session = agent.create.call((Frozen(start(&held)),)).await.unwrap();
     session.begin.call(("t".into(), "wait".into(), None, None, None)).await.unwrap();
     assert!(Arc::strong_count(&held) > 1, "the backend holds what it was handed");

@@ -511,7 +511,7 @@ async fn a_file_that_changes_wakes(file: &str) {
     assert_eq!(host.registry().all::<TriggerType>()[0].r#type.to_string(), "folder-watch");
     let listening =
         Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 1, guarded: false };
-    host.host.events.raise_and_wait(listening).await;
+    host.host.core.events.raise_and_wait(listening).await;
     let mut client = host.raw();
     client.initialize("c").await;
     client.request("subscribe", json!({ "channel": "ahp-automations://" })).await.unwrap();
@@ -528,7 +528,7 @@ async fn what_was_said_is_written_in_the_end(file: &str) {
     talk.say("one").await;
     talk.say("two").await;
     // Listeners are told in order, so the last message was heard once a later event was.
-    host.host.events.raise_and_wait(Event::Stopping {}).await;
+    host.host.core.events.raise_and_wait(Event::Stopping {}).await;
     host.host.close().await;
     let said = std::fs::read_to_string(dir.path().join("said.jsonl")).unwrap();
     assert_eq!(
@@ -543,7 +543,7 @@ async fn turns_are_timed(file: &str) {
     host.log.wait_for("plugin listener: echo:/talk: turn t1 ended complete after ").await;
     let listening =
         Event::Listening { runtime: "test".into(), host: "127.0.0.1".into(), port: 9187, guarded: false };
-    host.host.events.raise_and_wait(listening).await;
+    host.host.core.events.raise_and_wait(listening).await;
     assert_eq!(host.host.end_announcements(), ["turns are timed, port 9187"]);
 }
 

@@ -110,7 +110,7 @@ async fn what_is_said_while_listening_is_announced(side: Side) {
     let host = side.host_with_echo().folder(dir.path()).start().await;
     let listening =
         Event::Listening { runtime: "ostler".into(), host: "127.0.0.1".into(), port: 9187, guarded: true };
-    host.host.events.raise_and_wait(listening).await;
+    host.host.core.events.raise_and_wait(listening).await;
     let said = host.host.end_announcements();
     assert_eq!(said, [format!("hears ostler on 9187 at {}", dir.path().display())]);
     Talk::with(&host, "echo").await.tool("say", json!({})).await;

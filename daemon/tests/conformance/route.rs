@@ -85,8 +85,8 @@ async fn serve_on(host: MemoryHost) -> Served {
     let mount = plugin_routes(
         host.registry(),
         HostNames::of(address),
-        host.host.log.clone(),
-        host.host.bodies.clone(),
+        host.host.core.log.clone(),
+        host.host.core.bodies.clone(),
     );
     let (_stop, stopped) = watch::channel(false);
     tokio::spawn(Server::new(vec![mount]).serve(listener, stopped));

@@ -179,7 +179,7 @@ impl Served {
         let address = listener.address().to_string();
         let origin = format!("http://{address}");
         let servers = ToolServers::new(move || Some(origin.clone()), "ostler", "1.2.3");
-        host.host.set_tools_server(servers.opener());
+        host.host.sessions.set_tools_server(servers.opener());
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(
             Server::new(vec![servers.mount(ostler_contract::Bodies::default())]).serve(listener, stopped),

@@ -19,7 +19,6 @@ use super::settings::{Settings, with_editor, with_pinned};
 use crate::core::fanout::{Fanout, Origin, Subscriber};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::{does_not_belong, lacks_field};
-use crate::host::Host;
 use crate::users::principal::Principal;
 
 /// Entries by id.
@@ -65,7 +64,7 @@ impl Automations {
 
     /// Puts one automation in place, with the runs it listed before or else these, and tells whoever watches, unless
     /// nothing changed. Its schedules are planned by then.
-    fn set(&self, host: &Host, id: &str, mut entry: Entry, runs: RunPage, origin: Option<Origin>) {
+    fn set(&self, id: &str, mut entry: Entry, runs: RunPage, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
         let shown = self.plans.lock().shown(id);
         entry.wire.next_run_at = shown.next.map(crate::core::clock::iso);
@@ -76,9 +75,9 @@ impl Automations {
         }
         let definition = &entry.wire.definition;
         if before.as_ref().is_none_or(|before| before.wire.definition != *definition) {
-            let lacking = super::triggers::lacking(host, definition);
-            lacking.iter().for_each(|lacking| host.log.line(lacking.line(id)));
-            super::check::log_problems(host, id, definition);
+            let lacking = super::triggers::lacking(self, definition);
+            lacking.iter().for_each(|lacking| self.core.log.line(lacking.line(id)));
+            super::check::log_problems(self, id, definition);
             if let Some(session) = before.as_ref().and_then(|before| before.settings.pinned_session.as_ref())
             {
                 catalogue.unpin(id, session);
@@ -97,7 +96,7 @@ impl Automations {
             }
             btree_map::Entry::Vacant(vacant) => vacant.insert(Listed::new(entry, &runs)),
         };
-        listed.publish(&host.fanout, origin);
+        listed.publish(&self.core.fanout, origin);
     }
 
     fn remove(&self, fanout: &Fanout, id: &str, origin: Option<Origin>) {
@@ -168,10 +167,10 @@ fn entry_of(stored: KeptAutomation) -> Entry {
     }
 }
 
-impl Host {
+impl Automations {
     /// Reads the automations of the store, watches it for edits, and takes up what a stop left unfinished.
     pub(crate) async fn load_automations(self: Arc<Self>) {
-        let Some(store) = self.automation_store().cloned() else { return };
+        let Some(store) = self.core.automation_store().cloned() else { return };
         match store.list.call(()).await {
             Ok(kept) => {
                 for automation in kept {
@@ -179,24 +178,24 @@ impl Host {
                     let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
                     page.runs.iter().for_each(|run| self.remember_request(run));
                     self.plan(&id, None, &automation.definition, &page.runs).await;
-                    self.automations.set(&self, &id, entry_of(automation), page, None);
+                    self.set(&id, entry_of(automation), page, None);
                 }
             }
-            Err(why) => self.log.line(format_args!("the automations could not be read: {why}")),
+            Err(why) => self.core.log.line(format_args!("the automations could not be read: {why}")),
         }
         if let Some(watch) = &store.watch {
-            let host = Arc::downgrade(&self);
+            let automations = Arc::downgrade(&self);
             let on_change = Call::new(move |(change,): (AutomationChange,)| {
-                let host = host.upgrade();
+                let automations = automations.upgrade();
                 async move {
-                    if let Some(host) = host {
-                        host.automation_changed(change).await;
+                    if let Some(automations) = automations {
+                        automations.automation_changed(change).await;
                     }
                     Ok(())
                 }
             });
             if let Err(why) = watch.call((on_change,)).await {
-                self.log.line(format_args!("edits of automations will not be seen: {why}"));
+                self.core.log.line(format_args!("edits of automations will not be seen: {why}"));
             }
         }
         self.resume_runs().await;
@@ -208,23 +207,23 @@ impl Host {
     /// Takes up one definition that was changed from outside.
     async fn automation_changed(&self, change: AutomationChange) {
         if change.r#type == ChangeType::Deleted {
-            return self.automations.remove(&self.fanout, &change.id, None);
+            return self.remove(&self.core.fanout, &change.id, None);
         }
-        let Some(store) = self.automation_store() else { return };
+        let Some(store) = self.core.automation_store() else { return };
         match store.get.call((change.id.clone(),)).await {
             Ok(Some(kept)) => self.keep_entry(kept, None).await,
-            Ok(None) => self.automations.remove(&self.fanout, &change.id, None),
-            Err(why) => self.log.line(format_args!("automation {} could not be read: {why}", change.id)),
+            Ok(None) => self.remove(&self.core.fanout, &change.id, None),
+            Err(why) => self.core.log.line(format_args!("automation {} could not be read: {why}", change.id)),
         }
     }
 
     /// Takes up a definition as the store has it now.
     pub(super) async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
         let id = kept.id.clone();
-        let before = self.automations.entry(&id);
+        let before = self.entry(&id);
         let before = before.as_ref().map(|before| &before.wire.definition);
         self.plan(&id, before, &kept.definition, &[]).await;
-        self.automations.set(self, &id, entry_of(kept), RunPage::default(), origin);
+        self.set(&id, entry_of(kept), RunPage::default(), origin);
     }
 
     /// What a client dispatched on the catalogue or on a run.
@@ -234,12 +233,12 @@ impl Host {
         origin: Origin,
         by: &Principal,
     ) -> Result<(), String> {
-        let store = self.automations_kept().map_err(|why| why.message)?;
+        let store = self.core.automations_kept().map_err(|why| why.message)?;
         let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
         match actions::read(action.clone()) {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
-                if self.automations.entry(&id).is_some() {
+                if self.entry(&id).is_some() {
                     return Err(format!("there is an automation {} already", request.resource));
                 }
                 let mut definition = from_automation(request.definition);
@@ -252,7 +251,7 @@ impl Host {
             }
             Ok(StateAction::AutomationUpdateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
-                let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                let held = self.entry(&id).ok_or_else(|| none(&request.resource))?;
                 self.require_own(by, &held, "change")?;
                 let mut changes = request.changes;
                 let settings = &held.settings;
@@ -277,11 +276,11 @@ impl Host {
             }
             Ok(StateAction::AutomationRemoved(request)) => {
                 let id = slug_of(&request.resource)?;
-                let held = self.automations.entry(&id).ok_or_else(|| none(&request.resource))?;
+                let held = self.entry(&id).ok_or_else(|| none(&request.resource))?;
                 self.require_own(by, &held, "remove")?;
-                self.automations.runs.lock().forget(&id);
+                self.runs.lock().forget(&id);
                 if store.remove.call((id.clone(),)).await.map_err(|why| why.message)? {
-                    self.automations.remove(&self.fanout, &id, Some(origin));
+                    self.remove(&self.core.fanout, &id, Some(origin));
                 }
                 Ok(())
             }
@@ -301,7 +300,7 @@ impl Host {
     /// Event types an automation may wait for: the host's, the plugins' in the order they were registered, then
     /// the store's own.
     pub(crate) async fn trigger_definitions(&self) -> Result<Vec<AutomationTriggerDefinition>, RpcError> {
-        let store = self.automations_kept()?;
+        let store = self.core.automations_kept()?;
         let mut items = super::rule::definitions();
         items.extend(super::triggers::registered(self));
         items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
@@ -315,12 +314,12 @@ impl Host {
         cursor: Option<String>,
         _from: ConnectionId,
     ) -> Result<(), RpcError> {
-        let store = self.automations_kept()?;
+        let store = self.core.automations_kept()?;
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
-        self.automations.entry(id).ok_or_else(unknown)?;
+        self.entry(id).ok_or_else(unknown)?;
         let page = store.runs.call((id.to_owned(), cursor)).await.map_err(|why| why.into_rpc())?;
-        self.automations.add_page(&self.fanout, id, page);
+        self.add_page(&self.core.fanout, id, page);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::rule::{Rule, SESSION, WATCH};
 use super::schedule::Schedule;
 use super::settings::Settings;
 use super::watching::is_watched_type;
-use crate::host::Host;
+use crate::automations::Automations;
 
 /// Whether a definition can be kept. `triggers` are those to look at: a change that leaves them out is not held up
 /// by what was saved before.
@@ -44,37 +44,40 @@ fn check_trigger(trigger: &AutomationTrigger) -> Result<(), String> {
 }
 
 /// Says what keeps an automation's triggers from firing.
-pub(super) fn log_problems(host: &Host, id: &str, definition: &AutomationDefinition) {
+pub(super) fn log_problems(automations: &Automations, id: &str, definition: &AutomationDefinition) {
     if let Err(why) = Settings::of(definition).check() {
-        host.log.line(format_args!("automation {id}: {why}; it queues"));
+        automations.core.log.line(format_args!("automation {id}: {why}; it queues"));
     }
     for unread in Settings::unread(definition) {
-        host.log.line(format_args!("automation {id}: {unread}"));
+        automations.core.log.line(format_args!("automation {id}: {unread}"));
     }
     for trigger in &definition.triggers {
         let name = match trigger {
             AutomationTrigger::Schedule(trigger) => &trigger.id,
             AutomationTrigger::Event(trigger) => &trigger.id,
         };
-        if let Some(why) = stops_trigger(host, trigger) {
-            host.log.line(format_args!("automation {id}: its trigger {name} never fires: {why}"));
+        if let Some(why) = stops_trigger(automations, trigger) {
+            automations.core.log.line(format_args!("automation {id}: its trigger {name} never fires: {why}"));
         }
-        for why in unoffered_events(host, trigger) {
-            host.log.line(format_args!("automation {id}: its trigger {name} waits in vain for {why}"));
+        for why in unoffered_events(automations, trigger) {
+            automations
+                .core
+                .log
+                .line(format_args!("automation {id}: its trigger {name} waits in vain for {why}"));
         }
     }
 }
 
-fn stops_trigger(host: &Host, trigger: &AutomationTrigger) -> Option<String> {
+fn stops_trigger(automations: &Automations, trigger: &AutomationTrigger) -> Option<String> {
     if let Err(why) = check_trigger(trigger) {
         return Some(why);
     }
     match trigger {
         AutomationTrigger::Schedule(_) => {
-            (!host.keeps_schedules()).then(|| "schedules do not fire on this host".to_owned())
+            (!automations.keeps_schedules()).then(|| "schedules do not fire on this host".to_owned())
         }
         AutomationTrigger::Event(trigger) => {
-            let types = types_of_plugins(host)?;
+            let types = types_of_plugins(automations)?;
             let offered = |r#type: &str| types.iter().any(|held| *held.r#type == *r#type);
             (!is_watched_type(&trigger.r#type) && !offered(&trigger.r#type)).then(|| {
                 let own = [SESSION, WATCH];
@@ -88,9 +91,9 @@ fn stops_trigger(host: &Host, trigger: &AutomationTrigger) -> Option<String> {
 
 /// The events a trigger names that its type, which a plugin offers, does not have. A client may save them: the plugin
 /// may come to have them.
-fn unoffered_events(host: &Host, trigger: &AutomationTrigger) -> Vec<String> {
+fn unoffered_events(automations: &Automations, trigger: &AutomationTrigger) -> Vec<String> {
     let AutomationTrigger::Event(trigger) = trigger else { return Vec::new() };
-    let types = types_of_plugins(host).unwrap_or_default();
+    let types = types_of_plugins(automations).unwrap_or_default();
     let Some(held) = types.iter().find(|held| *held.r#type == *trigger.r#type) else { return Vec::new() };
     let offered: Vec<&str> = held.events.iter().map(|event| &*event.id).collect();
     let unoffered = trigger.events.iter().filter(|event| !offered.contains(&event.id.as_str()));
@@ -99,6 +102,6 @@ fn unoffered_events(host: &Host, trigger: &AutomationTrigger) -> Vec<String> {
         .collect()
 }
 
-fn types_of_plugins(host: &Host) -> Option<Vec<Owned<TriggerType>>> {
-    Some(host.registry()?.all::<TriggerType>().to_vec())
+fn types_of_plugins(automations: &Automations) -> Option<Vec<Owned<TriggerType>>> {
+    Some(automations.core.registry()?.all::<TriggerType>().to_vec())
 }

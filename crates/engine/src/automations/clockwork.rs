@@ -11,22 +11,25 @@ use tokio::time::sleep;
 
 use super::lanes::Cause;
 use super::plan::{Due, Occurrence, most_runs};
-use crate::host::Host;
+use crate::automations::Automations;
 
 /// How long the clock is trusted before it is looked at again: it may be set, and the machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Starts what is due for as long as the host runs.
-pub(super) async fn serve_schedules(host: Weak<Host>) {
+pub(super) async fn serve_schedules(automations: Weak<Automations>) {
     loop {
-        let Some(running) = host.upgrade().filter(|host| !host.is_stopping()) else { return };
-        let due = running.automations.plans.lock().take_due(running.clock.now());
+        let Some(running) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
+        else {
+            return;
+        };
+        let due = running.plans.lock().take_due(running.core.clock.now());
         for due in due {
             running.serve_due(due).await;
         }
-        let next = running.automations.plans.lock().next();
-        let changed = running.automations.planned.clone();
-        let now = running.clock.now();
+        let next = running.plans.lock().next();
+        let changed = running.planned.clone();
+        let now = running.core.clock.now();
         drop(running);
         match next {
             Some(next) => {
@@ -41,10 +44,12 @@ pub(super) async fn serve_schedules(host: Weak<Host>) {
     }
 }
 
-impl Host {
+impl Automations {
     /// Whether schedules fire here: where it is kept how far they have come.
     pub(crate) fn keeps_schedules(&self) -> bool {
-        self.automation_store().is_some_and(|store| store.progress.is_some() && store.keep_progress.is_some())
+        self.core
+            .automation_store()
+            .is_some_and(|store| store.progress.is_some() && store.keep_progress.is_some())
     }
 
     /// Plans an automation's schedules, and keeps that. `runs` are its newest, when the host has just started.
@@ -58,18 +63,19 @@ impl Host {
         if !self.keeps_schedules() {
             return;
         }
-        let progress = self.automation_store().and_then(|store| store.progress.as_ref());
+        let progress = self.core.automation_store().and_then(|store| store.progress.as_ref());
         let kept = match (before, progress) {
             (None, Some(progress)) => progress.call((id.to_owned(),)).await.unwrap_or_else(|why| {
-                self.log
+                self.core
+                    .log
                     .line(format_args!("how far the schedules of {id} had come could not be read: {why}"));
                 None
             }),
             _ => None,
         };
         let planned = {
-            let mut plans = self.automations.plans.lock();
-            plans.set(id, before, definition, kept.as_ref(), self.clock.now());
+            let mut plans = self.plans.lock();
+            plans.set(id, before, definition, kept.as_ref(), self.core.clock.now());
             for run in runs {
                 // The host stopped after it had kept the run and before it had kept this.
                 if let AutomationRunOrigin::Trigger(origin) = &run.origin
@@ -80,7 +86,7 @@ impl Host {
             }
             plans.progress(id)
         };
-        self.automations.planned.notify_one();
+        self.planned.notify_one();
         let nothing = planned.schedules.is_empty() && planned.run_count.is_none();
         if kept.as_ref() != Some(&planned) && !(nothing && kept.is_none() && before.is_none()) {
             self.keep_progress(id).await;
@@ -88,22 +94,24 @@ impl Host {
     }
 
     async fn keep_progress(&self, id: &str) {
-        let Some(keep) = self.automation_store().and_then(|store| store.keep_progress.clone()) else {
+        let Some(keep) = self.core.automation_store().and_then(|store| store.keep_progress.clone()) else {
             return;
         };
         let keeping = {
-            let _in_order = self.automations.keeping.lock();
-            let progress = self.automations.plans.lock().progress(id);
+            let _in_order = self.keeping.lock();
+            let progress = self.plans.lock().progress(id);
             keep.call((id.to_owned(), progress))
         };
         if let Err(why) = keeping.await {
-            self.log.line(format_args!("how far the schedules of {id} have come could not be kept: {why}"));
+            self.core
+                .log
+                .line(format_args!("how far the schedules of {id} have come could not be kept: {why}"));
         }
     }
 
     async fn serve_due(self: &Arc<Self>, due: Due) {
         let Due { automation: id, occurrences, expired } = due;
-        let Some(entry) = self.automations.entry(&id) else { return };
+        let Some(entry) = self.entry(&id) else { return };
         let mut waits = Vec::new();
         let mut last = expired;
         for occurrence in occurrences {
@@ -112,7 +120,7 @@ impl Host {
             let (admitted, kept) = self.wake(&entry, run, Cause::Clock);
             waits.extend(kept);
             if admitted {
-                let counted = self.automations.plans.lock().count(&id);
+                let counted = self.plans.lock().count(&id);
                 let most = most_runs(&entry.wire.definition);
                 if counted.zip(most).is_some_and(|(counted, most)| counted >= most) {
                     last = true;
@@ -120,27 +128,28 @@ impl Host {
                 }
             }
         }
-        self.automations.show_schedules(&self.fanout, &id);
-        let host = self.clone();
+        self.show_schedules(&self.core.fanout, &id);
+        let automations = self.clone();
         tokio::spawn(async move {
             // A run that is kept though this is not is found at the next start; one that is not kept is due again.
             futures::future::join_all(waits).await;
             match last {
-                true => host.switch_off(&id).await,
-                false => host.keep_progress(&id).await,
+                true => automations.switch_off(&id).await,
+                false => automations.keep_progress(&id).await,
             }
         });
     }
 
     async fn switch_off(&self, id: &str) {
-        let Some(store) = self.automation_store() else { return };
+        let Some(store) = self.core.automation_store() else { return };
         let changes =
             AutomationDefinitionPatch { enabled: Some(false), ..AutomationDefinitionPatch::default() };
         match store.update.call((id.to_owned(), changes)).await {
             Ok(kept) => self.keep_entry(kept, None).await,
-            Err(why) => {
-                self.log.line(format_args!("{id} could not be switched off though its time is over: {why}"))
-            }
+            Err(why) => self
+                .core
+                .log
+                .line(format_args!("{id} could not be switched off though its time is over: {why}")),
         }
     }
 }

@@ -23,8 +23,8 @@ use super::noted::Note;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
 use super::triggers::Waiting;
+use crate::automations::Automations;
 use crate::core::message::message;
-use crate::host::Host;
 use crate::sessions::{Place, ToSession, TurnRequest};
 
 /// What wakes an automation.
@@ -49,7 +49,7 @@ pub(super) type Kept = oneshot::Receiver<Option<String>>;
 /// The other end.
 pub(super) type Keep = oneshot::Sender<Option<String>>;
 
-impl Host {
+impl Automations {
     /// Says that an event of a plugin's trigger type happened. Every automation it matches starts a run; the
     /// call does not wait for them.
     pub(crate) fn fire(
@@ -61,20 +61,20 @@ impl Host {
     ) -> Result<Fired, Thrown> {
         self.check_fire(caller, r#type, event)?;
         let (answer, wait) = oneshot::channel();
-        if *self.automations.loaded.borrow() {
+        if *self.loaded.borrow() {
             let _ = answer.send(Ok(self.wake_all(caller, r#type, event, &data)));
         } else {
-            let (host, mut loaded) = (Arc::downgrade(self), self.automations.loaded.subscribe());
+            let (automations, mut loaded) = (Arc::downgrade(self), self.loaded.subscribe());
             let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
             tokio::spawn(async move {
                 let _ = loaded.wait_for(|loaded| *loaded).await;
-                let Some(host) = host.upgrade() else { return };
+                let Some(automations) = automations.upgrade() else { return };
                 // Only now is it known whether the plugin applied and kept the name.
-                let woken = host.check_fire(&caller, &r#type, &event);
+                let woken = automations.check_fire(&caller, &r#type, &event);
                 if let Err(why) = &woken {
-                    host.log.line(why);
+                    automations.core.log.line(why);
                 }
-                let _ = answer.send(woken.map(|()| host.wake_all(&caller, &r#type, &event, &data)));
+                let _ = answer.send(woken.map(|()| automations.wake_all(&caller, &r#type, &event, &data)));
             });
         }
         let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
@@ -100,7 +100,7 @@ impl Host {
         event: &str,
         data: &JsonObject,
     ) -> Vec<Kept> {
-        let (matching, _) = self.automations.index.read().matching(r#type, event, data);
+        let (matching, _) = self.index.read().matching(r#type, event, data);
         let by = format!("plugin:{}", caller.plugin);
         matching.iter().filter_map(|waiting| self.wake_by_plugin(&by, waiting, event, data)).collect()
     }
@@ -116,14 +116,15 @@ impl Host {
         over: JsonObject,
     ) -> Result<Vec<String>, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");
-        let mut loaded = self.automations.loaded.subscribe();
+        let mut loaded = self.loaded.subscribe();
         loaded.wait_for(|loaded| *loaded).await.map_err(|_| ended())?;
         self.check_fire(caller, r#type, event)?;
-        let _alone = self.automations.reading_text.lock().await;
-        let (host, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
+        let _alone = self.reading_text.lock().await;
+        let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
         let by = format!("plugin:{}", caller.plugin);
-        let woken =
-            tokio::task::spawn_blocking(move || host.wake_all_text(&by, &r#type, &event, &text, &over));
+        let woken = tokio::task::spawn_blocking(move || {
+            automations.wake_all_text(&by, &r#type, &event, &text, &over)
+        });
         let waits = woken.await.map_err(|_| ended())?;
         let waits = waits.map_err(|why| Thrown::from(RpcError::invalid_params(why.text())))?;
         drop(_alone);
@@ -139,13 +140,12 @@ impl Host {
         over: &JsonObject,
     ) -> Result<Vec<Kept>, Unreadable> {
         let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
-        let keys = self.automations.index.read().keys(r#type, event);
+        let keys = self.index.read().keys(r#type, event);
         let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
         let mut decides = select(text, &names)?.fields;
         decides.extend(over());
-        let (matching, _) = self.automations.index.read().matching(r#type, event, &decides);
-        let woken: Vec<_> =
-            matching.iter().filter_map(|waiting| self.automations.entry(&waiting.automation)).collect();
+        let (matching, _) = self.index.read().matching(r#type, event, &decides);
+        let woken: Vec<_> = matching.iter().filter_map(|waiting| self.entry(&waiting.automation)).collect();
         names.extend(woken.iter().flat_map(|entry| fields_in(&entry.wire.definition.message.text)));
         if matching.is_empty() {
             return Ok(Vec::new());
@@ -155,7 +155,7 @@ impl Host {
         read.too_long.sort_unstable();
         read.too_long.dedup();
         for field in &read.too_long {
-            self.log.line(format_args!(
+            self.core.log.line(format_args!(
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
@@ -166,7 +166,7 @@ impl Host {
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
-        let Some(registry) = self.registry() else { return Ok(()) };
+        let Some(registry) = self.core.registry() else { return Ok(()) };
         let own = registry
             .all::<TriggerType>()
             .iter()
@@ -199,10 +199,10 @@ impl Host {
         facts: JsonObject,
         count: u64,
     ) -> Option<Kept> {
-        let entry = self.automations.entry(automation)?;
+        let entry = self.entry(automation)?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened) {
             let WakeEvent { trigger, event, .. } = happened;
-            self.log.line(format_args!(
+            self.core.log.line(format_args!(
                 "{}: its trigger {trigger} is not woken by the event {event}: {why}",
                 entry.wire.resource
             ));
@@ -224,7 +224,7 @@ impl Host {
     /// Why an event may not wake what an owner has: it hears of sessions, which not everybody may.
     fn may_be_woken(&self, owner: Option<&str>, happened: &WakeEvent<'_>) -> Result<(), String> {
         let Some(owner) = owner else {
-            return match self.options.unowned_automations {
+            return match self.core.options.unowned_automations {
                 true => Ok(()),
                 false => Err("nobody owns it, and unownedAutomations is none".to_owned()),
             };
@@ -253,7 +253,7 @@ impl Host {
         let resource = run.resource.clone();
         let (kept, wait) = oneshot::channel();
         let (admission, kept) = {
-            let mut runs = self.automations.runs.lock();
+            let mut runs = self.runs.lock();
             let lane = runs.lanes.entry(id.clone()).or_default();
             let admission = lane.admit(&resource, cause, settings, chat_busy, Instant::now());
             match &admission {
@@ -294,7 +294,7 @@ impl Host {
                 tokio::spawn(self.clone().steer_or_queue(id, held, run, kept));
             }
             Admission::Capped(times) => {
-                self.log.line(format_args!(
+                self.core.log.line(format_args!(
                     "{} woke {times} times in the last hour, so this wake was dropped",
                     run.automation
                 ));
@@ -306,7 +306,7 @@ impl Host {
 
     /// Counts a wake into a run that is there already, and keeps that.
     fn note(self: &Arc<Self>, held: String, kept: Keep, wake: AutomationRunState, what: &'static str) {
-        let first = self.automations.runs.lock().note(&held, Note { what, wake, kept });
+        let first = self.runs.lock().note(&held, Note { what, wake, kept });
         if first {
             self.keep_notes(held);
         }
@@ -320,12 +320,10 @@ impl Host {
         run: AutomationRunState,
         kept: Keep,
     ) {
-        let Some(entry) = self.automations.entry(&id) else { return };
+        let Some(entry) = self.entry(&id) else { return };
         let settings = &entry.settings;
         let session = match &held {
-            Some(held) => {
-                self.automations.runs.lock().open.get(held).and_then(|run| run.primary_session.clone())
-            }
+            Some(held) => self.runs.lock().open.get(held).and_then(|run| run.primary_session.clone()),
             None => settings.pinned_session.clone(),
         };
         // A turn that runs keeps its session in memory.
@@ -342,7 +340,7 @@ impl Host {
                 queue: false,
             };
             let (taken, wait) = oneshot::channel();
-            self.tell(&target, ToSession::Steer { request: Box::new(request), taken });
+            self.sessions.tell(&target, ToSession::Steer { request: Box::new(request), taken });
             if wait.await == Ok(true) {
                 match held {
                     Some(held) => self.note(held, kept, run, STEERED),
@@ -353,7 +351,7 @@ impl Host {
         }
         let chat_busy = self.pinned_chat_is_busy(settings);
         let admission = {
-            let mut runs = self.automations.runs.lock();
+            let mut runs = self.runs.lock();
             let lane = runs.lanes.entry(id).or_default();
             let admission = lane.admit(&run.resource, Cause::Counted, settings, chat_busy, Instant::now());
             if matches!(admission, Admission::Start | Admission::Wait) {

@@ -16,7 +16,6 @@ use super::catalogue::Entry;
 use super::pace::Pace;
 use super::shown::summary_of;
 use crate::core::fanout::{Fanout, Origin, Outgoing};
-use crate::host::Host;
 
 /// How many runs an entry carries.
 const RUNS_LISTED: usize = 20;
@@ -136,7 +135,7 @@ impl Automations {
     }
 }
 
-impl Host {
+impl Automations {
     /// Lists a run as it is now, and publishes its automation's entry: immediately, or together with later changes where
     /// many came before.
     pub(super) async fn list_run(&self, run: &AutomationRunState) {
@@ -146,31 +145,31 @@ impl Host {
             listed.put(summary);
             listed.crowded
         };
-        if self.automations.with_listed(id, put) == Some(true) {
+        if self.with_listed(id, put) == Some(true) {
             self.list_newest(id).await;
         }
-        let publish = |listed: &mut Listed| listed.publish_paced(&self.fanout);
-        let Some(wait) = self.automations.with_listed(id, publish).flatten() else { return };
-        let (host, id) = (self.weak(), id.to_owned());
+        let publish = |listed: &mut Listed| listed.publish_paced(&self.core.fanout);
+        let Some(wait) = self.with_listed(id, publish).flatten() else { return };
+        let (automations, id) = (self.weak(), id.to_owned());
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            let Some(host) = host.upgrade() else { return };
-            host.automations.with_listed(&id, |listed| listed.publish(&host.fanout, None));
+            let Some(automations) = automations.upgrade() else { return };
+            automations.with_listed(&id, |listed| listed.publish(&automations.core.fanout, None));
         });
     }
 
     /// Leaves an entry with its newest page of runs: the others are found by its cursor. Runs that are listed while a page
     /// is read share the next one.
     async fn list_newest(&self, id: &str) {
-        let Some(store) = self.automation_store() else { return };
-        let Some(paging) = self.automations.with_listed(id, |listed| listed.paging.clone()) else { return };
+        let Some(store) = self.core.automation_store() else { return };
+        let Some(paging) = self.with_listed(id, |listed| listed.paging.clone()) else { return };
         let _turn = paging.lock().await;
-        if self.automations.with_listed(id, |listed| listed.crowded) != Some(true) {
+        if self.with_listed(id, |listed| listed.crowded) != Some(true) {
             return;
         }
         match store.runs.call((id.to_owned(), None)).await {
-            Ok(page) => drop(self.automations.with_listed(id, |listed| listed.cut(&page))),
-            Err(why) => self.log.line(format_args!("the runs of {id} could not be read: {why}")),
+            Ok(page) => drop(self.with_listed(id, |listed| listed.cut(&page))),
+            Err(why) => self.core.log.line(format_args!("the runs of {id} could not be read: {why}")),
         }
     }
 }

@@ -21,22 +21,28 @@ mod triggers;
 mod watching;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
+use crate::core::shared::Core;
+use crate::sessions::Sessions;
+use crate::users::access::Access;
 use catalogue::Catalogue;
+use observer::SessionObserver;
 use plan::Plans;
 use run::Runs;
 use triggers::Index;
 use watching::Watching;
 
-pub(crate) use observer::SessionObserver;
-
 /// Every automation and every run that has not ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Automations {
+    core: Arc<Core>,
+    access: Arc<Access>,
+    sessions: Arc<Sessions>,
+    me: Weak<Self>,
     catalogue: Mutex<Catalogue>,
     index: RwLock<Index>,
     runs: Mutex<Runs>,
@@ -52,4 +58,38 @@ pub struct Automations {
     pub(crate) loaded: watch::Sender<bool>,
     /// The run a hand-made request already started, by automation and request id.
     requests: Mutex<HashMap<(String, String), String>>,
+}
+
+impl Automations {
+    /// None yet; they are told what sessions do.
+    pub(crate) fn new(core: Arc<Core>, access: Arc<Access>, sessions: Arc<Sessions>) -> Arc<Self> {
+        let automations = Arc::new_cyclic(|me: &Weak<Self>| Self {
+            core,
+            access,
+            sessions,
+            me: me.clone(),
+            catalogue: Mutex::default(),
+            index: RwLock::default(),
+            runs: Mutex::default(),
+            plans: Mutex::default(),
+            planned: Arc::default(),
+            watching: Watching::default(),
+            reading_text: tokio::sync::Mutex::default(),
+            keeping: Mutex::default(),
+            loaded: watch::Sender::default(),
+            requests: Mutex::default(),
+        });
+        automations.sessions.set_observer(Arc::new(SessionObserver::new(automations.me.clone())));
+        automations
+    }
+
+    /// These automations for a task of their own.
+    fn me(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
+    }
+
+    /// These automations for something that must not keep them.
+    fn weak(&self) -> Weak<Self> {
+        self.me.clone()
+    }
 }

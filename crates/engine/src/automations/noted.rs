@@ -9,7 +9,7 @@ use ostler_protocol::{Value, names};
 
 use super::fire::{Keep, count_of, event_id_of};
 use super::run::{COUNT, EVENT, LATEST, Runs};
-use crate::host::Host;
+use crate::automations::Automations;
 
 /// What a wake is counted as, and who waits for that to be kept.
 pub(super) struct Note {
@@ -59,14 +59,14 @@ fn count(meta: &mut JsonObject, what: &str, wake: AutomationRunState) {
     }
 }
 
-impl Host {
+impl Automations {
     /// Shows and keeps the counts of a run until none are new.
     pub(super) fn keep_notes(self: &Arc<Self>, held: String) {
-        let host = self.clone();
+        let automations = self.clone();
         tokio::spawn(async move {
             loop {
                 let (state, senders) = {
-                    let mut runs = host.automations.runs.lock();
+                    let mut runs = automations.runs.lock();
                     let senders = match runs.noted.get_mut(&held) {
                         Some(noted) if !noted.senders.is_empty() => std::mem::take(&mut noted.senders),
                         _ => {
@@ -77,9 +77,9 @@ impl Host {
                     (runs.open.get(&held).cloned(), senders)
                 };
                 // Where it cannot be kept, those who wait are left without an answer.
-                if host.keep_run(&held).await {
+                if automations.keep_run(&held).await {
                     if let Some(state) = state {
-                        host.list_run(&state).await;
+                        automations.list_run(&state).await;
                     }
                     for sender in senders {
                         let _ = sender.send(Some(held.clone()));

@@ -27,7 +27,6 @@ use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::message::message;
-use crate::host::Host;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
 use crate::users::policies::Use;
 use crate::users::principal::Principal;
@@ -96,22 +95,22 @@ impl Automations {
     }
 
     /// What is left of a run's session once it is disposed.
-    pub(crate) async fn session_gone(&self, host: &Host, session: &str) {
+    pub(crate) async fn session_gone(&self, session: &str) {
         let run = self.runs.lock().by_session.remove(session);
         let Some(run) = run else { return };
         let removed = AutomationRunSessionRemovedAction { session: session.to_owned() };
-        let cancelled = host.lifecycle(&run, "cancelled", None);
+        let cancelled = self.lifecycle(&run, "cancelled", None);
         let state = self.apply(
-            &host.fanout,
+            &self.core.fanout,
             &run,
             vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled).collect(),
         );
         if let Some(state) = state {
-            let keeping = host.keep_state(&state);
-            host.list_run(&state).await;
+            let keeping = self.keep_state(&state);
+            self.list_run(&state).await;
             keeping.await;
-            if let Some(host) = host.me() {
-                host.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
+            if let Some(automations) = self.me() {
+                automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
             }
         }
     }
@@ -146,7 +145,7 @@ fn is_over(lifecycle: &AutomationRunLifecycle) -> bool {
     !matches!(lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_))
 }
 
-impl Host {
+impl Automations {
     pub(super) fn new_run(
         &self,
         automation: &str,
@@ -165,11 +164,11 @@ impl Host {
             meta.insert(names::meta_key(COUNT), count.into());
         }
         AutomationRunState {
-            resource: uri::automation_run(&self.new_id()),
+            resource: uri::automation_run(&self.core.new_id()),
             automation: automation.to_owned(),
             origin,
             lifecycle: AutomationRunLifecycle::Pending(AutomationPendingRunLifecycle {
-                created_at: self.clock.iso(),
+                created_at: self.core.clock.iso(),
             }),
             sessions: Vec::new(),
             primary_session: None,
@@ -184,10 +183,10 @@ impl Host {
         request: &str,
         by: &Principal,
     ) -> Result<String, RpcError> {
-        self.automations_kept()?;
+        self.core.automations_kept()?;
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
-        let entry = self.automations.entry(id).ok_or_else(unknown)?;
+        let entry = self.entry(id).ok_or_else(unknown)?;
         self.access.gate.require_owned(by, entry.owner.as_deref(), "run", &entry.wire.resource)?;
         let refused = |why: String| RpcError::permission_denied(why);
         self.may_start(entry.owner.as_deref()).map_err(refused)?;
@@ -196,7 +195,7 @@ impl Host {
         // The one it is pinned to is looked for below where no other request can come between.
         let _held = self.load_pinned(settings).await;
         let run = {
-            let mut requests = self.automations.requests.lock();
+            let mut requests = self.requests.lock();
             if let Some(run) = requests.get(&key) {
                 return Ok(run.clone());
             }
@@ -227,7 +226,7 @@ impl Host {
         let request = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(REQUEST))?.as_str());
         if let (Some(request), Some(id)) = (request, uri::automation_id(&run.automation)) {
             let key = (id.to_owned(), request.to_owned());
-            self.automations.requests.lock().insert(key, run.resource.clone());
+            self.requests.lock().insert(key, run.resource.clone());
         }
     }
 
@@ -236,14 +235,14 @@ impl Host {
         let resource = run.resource.clone();
         let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
         if !self.keep_run(&resource).await {
-            let mut runs = self.automations.runs.lock();
+            let mut runs = self.runs.lock();
             runs.leave(&run);
             // Those whose wakes it counted get no answer: nothing of them is kept.
             runs.noted.remove(&resource);
             drop(runs);
             return self.begin_waiting(&id);
         }
-        let now = self.automations.runs.lock().open.get(&resource).cloned().unwrap_or(run);
+        let now = self.runs.lock().open.get(&resource).cloned().unwrap_or(run);
         self.list_run(&now).await;
         let _ = kept.send(Some(resource.clone()));
         if begins {
@@ -254,51 +253,54 @@ impl Host {
     /// Begins what may begin now of the runs that wait.
     pub(super) fn begin_waiting(self: &Arc<Self>, id: &str) {
         loop {
-            let entry = self.automations.entry(id);
+            let entry = self.entry(id);
             let default = Settings::default();
             let settings = entry.as_ref().map_or(&default, |entry| &entry.settings);
             let chat_busy = self.pinned_chat_is_busy(settings);
             let overlap = settings.overlap_in_effect();
             let next = {
-                let mut runs = self.automations.runs.lock();
+                let mut runs = self.runs.lock();
                 runs.lanes.get_mut(id).map(|lane| lane.next(overlap, chat_busy, Instant::now()))
             };
             let run = match next {
                 Some(Next::Begin(run)) => run,
                 None | Some(Next::Nothing) => return,
                 Some(Next::Later(wait)) => {
-                    let (host, id) = (self.weak(), id.to_owned());
+                    let (automations, id) = (self.weak(), id.to_owned());
                     tokio::spawn(async move {
                         tokio::time::sleep(wait).await;
-                        if let Some(host) = host.upgrade() {
-                            host.begin_waiting(&id);
+                        if let Some(automations) = automations.upgrade() {
+                            automations.begin_waiting(&id);
                         }
                     });
                     return;
                 }
             };
-            let host = self.clone();
+            let automations = self.clone();
             match entry.is_some_and(|entry| entry.wire.definition.enabled) {
-                true => drop(tokio::spawn(async move { host.begin_run(&run).await })),
+                true => drop(tokio::spawn(async move { automations.begin_run(&run).await })),
                 // It was switched off since.
-                false => drop(tokio::spawn(async move { host.settle_run(&run, "cancelled", None).await })),
+                false => {
+                    drop(tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await }))
+                }
             }
         }
     }
 
     async fn begin_run(self: &Arc<Self>, resource: &str) {
-        let Some(run) = self.automations.runs.lock().open.get(resource).cloned() else { return };
-        self.events
+        let Some(run) = self.runs.lock().open.get(resource).cloned() else { return };
+        self.core
+            .events
             .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
         if let Err(why) = self.start_run(&run).await {
-            self.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
+            self.core.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
             self.settle_run(resource, "failed", Some(why)).await;
         }
     }
 
     async fn start_run(self: &Arc<Self>, run: &AutomationRunState) -> Result<(), String> {
         let id = uri::automation_id(&run.automation).unwrap_or_default();
-        let entry = self.automations.entry(id).ok_or_else(|| none(&run.automation))?;
+        let entry = self.entry(id).ok_or_else(|| none(&run.automation))?;
         self.may_start(entry.owner.as_deref())?;
         let definition = &entry.wire.definition;
         let settings = &entry.settings;
@@ -313,7 +315,7 @@ impl Host {
         let provider = match (&pinned, &definition.session.provider) {
             (Some(session), _) => Some(session.provider.clone()),
             (None, Some(provider)) => Some(provider.clone()),
-            (None, None) => self.first_agent().map(|agent| agent.provider.to_string()),
+            (None, None) => self.core.first_agent().map(|agent| agent.provider.to_string()),
         };
         // Asked of the turn, with its model, before a session is made for it.
         if let Some(agent) = &provider {
@@ -333,7 +335,7 @@ impl Host {
         };
         let place = RunPlace { run: Some(&run.resource), session: &session.uri };
         let text = opening(definition, run, place);
-        self.automations.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
+        self.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
         let running = self.lifecycle(&run.resource, "running", None);
         let linked = [
             StateAction::AutomationRunSessionSet(AutomationRunSessionSetAction {
@@ -356,7 +358,7 @@ impl Host {
             queue: settings.pinned,
         };
         // The run's state comes before the turn in the store, and both share a commit.
-        futures::join!(linked, self.start_turn(&session, request)).1.map(|_| ())
+        futures::join!(linked, self.sessions.start_turn(&session, request)).1.map(|_| ())
     }
 
     async fn new_run_session(
@@ -366,7 +368,7 @@ impl Host {
     ) -> Result<Arc<Session>, String> {
         let definition = &entry.wire.definition;
         let new = NewSession {
-            id: self.new_id(),
+            id: self.core.new_id(),
             provider: definition.session.provider.clone(),
             owner: entry.owner.clone(),
             working_directories: definition.session.working_directories.clone().unwrap_or_default(),
@@ -375,14 +377,14 @@ impl Host {
             origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
             ..NewSession::default()
         };
-        let claimed = self.claim_session(new).map_err(|error| error.message)?;
-        claimed.start(self).await.map_err(|error| error.message)
+        let claimed = self.sessions.claim_session(new).map_err(|error| error.message)?;
+        claimed.start(&self.sessions).await.map_err(|error| error.message)
     }
 
     /// Brings the session an automation is pinned to into memory.
     async fn load_pinned(&self, settings: &Settings) -> Option<Arc<Session>> {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten()?;
-        self.session_at(session).await
+        self.sessions.session_at(session).await
     }
 
     /// The session an automation is pinned to, where it is still there and in memory.
@@ -397,14 +399,14 @@ impl Host {
 
     /// Writes down which session an automation is pinned to from now on.
     async fn pin(&self, id: &str, session: &str) {
-        let (Some(store), Some(entry)) = (self.automation_store(), self.automations.entry(id)) else {
+        let (Some(store), Some(entry)) = (self.core.automation_store(), self.entry(id)) else {
             return;
         };
         let meta = with_pinned(entry.wire.definition.meta.clone(), Some(session));
         let changes = AutomationDefinitionPatch { meta, ..AutomationDefinitionPatch::default() };
         match store.update.call((id.to_owned(), changes)).await {
             Ok(kept) => self.keep_entry(kept, None).await,
-            Err(why) => self.log.line(format_args!("{id} could not be pinned to {session}: {why}")),
+            Err(why) => self.core.log.line(format_args!("{id} could not be pinned to {session}: {why}")),
         }
     }
 
@@ -423,25 +425,25 @@ impl Host {
         if busy {
             return;
         }
-        let run = self.automations.runs.lock().by_session.get(session).cloned();
-        let Some(host) = self.me() else { return };
+        let run = self.runs.lock().by_session.get(session).cloned();
+        let Some(automations) = self.me() else { return };
         let Some(run) = run else {
             // Somebody else's turn in a pinned chat is over.
-            for id in self.automations.pinned_to(session) {
-                host.begin_waiting(&id);
+            for id in self.pinned_to(session) {
+                automations.begin_waiting(&id);
             }
             return;
         };
         tokio::spawn(async move {
             match status {
-                TurnStatus::Complete => host.settle_run(&run, "completed", None).await,
-                TurnStatus::Cancelled => host.settle_run(&run, "cancelled", None).await,
+                TurnStatus::Complete => automations.settle_run(&run, "completed", None).await,
+                TurnStatus::Cancelled => automations.settle_run(&run, "cancelled", None).await,
                 TurnStatus::Error => {
                     let why = why.map_or_else(
                         || "its turn failed".to_owned(),
                         |why| format!("its turn failed: {why}"),
                     );
-                    host.settle_run(&run, "failed", Some(why)).await;
+                    automations.settle_run(&run, "failed", Some(why)).await;
                 }
             }
         });
@@ -460,15 +462,15 @@ impl Host {
         run: &str,
         actions: Vec<StateAction>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let host = self.clone();
-        let state = self.automations.apply(&self.fanout, run, actions);
+        let automations = self.clone();
+        let state = self.apply(&self.core.fanout, run, actions);
         let change = state.map(|state| (self.keep_state(&state), state));
         async move {
             let Some((keeping, state)) = change else { return };
-            host.list_run(&state).await;
+            automations.list_run(&state).await;
             keeping.await;
             if is_over(&state.lifecycle) {
-                host.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
+                automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
             }
         }
     }
@@ -477,11 +479,11 @@ impl Host {
     pub(super) async fn keep_run(&self, run: &str) -> bool {
         let keeping = {
             // The store is told in the order things happened.
-            let _in_order = self.automations.keeping.lock();
-            let runs = self.automations.runs.lock();
+            let _in_order = self.keeping.lock();
+            let runs = self.runs.lock();
             let state = runs.open.get(run).or_else(|| runs.ended.get(run)).cloned();
             drop(runs);
-            match (self.automation_store(), state) {
+            match (self.core.automation_store(), state) {
                 (Some(store), Some(state)) => store.run.call((state,)),
                 (None, _) => return false,
                 // It has ended since, and was kept as that.
@@ -494,15 +496,15 @@ impl Host {
     /// Keeps a run as it is given. The store is told before this returns.
     fn keep_state(&self, run: &AutomationRunState) -> impl Future<Output = bool> + Send + use<> {
         let keeping = {
-            let _in_order = self.automations.keeping.lock();
-            self.automation_store().map(|store| store.run.call((run.clone(),)))
+            let _in_order = self.keeping.lock();
+            self.core.automation_store().map(|store| store.run.call((run.clone(),)))
         };
-        let (host, run) = (self.weak(), run.resource.clone());
+        let (automations, run) = (self.weak(), run.resource.clone());
         async move {
-            let (Some(keeping), Some(host)) = (keeping, host.upgrade()) else { return false };
-            let kept = host.is_kept(&run, keeping).await;
+            let (Some(keeping), Some(automations)) = (keeping, automations.upgrade()) else { return false };
+            let kept = automations.is_kept(&run, keeping).await;
             if kept {
-                host.automations.runs.lock().ended.remove(&run);
+                automations.runs.lock().ended.remove(&run);
             }
             kept
         }
@@ -512,7 +514,7 @@ impl Host {
         match keeping.await {
             Ok(()) => true,
             Err(why) => {
-                self.log.line(format_args!("{run} could not be kept: {why}"));
+                self.core.log.line(format_args!("{run} could not be kept: {why}"));
                 false
             }
         }
@@ -520,9 +522,9 @@ impl Host {
 
     /// The action that brings a run into a state; none where it has ended.
     fn lifecycle(&self, run: &str, status: &str, why: Option<String>) -> Option<StateAction> {
-        let held = self.automations.runs.lock().open.get(run)?.lifecycle.clone();
+        let held = self.runs.lock().open.get(run)?.lifecycle.clone();
         let held = serde_json::to_value(held).ok()?;
-        let now = self.clock.iso();
+        let now = self.core.clock.iso();
         let mut next = json!({ "status": status, "createdAt": held["createdAt"] });
         if status == "running" {
             next["startedAt"] = now.into();
@@ -543,19 +545,19 @@ impl Host {
 
     /// Takes up the runs a stop left open: one that had not begun is begun, one that had is a failed one.
     pub(super) async fn resume_runs(self: &Arc<Self>) {
-        let Some(unfinished) = self.automation_store().and_then(|store| store.unfinished.clone()) else {
+        let Some(unfinished) = self.core.automation_store().and_then(|store| store.unfinished.clone()) else {
             return;
         };
         let open = match unfinished.call(()).await {
             Ok(open) => open,
-            Err(why) => return self.log.line(format_args!("unfinished runs could not be read: {why}")),
+            Err(why) => return self.core.log.line(format_args!("unfinished runs could not be read: {why}")),
         };
         for run in open {
             let resource = run.resource.clone();
             let pending = matches!(run.lifecycle, AutomationRunLifecycle::Pending(_));
             let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
             {
-                let mut runs = self.automations.runs.lock();
+                let mut runs = self.runs.lock();
                 runs.open.insert(resource.clone(), run.clone());
                 if pending {
                     runs.lanes.entry(id.clone()).or_default().waiting.push_back(resource.clone());
@@ -572,10 +574,10 @@ impl Host {
     /// A run the store knows.
     pub(crate) async fn kept_run(&self, run: &str) -> Option<AutomationRunState> {
         // The store may not have heard yet that it is over, and nobody will be told again.
-        if let Some(ended) = self.automations.runs.lock().ended.get(run) {
+        if let Some(ended) = self.runs.lock().ended.get(run) {
             return Some(ended.clone());
         }
-        let store = self.automation_store()?;
+        let store = self.core.automation_store()?;
         store.run_of.call((run.to_owned(),)).await.ok().flatten()
     }
 }

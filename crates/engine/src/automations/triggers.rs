@@ -11,7 +11,7 @@ use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationTrigger, AutomationTriggerDefinition, AutomationTriggerEventDefinition,
 };
 
-use crate::host::Host;
+use crate::automations::Automations;
 
 /// A trigger of an automation that events may wake.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +46,8 @@ impl Lacking {
 }
 
 /// The triggers of an automation that lack what their types ask for.
-pub(super) fn lacking(host: &Host, definition: &AutomationDefinition) -> Vec<Lacking> {
-    let types = host.registry().map(|registry| registry.all::<TriggerType>()).unwrap_or_default();
+pub(super) fn lacking(automations: &Automations, definition: &AutomationDefinition) -> Vec<Lacking> {
+    let types = automations.core.registry().map(|registry| registry.all::<TriggerType>()).unwrap_or_default();
     let mut lacking = Vec::new();
     for trigger in &definition.triggers {
         let AutomationTrigger::Event(trigger) = trigger else { continue };
@@ -258,8 +258,8 @@ fn canonical(value: &Value) -> String {
 }
 
 /// The plugins' trigger types, as clients draw them.
-pub(super) fn registered(host: &Host) -> Vec<AutomationTriggerDefinition> {
-    let Some(registry) = host.registry() else { return Vec::new() };
+pub(super) fn registered(automations: &Automations) -> Vec<AutomationTriggerDefinition> {
+    let Some(registry) = automations.core.registry() else { return Vec::new() };
     let wire = |definition: &TriggerType| AutomationTriggerDefinition {
         r#type: definition.r#type.to_string(),
         title: definition.title.to_string(),

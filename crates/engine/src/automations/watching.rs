@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::fire::WakeEvent;
 use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
+use crate::automations::Automations;
 use crate::core::file_uris::file_path;
-use crate::host::Host;
 use crate::sessions::{Entry, Happened, Happening};
 
 /// How many different inputs of one session a rule tells apart.
@@ -186,18 +186,18 @@ impl super::Automations {
     }
 }
 
-impl Host {
+impl Automations {
     /// Holds what happened in a session against the rules.
     pub(crate) fn happened(self: &Arc<Self>, happening: Happening) {
         let (what, session) = (happening.what.clone(), happening.session.clone());
-        if self.automations.watches() {
+        if self.watches() {
             self.look_at(happening);
         }
         if !matches!(what, Happened::Quiet | Happened::Gone) {
             return;
         }
         let parent = {
-            let mut state = self.automations.watching.state.lock();
+            let mut state = self.watching.state.lock();
             match what {
                 Happened::Gone => {
                     state.sessions.remove(&session.uri);
@@ -206,15 +206,15 @@ impl Host {
                 _ => state.parents.get(&session.uri).cloned(),
             }
         };
-        let Some(parent) = parent.filter(|_| self.automations.watches()) else { return };
+        let Some(parent) = parent.filter(|_| self.watches()) else { return };
         match self.sessions.by_uri(&parent) {
             Some(parent) => self.child_quiet(parent, &session.uri),
             None => {
                 // It rests, but rules may ask about it all the same.
-                let host = self.clone();
+                let automations = self.clone();
                 tokio::spawn(async move {
-                    if let Some(parent) = host.session_at(&parent).await {
-                        host.child_quiet(parent, &session.uri);
+                    if let Some(parent) = automations.sessions.session_at(&parent).await {
+                        automations.child_quiet(parent, &session.uri);
                     }
                 });
             }
@@ -223,7 +223,7 @@ impl Host {
 
     /// Holds against the rules that a session which another one made is quiet.
     fn child_quiet(self: &Arc<Self>, parent: Arc<Entry>, child: &str) {
-        let state = self.automations.watching.state.lock();
+        let state = self.watching.state.lock();
         let running = state.sessions.get(&parent.uri).is_some_and(|session| session.running);
         drop(state);
         let what = Happened::Child(child.to_owned());
@@ -234,7 +234,7 @@ impl Host {
         let now = Instant::now();
         let (mut fires, mut laters) = (Vec::new(), Vec::new());
         {
-            let mut state = self.automations.watching.state.lock();
+            let mut state = self.watching.state.lock();
             let state = &mut *state;
             let session = state.sessions.entry(happening.session.uri.clone()).or_insert_with(|| Session {
                 stirred: now,
@@ -254,7 +254,7 @@ impl Host {
             }
             for watched in state.rules.values().flatten() {
                 let mut looker =
-                    Looker { host: self, watched, happening: &happening, now, next: &mut state.next };
+                    Looker { automations: self, watched, happening: &happening, now, next: &mut state.next };
                 looker.look(session, &mut fires, &mut laters);
             }
         }
@@ -268,7 +268,7 @@ impl Host {
         let Fire { watched, mut facts, count } = fire;
         facts.insert("event".to_owned(), watched.event.as_str().into());
         facts.insert("count".to_owned(), count.into());
-        facts.insert("at".to_owned(), self.clock.iso().into());
+        facts.insert("at".to_owned(), self.core.clock.iso().into());
         let owner = facts.get("owner").and_then(Value::as_str).map(str::to_owned);
         let happened = WakeEvent {
             trigger: &watched.trigger,
@@ -346,7 +346,7 @@ fn maker(origin: &Option<Value>) -> Option<&str> {
 
 /// One rule, held against one thing that happened.
 struct Looker<'a> {
-    host: &'a Arc<Host>,
+    automations: &'a Arc<Automations>,
     watched: &'a Arc<Watched>,
     happening: &'a Happening,
     now: Instant,
@@ -380,7 +380,7 @@ impl Looker<'_> {
         if !self.counted(memory) || !self.holds(stirred, running) {
             return;
         }
-        let facts = self.host.facts_of(self.happening);
+        let facts = self.automations.facts_of(self.happening);
         let count = rule.count.n;
         let Some(then) = &rule.then else {
             return fires.push(Fire { watched: self.watched.clone(), facts, count });
@@ -476,7 +476,7 @@ impl Looker<'_> {
     }
 
     fn is_about(&self) -> bool {
-        self.host.is_about(self.watched, &self.happening.session)
+        self.automations.is_about(self.watched, &self.happening.session)
     }
 
     fn later(&self, at: Instant, what: Awaited) -> Later {
@@ -485,12 +485,15 @@ impl Looker<'_> {
 }
 
 /// Looks whether what a rule waits for has come about once its time has come.
-async fn look_later(host: Weak<Host>, mut later: Later) {
+async fn look_later(automations: Weak<Automations>, mut later: Later) {
     loop {
         tokio::time::sleep_until(later.at).await;
-        let Some(host) = host.upgrade().filter(|host| !host.is_stopping()) else { return };
+        let Some(automations) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
+        else {
+            return;
+        };
         let fire = {
-            let mut state = host.automations.watching.state.lock();
+            let mut state = automations.watching.state.lock();
             let known = state.rules.get(&later.watched.automation);
             if !known.is_some_and(|rules| rules.iter().any(|one| one.number == later.watched.number)) {
                 return;
@@ -513,7 +516,7 @@ async fn look_later(host: Weak<Host>, mut later: Later) {
                         queued: 0,
                         tool_calls: 0,
                     };
-                    Fire { watched: later.watched.clone(), facts: host.facts_of(&happening), count: 1 }
+                    Fire { watched: later.watched.clone(), facts: automations.facts_of(&happening), count: 1 }
                 }
                 Awaited::Armed(serial) => {
                     let Some(memory) = session.memory.get_mut(&later.watched.number) else { return };
@@ -522,6 +525,6 @@ async fn look_later(host: Weak<Host>, mut later: Later) {
                 }
             }
         };
-        return host.wake_by_rule(fire);
+        return automations.wake_by_rule(fire);
     }
 }

@@ -4,3 +4,40 @@
 pub(crate) mod plugin;
 pub mod root_settings;
 pub(crate) mod telemetry;
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::core::shared::Core;
+use crate::users::access::Access;
+use plugin::PluginChannels;
+use root_settings::OwnSettings;
+use telemetry::Exports;
+
+/// The channels of the host that are no session's and no automation's.
+#[derive(Debug)]
+pub struct Channels {
+    core: Arc<Core>,
+    access: Arc<Access>,
+    plugin_channels: PluginChannels,
+    telling: Exports,
+    own_settings: OnceLock<Arc<dyn OwnSettings>>,
+    me: Weak<Self>,
+}
+
+impl Channels {
+    pub(crate) fn new(core: Arc<Core>, access: Arc<Access>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            core,
+            access,
+            plugin_channels: PluginChannels::default(),
+            telling: Exports::default(),
+            own_settings: OnceLock::new(),
+            me: me.clone(),
+        })
+    }
+
+    /// These channels for something that must not keep them.
+    fn weak(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+}

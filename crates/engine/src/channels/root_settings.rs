@@ -8,9 +8,8 @@ use ostler_contract::Pending;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 
-use crate::core::fanout::{Origin, Outgoing, Overlaid, Overlay, rejection};
-use crate::front::connection::Connection;
-use crate::host::Host;
+use crate::channels::Channels;
+use crate::core::fanout::{Origin, Outgoing, Overlaid, Overlay};
 use crate::users::principal::Principal;
 
 pub use crate::core::refusals::no_setting;
@@ -48,14 +47,20 @@ impl std::fmt::Debug for dyn OwnSettings {
     }
 }
 
-impl Host {
+impl Channels {
     /// Shows settings on the root channel beside the host's own; before anybody is let in.
     pub fn set_own_settings(&self, settings: Arc<dyn OwnSettings>) {
         let _ = self.own_settings.set(settings);
     }
 
-    fn may_read_config(&self, principal: &Principal) -> bool {
+    /// Whether somebody may read the configuration.
+    pub(crate) fn may_read_config(&self, principal: &Principal) -> bool {
         self.access.gate.require(principal, &Grant::of("config", "settings")).is_ok()
+    }
+
+    /// The settings, where there are any.
+    pub(crate) fn own_settings(&self) -> Option<&Arc<dyn OwnSettings>> {
+        self.own_settings.get()
     }
 
     /// Puts them into a root state somebody is about to see.
@@ -78,15 +83,15 @@ impl Host {
     }
 
     /// Tells who may read the configuration what changed in it.
-    fn publish_own_settings(&self, origin: Option<Origin>, values: &JsonObject) {
-        let Some(me) = self.me() else { return };
-        let host = Arc::downgrade(&me);
+    pub(crate) fn publish_own_settings(&self, origin: Option<Origin>, values: &JsonObject) {
+        let channels = self.weak();
         let overlay = move |id| {
-            let reads = host.upgrade().is_some_and(|host| {
-                host.access
+            let reads = channels.upgrade().is_some_and(|channels| {
+                channels
+                    .access
                     .clients
                     .get(id)
-                    .is_some_and(|connection| host.may_read_config(&connection.principal()))
+                    .is_some_and(|connection| channels.may_read_config(&connection.principal()))
             });
             match reads {
                 true => Overlaid::Same,
@@ -95,69 +100,8 @@ impl Host {
         };
         let action = json!({ "type": "root/configChanged", "config": values }).to_string();
         let overlay = Some(Overlay::new(overlay));
-        self.fanout
+        self.core
+            .fanout
             .publish(uri::ROOT, vec![Outgoing { origin, overlay, ..Outgoing::host(action, Version::V0_9) }]);
-    }
-}
-
-impl Connection {
-    /// Takes a change of the root channel's settings: those of whoever built the host first, then the rest.
-    pub(crate) fn change_config(
-        self: &Arc<Self>,
-        channel: &str,
-        origin: Origin,
-        config: JsonObject,
-        replace: bool,
-    ) {
-        let host = self.host().clone();
-        let settings = host.own_settings.get().cloned();
-        let owns = |key: &str| settings.as_ref().is_some_and(|settings| settings.owns(key));
-        let (own, rest): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| owns(key));
-        let (connection, channel) = (self.clone(), channel.to_owned());
-        // What a client sent may be a credential: it is not sent back with the refusal, but what is in force is.
-        let refuse = move |host: &Host, origin: &Origin, shown: JsonObject, why: &str| {
-            let action = json!({ "type": "root/configChanged", "config": shown }).to_string();
-            connection.outbox.send(rejection(&channel, &action, host.fanout.seq(), origin, why));
-        };
-        let id = self.id();
-        let sent: Vec<String> = rest.keys().cloned().collect();
-        let others = move |host: &Host, origin: Option<Origin>| {
-            let taken = host.root.set_config(&host.fanout, id, origin, rest, replace);
-            if replace
-                && taken.is_ok()
-                && let Some(settings) = host.own_settings.get()
-            {
-                // Nothing of these is taken back by being left out.
-                host.publish_own_settings(None, &settings.values());
-            }
-            taken
-        };
-        let Some(settings) = settings.filter(|_| !own.is_empty()) else {
-            if let Err(why) = others(&host, Some(origin.clone())) {
-                refuse(&host, &origin, host.root.values(id, &sent), &why);
-            }
-            return;
-        };
-        let others_first = others(&host, None);
-        let reads = host.may_read_config(&self.principal());
-        tokio::spawn(async move {
-            let outcome = match others_first {
-                Ok(()) => settings
-                    .change(own)
-                    .await
-                    .unwrap_or_else(|why| OwnChange { refused: Some(why.message), ..OwnChange::default() }),
-                Err(why) => OwnChange { refused: Some(why), ..OwnChange::default() },
-            };
-            match outcome.refused {
-                None => host.publish_own_settings(Some(origin), &outcome.shown),
-                Some(why) => {
-                    if !outcome.shown.is_empty() {
-                        host.publish_own_settings(None, &outcome.shown);
-                    }
-                    let shown = if reads { settings.values() } else { JsonObject::new() };
-                    refuse(&host, &origin, shown, &why);
-                }
-            }
-        });
     }
 }

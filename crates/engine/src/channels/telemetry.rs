@@ -12,10 +12,8 @@ use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, Value, json};
 use parking_lot::Mutex;
 
+use crate::channels::Channels;
 use crate::core::in_time::in_time;
-use crate::front::connection::Connection;
-use crate::host::Host;
-use crate::sessions::Snapshots;
 
 /// How long a question may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -31,11 +29,13 @@ const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "fatal"];
 pub(crate) struct Exports(Mutex<HashMap<String, Option<Call<fn()>>>>);
 
 type Export = Call<fn(JsonObject)>;
+/// A notification's name, and what begins to send it.
+pub(crate) type Teller = (&'static str, BeginExport);
 type BeginExport = Box<dyn FnOnce(Export) -> Pending<Option<Call<fn()>>> + Send>;
 
-impl Host {
+impl Channels {
     fn diagnostics(&self) -> Option<&Diagnostics> {
-        self.registry()?.port::<Diagnostics>()
+        self.core.registry()?.port::<Diagnostics>()
     }
 
     /// What `initialize` says of telemetry; nothing where there is none.
@@ -56,7 +56,7 @@ impl Host {
     }
 
     /// What a channel tells: its notification's name, and what begins it.
-    fn teller(&self, channel: &str) -> Option<(&'static str, BeginExport)> {
+    pub(crate) fn teller(&self, channel: &str) -> Option<Teller> {
         let diagnostics = self.diagnostics()?;
         if let Some(level) = channel.strip_prefix(LOGS) {
             let level = level.strip_prefix('/').unwrap_or("trace").to_ascii_lowercase();
@@ -73,56 +73,42 @@ impl Host {
 
     /// Ends what a channel told, where nobody looks any more.
     pub(crate) fn release_telling(&self, channel: &str) {
-        if !self.fanout.watchers(channel).is_empty() {
+        if !self.core.fanout.watchers(channel).is_empty() {
             return;
         }
         let stop = self.telling.0.lock().remove(channel);
-        self.fanout.remove(channel);
+        self.core.fanout.remove(channel);
         if let Some(stop) = stop.flatten() {
             tokio::spawn(stop.call(()));
         }
     }
-}
 
-impl Connection {
-    /// Subscribes to a telemetry channel. It has no state, and nothing of the past is told.
-    pub(crate) fn subscribe_telemetry(self: &Arc<Self>, channel: &str, answer: Snapshots) {
-        let host = self.host().clone();
-        let subscriber = self.subscriber(channel, channel, None);
-        let Some((name, teller)) = host.teller(channel) else {
-            return answer.fail(crate::core::refusals::no_channel(channel));
-        };
-        self.remember(channel, channel);
-        host.fanout.subscribe(channel, subscriber);
-        match answer {
-            Snapshots::Subscribe(responder) => responder.raw("{}"),
-            Snapshots::Collect(collect) => drop(collect.send(None)),
-        }
+    /// Begins to tell what a channel tells, unless somebody looks already.
+    pub(crate) fn begin_telling(self: &Arc<Self>, channel: &str, (name, teller): Teller) {
         {
-            let mut telling = host.telling.0.lock();
+            let mut telling = self.telling.0.lock();
             if telling.contains_key(channel) {
                 return;
             }
             telling.insert(channel.to_owned(), None);
         }
-        // Only now: what is told at once has to find who asked.
         let begun = teller({
-            let (host, channel) = (Arc::downgrade(&host), channel.to_owned());
+            let (channels, channel) = (Arc::downgrade(self), channel.to_owned());
             Call::now(move |(payload,): (JsonObject,)| {
-                if let Some(host) = host.upgrade()
+                if let Some(channels) = channels.upgrade()
                     && let Ok(frame) =
                         encode::notification(name, &json!({ "channel": channel, "payload": payload }))
                 {
-                    host.fanout.notify(&channel, frame);
+                    channels.core.fanout.notify(&channel, frame);
                 }
                 Ok(())
             })
         });
-        let channel = channel.to_owned();
+        let (channels, channel) = (self.clone(), channel.to_owned());
         tokio::spawn(async move {
             match in_time(LIMIT, begun).await {
                 Ok(stop) => {
-                    let left = match host.telling.0.lock().get_mut(&channel) {
+                    let left = match channels.telling.0.lock().get_mut(&channel) {
                         Some(held) => {
                             *held = stop;
                             None
@@ -133,18 +119,19 @@ impl Connection {
                     if let Some(stop) = left {
                         let _ = stop.call(()).await;
                     }
-                    host.release_telling(&channel);
+                    channels.release_telling(&channel);
                 }
-                Err(why) => host.log.line(format_args!("{channel} tells nothing: {}", why.for_log())),
+                Err(why) => {
+                    channels.core.log.line(format_args!("{channel} tells nothing: {}", why.for_log()))
+                }
             }
         });
     }
 
     /// Serves an `x-ostler/diagnostics/…` command.
-    pub(crate) async fn handle_diagnostics(self: &Arc<Self>, command: Command) -> Result<Value, RpcError> {
-        let host = self.host();
+    pub(crate) async fn diagnose(&self, command: Command) -> Result<Value, RpcError> {
         let lacks = |what: &str| RpcError::method_not_found(format!("this host {what}"));
-        let answer = match (command, host.diagnostics()) {
+        let answer = match (command, self.diagnostics()) {
             (Command::DiagnosticsNetwork(_), Some(Diagnostics { network: Some(network), .. })) => {
                 network.call(())
             }

@@ -12,7 +12,7 @@ use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS, subjec
 use ostler_protocol::names;
 
 use crate::core::in_time::in_time;
-use crate::host::Host;
+use crate::front::Front;
 
 /// How long a `describe` may take before the host starts without that.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ struct Row {
 /// Subjects by name, in the order they are listed.
 type Rows = Vec<(String, Row)>;
 
-impl Host {
+impl Front {
     /// What the host says of itself in `_meta`.
     pub(crate) async fn advertised(&self) -> JsonObject {
         if let Some(meta) = self.meta.get() {
@@ -72,7 +72,7 @@ impl Host {
     }
 
     async fn described_schemes(&self) -> Vec<(Owned<SchemeProvider>, SchemeDescription)> {
-        let held = self.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
+        let held = self.core.registry().map(|registry| registry.all::<SchemeProvider>()).unwrap_or_default();
         let described = self.resources.own_providers().iter().chain(held).map(|held| async move {
             let told =
                 self.described(&held.owner, "scheme", &held.scheme, held.provider.describe.as_ref()).await;
@@ -82,7 +82,7 @@ impl Host {
     }
 
     async fn described_channels(&self) -> Vec<(Owned<SchemeChannel>, Option<Description>)> {
-        let held = self.registry().map(|registry| registry.all::<SchemeChannel>()).unwrap_or_default();
+        let held = self.core.registry().map(|registry| registry.all::<SchemeChannel>()).unwrap_or_default();
         let described = held.iter().map(|held| async move {
             (
                 held.clone(),
@@ -93,7 +93,7 @@ impl Host {
     }
 
     async fn described_methods(&self) -> Vec<(Owned<NamedMethod>, Option<Description>)> {
-        let held = self.registry().map(|registry| registry.all::<NamedMethod>()).unwrap_or_default();
+        let held = self.core.registry().map(|registry| registry.all::<NamedMethod>()).unwrap_or_default();
         let described = held.iter().map(|held| async move {
             (
                 held.clone(),
@@ -114,7 +114,7 @@ impl Host {
     ) -> Option<T> {
         let told = in_time(DESCRIBE_LIMIT, describe?.call(())).await;
         Some(told.unwrap_or_else(|why| {
-            self.report_failed(owner, &format!("the describe of its {kind} {name}"), &why);
+            self.core.report_failed(owner, &format!("the describe of its {kind} {name}"), &why);
             T::default()
         }))
     }

@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{JsonObject, Value};
 use tokio::sync::oneshot;
 
-use crate::host::Host;
+use crate::front::Front;
 use crate::sessions::{Entry, ToSession};
 
 /// The most rows for a slash alone.
@@ -28,11 +28,11 @@ struct Slash {
     skill: bool,
 }
 
-impl Host {
+impl Front {
     /// Rows for what a person typed so far. What cannot be completed has none.
     pub(crate) async fn complete(self: &Arc<Self>, params: c::CompletionsParams) -> c::CompletionsResult {
         let none = c::CompletionsResult { items: Vec::new() };
-        let Some((entry, _)) = self.located(&params.channel).await else {
+        let Some((entry, _)) = self.sessions.located(&params.channel).await else {
             return none;
         };
         if params.kind != c::CompletionItemKind::UserMessage {
@@ -53,7 +53,7 @@ impl Host {
             true => self.customizations_of(entry).await,
             false => None,
         };
-        let (offered, commands) = match self.offered.read().get(&entry.provider) {
+        let (offered, commands) = match self.core.offered.read().get(&entry.provider) {
             Some(offered) => (offered.customizations.clone(), offered.commands.clone()),
             None => (None, Vec::new()),
         };
@@ -67,7 +67,7 @@ impl Host {
 
     async fn customizations_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<Customization>> {
         let (answer, wait) = oneshot::channel();
-        self.tell(entry, ToSession::Customizations { answer });
+        self.sessions.tell(entry, ToSession::Customizations { answer });
         wait.await.ok().flatten()
     }
 }

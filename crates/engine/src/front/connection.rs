@@ -22,8 +22,8 @@ use crate::core::outbox::{Closed, Outbox};
 use crate::core::refusals::{before_initialize, no_memory, too_many_requests};
 use crate::core::responder::{ConnectionRef, Responder};
 use crate::core::wire::{Sender, Tap};
+use crate::front::Front;
 use crate::front::client_requests::Requests;
-use crate::host::Host;
 use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
@@ -39,7 +39,7 @@ const READS: usize = 4;
 #[derive(Debug)]
 pub struct Connection {
     id: ConnectionId,
-    host: Arc<Host>,
+    front: Arc<Front>,
     /// What waits to be written to it.
     pub outbox: Arc<Outbox>,
     /// Resources being read for it.
@@ -72,19 +72,19 @@ struct Introduced {
 
 impl Connection {
     /// Lets a peer in.
-    pub fn open(host: &Arc<Host>, principal: Principal) -> Arc<Self> {
+    pub fn open(front: &Arc<Front>, principal: Principal) -> Arc<Self> {
         let principal_known = principal != Principal::Anyone;
         if let Principal::Person(person) = &principal {
-            host.access.record_sign_in(person);
+            front.access.record_sign_in(person);
         }
-        let id = host.next_connection();
-        let tap = Tap { wire: host.wire.clone(), connection: id };
-        let budget = host.budget.part(host.options.limits.connection_memory);
+        let id = front.core.next_connection();
+        let tap = Tap { wire: front.core.wire.clone(), connection: id };
+        let budget = front.core.budget.part(front.core.options.limits.connection_memory);
         let connection = Arc::new(Self {
             id,
-            outbox: Outbox::within(host.options.outbox, budget, host.budget.clone(), tap),
+            outbox: Outbox::within(front.core.options.outbox, budget, front.core.budget.clone(), tap),
             reads: Semaphore::new(READS),
-            host: host.clone(),
+            front: front.clone(),
             requests: Requests::default(),
             state: Mutex::new(State {
                 principal,
@@ -95,9 +95,9 @@ impl Connection {
                 closed: false,
             }),
         });
-        host.root.knows(connection.id, principal_known);
+        front.core.root.knows(connection.id, principal_known);
         let client = Arc::downgrade(&connection);
-        host.access.clients.add(id, client);
+        front.access.clients.add(id, client);
         connection
     }
 
@@ -114,15 +114,15 @@ impl Connection {
     /// Who the connection is, by what the host knows of people now.
     pub fn principal(&self) -> Principal {
         let principal = self.state.lock().principal.clone();
-        self.host.access.gate.now(principal)
+        self.front.access.gate.now(principal)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    pub(crate) fn host(&self) -> &Arc<Host> {
-        &self.host
+    pub(crate) fn front(&self) -> &Arc<Front> {
+        &self.front
     }
 
     pub(crate) fn reference(&self) -> ConnectionRef {
@@ -131,7 +131,7 @@ impl Connection {
 
     /// Whose work this connection starts.
     pub(crate) fn owner(&self) -> Option<String> {
-        self.host.access.owner_of(&self.principal())
+        self.front.access.owner_of(&self.principal())
     }
 
     pub(crate) fn credentials(&self) -> Option<BTreeMap<String, String>> {
@@ -193,7 +193,7 @@ impl Connection {
             Message::Request { id, method, params } => {
                 let charge = self.charge_copies(params.text().len(), 1);
                 let (responder, owed) =
-                    Responder::new(id, self.outbox.clone(), self.host.log.clone(), charge);
+                    Responder::new(id, self.outbox.clone(), self.front.core.log.clone(), charge);
                 if owed > MOST_REQUESTS && !matches!(self.state.lock().principal, Principal::Plugin { .. }) {
                     return responder.fail(too_many_requests());
                 }
@@ -202,7 +202,7 @@ impl Connection {
                 }
                 let command = match Command::decode(&method, &params) {
                     Ok(command) => command,
-                    Err(error) => match self.host.plugin_command(&method) {
+                    Err(error) => match self.front.plugin_command(&method) {
                         Some(command) => return self.handle_plugin_command(command, &params, responder),
                         None => return responder.fail(error),
                     },
@@ -211,7 +211,7 @@ impl Connection {
                 if !introduces && self.state.lock().client.is_none() {
                     return responder.fail(before_initialize(&method));
                 }
-                if let Some(unserved) = self.host.workspace.unserved(&command) {
+                if let Some(unserved) = self.front.workspace.unserved(&command) {
                     return responder.fail(unserved);
                 }
                 if let Err(error) = self.admit(&command.needs()) {
@@ -226,11 +226,11 @@ impl Connection {
                 }
                 match Notification::decode(&method, &params) {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
-                        let _held = self.host.load_channel(&dispatch.channel).await;
+                        let _held = self.front.sessions.load_channel(&dispatch.channel).await;
                         // A terminal is claimed for one.
                         let _claims = match dispatch.action.pointer("/claim/session").and_then(Value::as_str)
                         {
-                            Some(session) => self.host.load_channel(session).await,
+                            Some(session) => self.front.sessions.load_channel(session).await,
                             None => None,
                         };
                         self.handle_dispatch(dispatch, params.text().len());
@@ -239,7 +239,7 @@ impl Connection {
                     Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
                     Some(Err(error)) => {
                         let client = self.client_id().unwrap_or_default();
-                        self.host.log.line(format_args!("client {client}: {error}; ignored"));
+                        self.front.core.log.line(format_args!("client {client}: {error}; ignored"));
                     }
                     None => {}
                 }
@@ -256,7 +256,7 @@ impl Connection {
     fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
         match needs {
             Needs::Nothing => Ok(()),
-            Needs::Grant(grant) => self.host.access.gate.require(&self.principal(), grant),
+            Needs::Grant(grant) => self.front.access.gate.require(&self.principal(), grant),
             // A scheme nobody serves is said before who may use it.
             Needs::OnScheme { .. } => Ok(()),
         }
@@ -265,7 +265,7 @@ impl Connection {
     /// Puts down who introduced itself.
     pub(crate) fn introduce(&self, id: &str, version: Version) {
         self.state.lock().client = Some(Introduced { id: id.to_owned(), version });
-        self.host.events.raise(Event::ClientConnect { client: id.to_owned() });
+        self.front.core.events.raise(Event::ClientConnect { client: id.to_owned() });
     }
 
     /// Keeps a token for a resource; an empty one is taken back. Answers which of the resource's tokens it is.
@@ -280,7 +280,7 @@ impl Connection {
 
     /// Makes the connection somebody's. Answers which of the sign-in's tokens did.
     pub(crate) fn become_principal(&self, resource: &str, principal: Principal) -> u64 {
-        self.host.root.knows(self.id, principal != Principal::Anyone);
+        self.front.core.root.knows(self.id, principal != Principal::Anyone);
         let mut state = self.state.lock();
         state.principal = principal;
         state.give(resource)
@@ -296,7 +296,7 @@ impl Connection {
     pub(crate) fn drop_forbidden(self: &Arc<Self>) {
         let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
         for spelled in held {
-            match self.host.sessions.channel(&spelled) {
+            match self.front.sessions.channel(&spelled) {
                 Channel::Plugin { scheme } => self.recheck_plugin(&scheme, &spelled),
                 channel if self.may_subscribe(&channel).is_err() => self.handle_unsubscribe(&spelled),
                 _ => {}
@@ -349,7 +349,7 @@ impl Connection {
     pub(crate) fn handle_unsubscribe(&self, spelled: &str) {
         let channel = self.state.lock().subscriptions.remove(spelled);
         let Some(channel) = channel else { return };
-        self.host.unsubscribe(&channel, self.id);
+        self.front.sessions.unsubscribe(&channel, self.id);
         self.left(&channel);
     }
 
@@ -359,21 +359,23 @@ impl Connection {
             return;
         }
         let Some(client) = self.client_id() else { return };
-        let Some((entry, place)) = self.host.sessions.locate(&self.host.sessions.channel(channel)) else {
+        let Some((entry, place)) = self.front.sessions.locate(&self.front.sessions.channel(channel)) else {
             return;
         };
-        self.host.draft_left(&entry, &client);
+        self.front.sessions.draft_left(&entry, &client);
         if place == Place::Session && entry.is_awake() {
-            self.host.tell(&entry, ToSession::Left { client });
+            self.front.sessions.tell(&entry, ToSession::Left { client });
         }
     }
 
     /// What is told at once, however the connection ends; answers whether it was that.
     fn left_at_once(&self, channel: &str) -> bool {
-        match self.host.sessions.channel(channel) {
-            Channel::ResourceWatch(_) => self.host.resources.release_watch(channel),
-            Channel::Telemetry => self.host.release_telling(channel),
-            Channel::Plugin { scheme } => self.host.left_plugin_channel(&scheme, channel, self, false),
+        match self.front.sessions.channel(channel) {
+            Channel::ResourceWatch(_) => self.front.resources.release_watch(channel),
+            Channel::Telemetry => self.front.channels.release_telling(channel),
+            Channel::Plugin { scheme } => {
+                self.front.channels.left_plugin_channel(&scheme, channel, self, false)
+            }
             _ => return false,
         }
         true
@@ -393,31 +395,32 @@ impl Connection {
         self.reads.close();
         self.requests.close();
         for channel in subscriptions.values() {
-            self.host.unsubscribe(channel, self.id);
+            self.front.sessions.unsubscribe(channel, self.id);
             self.left_at_once(channel);
         }
-        self.host.workspace.relays_left(self.id);
-        self.host.root.forget(self.id);
-        self.host.access.clients.remove(self.id);
+        self.front.workspace.relays_left(self.id);
+        self.front.core.root.forget(self.id);
+        self.front.access.clients.remove(self.id);
         let client = self.client_id();
-        self.host.events.raise(Event::ClientDisconnect {
+        self.front.core.events.raise(Event::ClientDisconnect {
             client: client.clone().unwrap_or_else(|| "anonymous".to_owned()),
         });
         let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
-        let host = Arc::downgrade(&self.host);
-        self.host.drafts_left(&client, subscriptions.values());
+        let front = Arc::downgrade(&self.front);
+        self.front.sessions.drafts_left(&client, subscriptions.values());
         let channels: Vec<String> = subscriptions.into_values().collect();
         if channels.is_empty() {
             return;
         }
         runtime.spawn(async move {
             tokio::time::sleep(PRESENCE_GRACE).await;
-            let Some(host) = host.upgrade() else { return };
+            let Some(front) = front.upgrade() else { return };
             for channel in channels {
-                if let Some((entry, Place::Session)) = host.sessions.locate(&host.sessions.channel(&channel))
+                if let Some((entry, Place::Session)) =
+                    front.sessions.locate(&front.sessions.channel(&channel))
                     && entry.is_awake()
                 {
-                    host.tell(&entry, ToSession::Left { client: client.clone() });
+                    front.sessions.tell(&entry, ToSession::Left { client: client.clone() });
                 }
             }
         });

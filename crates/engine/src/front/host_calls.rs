@@ -21,21 +21,21 @@ use tokio::sync::{OnceCell, watch};
 use crate::core::file_uris::file_uri;
 use crate::core::stage::Stage;
 use crate::core::weak::upgraded;
-use crate::host::Host;
+use crate::front::Front;
 use crate::sessions::NewSession;
 use crate::users::principal::Principal;
 
 /// The host as plugins hold it: it does not keep the host alive.
 #[derive(Debug, Clone)]
-pub struct HostDoor(Weak<Host>);
+pub struct HostDoor(Weak<Front>);
 
 impl HostDoor {
     /// A door to a host.
-    pub fn new(host: &Arc<Host>) -> Arc<Self> {
-        Arc::new(Self(Arc::downgrade(host)))
+    pub fn new(front: &Arc<Front>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(front)))
     }
 
-    fn host(&self) -> Result<Arc<Host>, Thrown> {
+    fn front(&self) -> Result<Arc<Front>, Thrown> {
         upgraded(&self.0)
     }
 }
@@ -46,33 +46,39 @@ fn needs(caller: &Caller, what: &str) -> Thrown {
 
 impl HostCalls for HostDoor {
     fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
-        let host = self.host()?;
+        let front = self.front()?;
         // What a listener to lines writes would be told to it again without end.
-        let log = if host.events.hears_lines(&caller.plugin) { &host.unheard_log } else { &host.log };
+        let log = if front.core.events.hears_lines(&caller.plugin) {
+            &front.core.unheard_log
+        } else {
+            &front.core.log
+        };
         log.line(format_args!("plugin {}: {line}", caller.plugin));
         Ok(())
     }
 
     fn say(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
-        let host = self.host()?;
-        match &mut *host.announcements.lock() {
+        let front = self.front()?;
+        match &mut *front.announcements.lock() {
             Some(lines) => lines.push(line),
-            None => host.log.line(format_args!("plugin {}: said too late, dropped: {line}", caller.plugin)),
+            None => {
+                front.core.log.line(format_args!("plugin {}: said too late, dropped: {line}", caller.plugin))
+            }
         }
         Ok(())
     }
 
     fn parse_yaml(&self, _: &Caller, text: String) -> Result<Value, Thrown> {
-        (self.host()?.yaml.parse)(&text)
+        (self.front()?.core.yaml.parse)(&text)
     }
 
     fn stringify_yaml(&self, _: &Caller, value: Value) -> Result<String, Thrown> {
-        (self.host()?.yaml.stringify)(&value)
+        (self.front()?.core.yaml.stringify)(&value)
     }
 
     fn connect(&self, caller: &Caller) -> Result<Peer, Thrown> {
-        let host = self.host()?;
-        match host.stage() {
+        let front = self.front()?;
+        match front.core.stage() {
             Stage::Listening => {}
             Stage::Stopping | Stage::Closing => return Err(needs(caller, "connect: the host is closing")),
             Stage::Loading | Stage::Built => {
@@ -84,14 +90,14 @@ impl HostCalls for HostDoor {
             }
         }
         let principal = Principal::Plugin { id: caller.plugin.to_string(), grants: caller.grants.clone() };
-        Ok(crate::front::peer::open(&host, principal))
+        Ok(crate::front::peer::open(&front, principal))
     }
 
     fn start_session(&self, caller: &Caller, request: SessionRequest) -> Pending<String> {
-        let (host, caller) = (self.host(), caller.clone());
+        let (front, caller) = (self.front(), caller.clone());
         Box::pin(async move {
-            let host = host?;
-            if host.stage() == Stage::Loading {
+            let front = front?;
+            if front.core.stage() == Stage::Loading {
                 return Err(needs(
                     &caller,
                     "startSession needs to be asked for once a host is built over this plugin",
@@ -101,9 +107,9 @@ impl HostCalls for HostDoor {
                 let what = format!("startSession needs owner to be {}", Owner::FORMS);
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
-            host.access.require_of(&request.owner, &Grant::of("session", "create"))?;
+            front.access.require_of(&request.owner, &Grant::of("session", "create"))?;
             let new = NewSession {
-                id: host.new_id(),
+                id: front.core.new_id(),
                 provider: request.provider,
                 owner: Some(request.owner),
                 working_directories: request.working_directory.iter().map(|path| file_uri(path)).collect(),
@@ -112,31 +118,32 @@ impl HostCalls for HostDoor {
                 ..NewSession::default()
             };
             let model = request.model.map(|model| model.id);
-            let entry = host.session_with_prompt(new, request.prompt, model, MessageKind::Agent).await?;
+            let entry =
+                front.sessions.session_with_prompt(new, request.prompt, model, MessageKind::Agent).await?;
             Ok(entry.uri.clone())
         })
     }
 
     fn session_kept(&self, _: &Caller, uri: String) -> Pending<bool> {
-        let host = self.host();
+        let front = self.front();
         Box::pin(async move {
-            let host = host?;
-            host.built().await;
-            if host.session_store().is_none() {
+            let front = front?;
+            front.core.built().await;
+            if front.core.session_store().is_none() {
                 return Ok(false);
             }
             let scheme = ostler_protocol::uri::scheme(&uri).unwrap_or_default();
-            let entry = host.session_at(&uri).await;
+            let entry = front.sessions.session_at(&uri).await;
             Ok(entry.is_some_and(|entry| !entry.is_gone() && entry.provider.eq_ignore_ascii_case(&scheme)))
         })
     }
 
     fn session_owner(&self, _: &Caller, uri: String) -> Pending<Option<String>> {
-        let host = self.host();
+        let front = self.front();
         Box::pin(async move {
-            let host = host?;
-            host.built().await;
-            Ok(host.session_at(&uri).await.and_then(|entry| entry.owner.clone()))
+            let front = front?;
+            front.core.built().await;
+            Ok(front.sessions.session_at(&uri).await.and_then(|entry| entry.owner.clone()))
         })
     }
 
@@ -145,22 +152,22 @@ impl HostCalls for HostDoor {
             let what = format!("recordUsage needs {}", wrong);
             return ready(Err(Thrown { name: "TypeError".to_owned(), ..needs(caller, &what) }));
         }
-        let host = self.host();
+        let front = self.front();
         Box::pin(async move {
-            let host = host?;
-            host.built().await;
-            host.usage.record_use(entry).await
+            let front = front?;
+            front.core.built().await;
+            front.usage.record_use(entry).await
         })
     }
 
     fn secret(&self, caller: &Caller, name: String, scope: Option<SecretScope>) -> Pending<String> {
-        let (host, caller) = (self.host(), caller.clone());
+        let (front, caller) = (self.front(), caller.clone());
         Box::pin(async move {
-            let host = host?;
+            let front = front?;
             let parsed = VaultName::parse(&name)?;
             in_scope(&parsed, scope.as_ref()).map_err(|why| needs(&caller, &why))?;
-            let vault = match host.registry() {
-                Some(_) => host.vault().cloned(),
+            let vault = match front.core.registry() {
+                Some(_) => front.core.vault().cloned(),
                 // Plugins are being applied: the vault is the one their options are read from.
                 None => caller.vault,
             };
@@ -175,11 +182,11 @@ impl HostCalls for HostDoor {
         name: String,
         options: Option<CollectionOptions>,
     ) -> Result<Collection, Thrown> {
-        let host = self.host()?;
+        let front = self.front()?;
         if Slug::parse(&name).is_none() {
             return Err(needs(caller, &format!("records needs name to be a slug, not {name}")));
         }
-        let mut taken = host.collections.lock();
+        let mut taken = front.collections.lock();
         match taken.get(&name) {
             Some(holder) if *holder != caller.plugin => {
                 return Err(needs(caller, &format!("records {name} are plugin {holder}'s")));
@@ -189,7 +196,7 @@ impl HostCalls for HostDoor {
             }
         }
         drop(taken);
-        Ok(collection(&host, name, options.unwrap_or_default()))
+        Ok(collection(&front, name, options.unwrap_or_default()))
     }
 
     fn fire_trigger(
@@ -199,7 +206,7 @@ impl HostCalls for HostDoor {
         event: String,
         data: JsonObject,
     ) -> Result<Fired, Thrown> {
-        self.host()?.fire(caller, &r#type, &event, data)
+        self.front()?.automations.fire(caller, &r#type, &event, data)
     }
 
     fn fire_text(
@@ -210,16 +217,18 @@ impl HostCalls for HostDoor {
         text: Bytes,
         over: JsonObject,
     ) -> Pending<Vec<String>> {
-        let (host, caller) = (self.host(), caller.clone());
-        Box::pin(async move { host?.fire_text(&caller, &r#type, &event, text, over).await })
+        let (front, caller) = (self.front(), caller.clone());
+        Box::pin(
+            async move { front?.automations.clone().fire_text(&caller, &r#type, &event, text, over).await },
+        )
     }
 
     fn send(&self, caller: &Caller, request: Request) -> Pending<Response> {
-        let host = match self.host() {
-            Ok(host) => host,
+        let front = match self.front() {
+            Ok(front) => front,
             Err(why) => return ready(Err(why)),
         };
-        match host.outbound() {
+        match front.core.outbound() {
             Some(outbound) => outbound.send(request),
             None => ready(Err(no_network(&caller.plugin))),
         }
@@ -233,11 +242,11 @@ impl HostCalls for HostDoor {
         action: JsonObject,
         options: Option<PublishOptions>,
     ) -> Result<(), Thrown> {
-        self.host()?.publish_on_channel(caller, &scheme, &uri, action, options)
+        self.front()?.channels.publish_on_channel(caller, &scheme, &uri, action, options)
     }
 
     fn subscribers(&self, caller: &Caller, scheme: String, uri: String) -> Result<Vec<Subscriber>, Thrown> {
-        Ok(self.host()?.channel_subscribers(&caller.plugin, &scheme, &uri))
+        Ok(self.front()?.channels.channel_subscribers(&caller.plugin, &scheme, &uri))
     }
 }
 
@@ -262,9 +271,9 @@ fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String>
 }
 
 /// A collection whose store is known once every plugin has applied; calls made before wait for it.
-fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Collection {
+fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> Collection {
     let opened = Arc::new(Opened {
-        host: Arc::downgrade(host),
+        front: Arc::downgrade(front),
         name,
         options,
         cell: OnceCell::new(),
@@ -310,7 +319,7 @@ fn collection(host: &Arc<Host>, name: String, options: CollectionOptions) -> Col
 }
 
 struct Opened {
-    host: Weak<Host>,
+    front: Weak<Front>,
     name: String,
     options: CollectionOptions,
     cell: OnceCell<StoredCollection>,
@@ -330,10 +339,10 @@ impl Opened {
 
     async fn stored(&self) -> Result<StoredCollection, Thrown> {
         let opened = self.cell.get_or_try_init(|| async {
-            let host = upgraded(&self.host)?;
-            host.built().await;
+            let front = upgraded(&self.front)?;
+            front.core.built().await;
             let store =
-                host.record_store().ok_or_else(|| Thrown::new(problem::no_record_store(&self.name)))?;
+                front.core.record_store().ok_or_else(|| Thrown::new(problem::no_record_store(&self.name)))?;
             store.collection.call((self.name.clone(), self.options.clone())).await
         });
         opened.await.cloned()
@@ -370,8 +379,8 @@ fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)
                 }
             }
             Err(why) => {
-                if let Some(host) = opened.host.upgrade() {
-                    host.log.line(format_args!("records {} are not watched: {why}", opened.name));
+                if let Some(front) = opened.front.upgrade() {
+                    front.core.log.line(format_args!("records {} are not watched: {why}", opened.name));
                 }
             }
         }

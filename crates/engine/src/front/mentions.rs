@@ -5,8 +5,8 @@ use ostler_protocol::wire::commands::CompletionItem;
 use ostler_protocol::wire::state::{MessageAttachment, MessageResourceAttachment};
 
 use crate::core::file_uris::file_uri;
+use crate::front::Front;
 use crate::front::completions::byte_at;
-use crate::host::Host;
 use crate::sessions::Entry;
 
 /// The most rows.
@@ -27,21 +27,21 @@ fn mention(text: &str, offset: i64) -> Option<Mention<'_>> {
     Some(Mention { path, start: i64::try_from(start).ok()? })
 }
 
-impl Host {
+impl Front {
     /// Rows for the file somebody begins to name. Files that cannot be asked for cost a line, not the command.
     pub(crate) async fn mentions(&self, entry: &Entry, text: &str, offset: i64) -> Vec<CompletionItem> {
         let Some(mention) = mention(text, offset) else { return Vec::new() };
-        let Some(store) = self.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
+        let Some(store) = self.core.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
             return Vec::new();
         };
         let own = entry.row.lock().kept.working_directories.first().cloned();
-        let directory = own.or_else(|| self.options.paths.first().map(|path| file_uri(path)));
+        let directory = own.or_else(|| self.core.options.paths.first().map(|path| file_uri(path)));
         let Some(directory) = directory else { return Vec::new() };
         match store.complete.call((directory, mention.path.to_owned())).await {
             Ok(found) => found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect(),
             Err(why) => {
                 let line = format_args!("{}: cannot complete file names: {}", entry.uri, why.for_log());
-                self.log.line(line);
+                self.core.log.line(line);
                 Vec::new()
             }
         }

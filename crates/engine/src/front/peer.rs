@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::outbox::Outbox;
+use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::host::Host;
 use crate::users::principal::Principal;
 
 type Listener = Call<fn(message: Value)>;
@@ -27,8 +27,8 @@ struct Shared {
 }
 
 /// Opens a connection for a plugin.
-pub(crate) fn open(host: &Arc<Host>, principal: Principal) -> Peer {
-    let connection = Connection::open(host, principal);
+pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
+    let connection = Connection::open(front, principal);
     let shared = Arc::new(Shared::default());
     // Nothing instead of a message is the plugin's end: what it sent before is still taken.
     let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();

@@ -12,17 +12,17 @@ use ostler_protocol::message::Params;
 use crate::core::in_time::in_time;
 use crate::core::refusals::before_initialize;
 use crate::core::responder::Responder;
+use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::host::Host;
 use crate::users::principal::Principal;
 
 /// How long a command may take: as long as a client's tool, which is long.
 const HANDLE_LIMIT: Duration = Duration::from_secs(600);
 
-impl Host {
+impl Front {
     /// The plugin command of that name.
     pub(crate) fn plugin_command(&self, name: &str) -> Option<Owned<NamedMethod>> {
-        let commands = self.registry()?.all::<NamedMethod>();
+        let commands = self.core.registry()?.all::<NamedMethod>();
         commands.iter().find(|command| *command.name == *name).cloned()
     }
 }
@@ -50,17 +50,17 @@ impl Connection {
             Ok(params) => params,
             Err(error) => return responder.fail(error),
         };
-        let (host, principal) = (self.host().clone(), self.principal());
+        let (front, principal) = (self.front().clone(), self.principal());
         let call = Call { command, params, principal, client };
-        match host.access.require_named(&call.principal, &call.command.method.grant) {
-            Ok(()) => answer(host, call, responder),
+        match front.access.require_named(&call.principal, &call.command.method.grant) {
+            Ok(()) => answer(front, call, responder),
             Err(refusal) => drop(tokio::spawn(async move {
                 let Call { command, params, principal, .. } = &call;
                 let authorize = command.method.authorize.clone();
                 let asked = params.clone();
                 let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
-                match host.access.authorized(&command.owner, &command.name, principal, ask).await {
-                    true => answer(host, call, responder),
+                match front.access.authorized(&command.owner, &command.name, principal, ask).await {
+                    true => answer(front, call, responder),
                     false => responder.fail(refusal),
                 }
             })),
@@ -69,15 +69,15 @@ impl Connection {
 }
 
 /// Begins the call now; answers it later.
-fn answer(host: Arc<Host>, call: Call, responder: Responder) {
+fn answer(front: Arc<Front>, call: Call, responder: Responder) {
     let Call { command, params, principal, client } = call;
-    let reader = host.access.reader_known(&principal);
-    let owner = principal.owner(&host.options.host_name).filter(|_| host.access.gate.guarded);
+    let reader = front.access.reader_known(&principal);
+    let owner = principal.owner(&front.core.options.host_name).filter(|_| front.access.gate.guarded);
     let answered = command.method.handle.call((params, reader, client, owner));
     tokio::spawn(async move {
         let outcome: Result<Value, RpcError> = in_time(HANDLE_LIMIT, answered).await.map_err(|why| {
             if why.rpc.is_none() {
-                host.report_failed(&command.owner, &format!("its command {}", command.name), &why);
+                front.core.report_failed(&command.owner, &format!("its command {}", command.name), &why);
             }
             why.into_rpc()
         });

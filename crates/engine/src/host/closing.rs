@@ -30,24 +30,24 @@ const STORE_LIMIT: Duration = Duration::from_secs(5);
 impl Host {
     /// Ends the announcements: a line said later is dropped.
     pub fn end_announcements(&self) -> Vec<String> {
-        self.announcements.lock().take().unwrap_or_default()
+        self.front.end_announcements()
     }
 
     /// Refuses new sessions and turns from now on, tells the plugins, and closes their connections.
     pub async fn stop(&self) {
-        if !self.reach(Stage::Stopping) {
+        if !self.core.reach(Stage::Stopping) {
             return;
         }
-        self.heard(self.events.raise_and_wait(Event::Stopping {})).await;
+        self.heard(self.core.events.raise_and_wait(Event::Stopping {})).await;
         self.close_plugin_connections();
     }
 
     /// Waits for listeners, but not for ever.
     async fn heard(&self, told: impl Future<Output = ()>) {
         if tokio::time::timeout(STOPPING_LIMIT, told).await.is_err() {
-            let whom = self.events.give_up().unwrap_or_else(|| "a plugin".to_owned());
+            let whom = self.core.events.give_up().unwrap_or_else(|| "a plugin".to_owned());
             let seconds = STOPPING_LIMIT.as_secs();
-            self.log.line(format_args!(
+            self.core.log.line(format_args!(
                 "{whom} did not answer within {seconds} seconds; the host stops without it"
             ));
         }
@@ -64,14 +64,14 @@ impl Host {
     /// Ends everything: sessions first, then what plugins want to do, in order, then the stores.
     pub async fn close(self: &Arc<Self>) {
         self.stop().await;
-        if !self.reach(Stage::Closing) {
+        if !self.core.reach(Stage::Closing) {
             return;
         }
         self.close_sessions().await;
         self.workspace.close_terminals().await;
         // What a plugin does in the end is about all it was told of.
-        self.heard(self.events.all_heard()).await;
-        let Some(registry) = self.registry() else { return };
+        self.heard(self.core.events.all_heard()).await;
+        let Some(registry) = self.core.registry() else { return };
         for close in registry.all::<Close>() {
             self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;
         }
@@ -80,7 +80,7 @@ impl Host {
         self.close_store::<Computers>(registry, |computers| &computers.close).await;
         self.close_store::<AutomationStore>(registry, |store| &store.close).await;
         self.close_store::<SessionStore>(registry, |store| &store.close).await;
-        if let Some(close) = self.own_sessions().and_then(|own| own.close.as_ref()) {
+        if let Some(close) = self.core.own_sessions().and_then(|own| own.close.as_ref()) {
             self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
         }
         self.close_store::<Usage>(registry, |store| &store.close).await;
@@ -94,13 +94,13 @@ impl Host {
         let waits: Vec<_> = awake
             .map(|entry| {
                 let (done, wait) = oneshot::channel();
-                self.tell(&entry, ToSession::Close { done });
+                self.sessions.tell(&entry, ToSession::Close { done });
                 wait
             })
             .collect();
         if tokio::time::timeout(SESSIONS_LIMIT, futures::future::join_all(waits)).await.is_err() {
             let seconds = SESSIONS_LIMIT.as_secs();
-            self.log.line(format_args!("some sessions did not end within {seconds} seconds"));
+            self.core.log.line(format_args!("some sessions did not end within {seconds} seconds"));
         }
     }
 
@@ -116,7 +116,7 @@ impl Host {
     /// Calls something that is to end in time; what goes wrong is a line.
     async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
         if let Err(why) = in_time(limit, close.call(())).await {
-            self.log.line(format_args!("{what} failed: {}", why.for_log()));
+            self.core.log.line(format_args!("{what} failed: {}", why.for_log()));
         }
     }
 }

@@ -25,7 +25,8 @@ use super::shared::SharedState;
 use super::{Entry, Place};
 use crate::core::fanout::{Audience, Origin, Outgoing};
 use crate::core::refusals::nothing_at;
-use crate::host::Host;
+use crate::core::shared::Core;
+use crate::sessions::Sessions;
 
 /// How many messages are taken before what came of them goes out.
 const BATCH: usize = 256;
@@ -35,7 +36,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// One session at work.
 #[derive(Debug)]
 pub(super) struct Actor {
-    pub host: Arc<Host>,
+    pub core: Arc<Core>,
+    pub sessions: Arc<Sessions>,
     pub entry: Arc<Entry>,
     pub agent: Option<Owned<Agent>>,
     /// Without what is in `shared`.
@@ -81,20 +83,21 @@ enum End {
 
 impl Actor {
     pub fn new(
-        host: Arc<Host>,
+        sessions: Arc<Sessions>,
         entry: Arc<Entry>,
         agent: Option<Owned<Agent>>,
         mut state: SessionState,
         chats: Vec<Chat>,
         mailbox: Mailbox,
     ) -> Box<Self> {
-        let audience = host.fanout.audience(&entry.uri);
+        let audience = sessions.core.fanout.audience(&entry.uri);
         let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
         let modified = chats.iter().map(|chat| (chat.number, chat.state.modified_at.clone())).collect();
         Box::new(Self {
             channel: entry.uri.as_str().into(),
-            shared: SharedState::take(&host.sessions.schemas, host.offered_tools(), &mut state),
-            host,
+            shared: SharedState::take(&sessions.schemas, sessions.core.offered_tools(), &mut state),
+            core: sessions.core.clone(),
+            sessions,
             entry,
             agent,
             state,
@@ -353,7 +356,7 @@ impl Actor {
             ReduceOutcome::Applied => {}
             ReduceOutcome::NoOp | ReduceOutcome::OutOfScope => return false,
             ReduceOutcome::Invalid(why) => {
-                self.host.log.line(format_args!("{}: {why}", self.chats[at].uri));
+                self.core.log.line(format_args!("{}: {why}", self.chats[at].uri));
                 return false;
             }
         }
@@ -412,14 +415,14 @@ impl Actor {
         for (channel, outgoing) in self.out.drain(..) {
             if of.as_ref() != Some(&channel) {
                 if let Some(channel) = of.take() {
-                    self.host.fanout.publish(&channel, std::mem::take(&mut run));
+                    self.core.fanout.publish(&channel, std::mem::take(&mut run));
                 }
                 of = Some(channel);
             }
             run.push(outgoing);
         }
         if let Some(channel) = of {
-            self.host.fanout.publish(&channel, run);
+            self.core.fanout.publish(&channel, run);
         }
     }
 
@@ -477,7 +480,7 @@ impl Actor {
         self.settle();
         let (channel, state) = match &place {
             Place::Session => {
-                self.host.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
+                self.core.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
                 let state = self.shared.encode(&mut self.state, subscriber.version);
                 (self.entry.uri.clone(), state)
             }
@@ -496,7 +499,7 @@ impl Actor {
             answer.fail(nothing_at(&spelled));
             return;
         };
-        let seq = self.host.fanout.subscribe(&channel, subscriber);
+        let seq = self.core.fanout.subscribe(&channel, subscriber);
         answer.give(snapshot(&spelled, &state, seq));
     }
 

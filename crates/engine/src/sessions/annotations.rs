@@ -38,14 +38,14 @@ impl Actor {
     /// Whether everything that is noted beside the session is in the store.
     pub(super) fn annotations_rest(&self) -> bool {
         let some = self.annotations.as_ref().is_some_and(|state| !state.annotations.is_empty());
-        !some || self.host.annotation_store().is_some()
+        !some || self.core.annotation_store().is_some()
     }
 
     async fn annotations(&mut self) -> Result<AnnotationsState, Thrown> {
         if let Some(state) = self.annotations.take() {
             return Ok(state);
         }
-        let stored = match self.host.annotation_store().and_then(|store| store.annotations.as_ref()) {
+        let stored = match self.core.annotation_store().and_then(|store| store.annotations.as_ref()) {
             Some(read) => in_time(READ_LIMIT, read.call((self.entry.id.clone(),))).await?,
             None => Vec::new(),
         };
@@ -62,13 +62,13 @@ impl Actor {
         let state = match self.annotations().await {
             Ok(state) => state,
             Err(why) => {
-                self.host.log.line(format_args!("{}: {}", self.entry.uri, why.for_log()));
+                self.core.log.line(format_args!("{}: {}", self.entry.uri, why.for_log()));
                 return answer.fail(RpcError::internal(why.message));
             }
         };
         let text = serde_json::to_string(&state).unwrap_or_else(|_| r#"{"annotations":[]}"#.to_owned());
         self.annotations = Some(state);
-        let seq = self.host.fanout.subscribe(&uri::annotations(&self.entry.uri), subscriber);
+        let seq = self.core.fanout.subscribe(&uri::annotations(&self.entry.uri), subscriber);
         answer.give(snapshot(&spelled, &text, seq));
     }
 
@@ -115,11 +115,11 @@ impl Actor {
             let most = MAX_BYTES >> 20;
             return refuse(format!("the annotations of a session may take {most} MiB together; remove some"));
         }
-        let Some(set) = self.host.annotation_store().and_then(|store| store.set_annotations.as_ref()) else {
+        let Some(set) = self.core.annotation_store().and_then(|store| store.set_annotations.as_ref()) else {
             return Ok(());
         };
         let channel = uri::annotations(&self.entry.uri);
-        let write = kept(&self.host.log, &channel, set.call((self.entry.id.clone(), rows)));
+        let write = kept(&self.core.log, &channel, set.call((self.entry.id.clone(), rows)));
         let record = OptionFuture::from(counted.then(|| self.keep_session()));
         match futures::join!(write, record) {
             (true, _) => Ok(()),

@@ -15,7 +15,7 @@ use super::actor::Actor;
 use super::mailbox::ToSession;
 use crate::core::file_uris::file_path;
 use crate::core::in_time::in_time;
-use crate::host::Host;
+use crate::sessions::Sessions;
 use crate::workspace::sessions_view::SessionView as _;
 
 /// How long each may take.
@@ -38,29 +38,29 @@ impl Entry {
     }
 }
 
-impl Host {
+impl Sessions {
     /// Asks what is around a session, away from its mailbox.
     pub(crate) fn look_around(self: &Arc<Self>, entry: &Arc<Entry>, after_turn: bool) {
-        let Some(registry) = self.registry() else { return };
+        let Some(registry) = self.core.registry() else { return };
         let asked = registry.port::<Directories>().is_some()
             || registry.port::<PullRequests>().is_some()
             || registry.port::<Changes>().is_some();
         if !asked {
             return;
         }
-        let (host, entry) = (self.clone(), entry.clone());
+        let (sessions, entry) = (self.clone(), entry.clone());
         tokio::spawn(async move {
-            let found = host.around(&entry, after_turn).await;
+            let found = sessions.around(&entry, after_turn).await;
             if entry.is_awake() {
-                host.tell(&entry, ToSession::Around(Box::new(found)));
+                sessions.tell(&entry, ToSession::Around(Box::new(found)));
             }
-            host.workspace.refresh_changesets(entry).await;
+            sessions.workspace.refresh_changesets(entry).await;
         });
     }
 
     async fn around(&self, entry: &Arc<Entry>, after_turn: bool) -> Around {
         let mut found = Around::default();
-        let Some(registry) = self.registry() else { return found };
+        let Some(registry) = self.core.registry() else { return found };
         let Some((path, uri)) = entry.directory() else { return found };
         if let Some(directories) = registry.port::<Directories>() {
             if let Some(refresh) = directories.refresh.as_ref().filter(|_| after_turn) {
@@ -94,7 +94,9 @@ impl Host {
     /// An answer in time; one that fails is a line.
     async fn known<T>(&self, entry: &Entry, what: &str, answer: Pending<T>) -> Option<T> {
         let outcome = in_time(LIMIT, answer).await;
-        outcome.map_err(|why| self.log.line(format_args!("{}: {what}: {}", entry.uri, why.for_log()))).ok()
+        outcome
+            .map_err(|why| self.core.log.line(format_args!("{}: {what}: {}", entry.uri, why.for_log())))
+            .ok()
     }
 
     /// The branch a session works on, as far as it is known.
@@ -112,7 +114,7 @@ impl Host {
         found: Option<PullRequest>,
         facts: &mut JsonObject,
     ) {
-        let store = self.session_store();
+        let store = self.core.session_store();
         let row = match (found, store) {
             (Some(found), store) => {
                 let row = told(&found);

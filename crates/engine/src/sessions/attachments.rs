@@ -13,16 +13,16 @@ use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 /// The most an attachment may hold to stay in its message, in bytes.
 const INLINE_MAX: usize = 4096;
 
-impl Host {
+impl Sessions {
     /// The store that keeps attachments, where one does.
     pub(crate) fn attachment_store(&self) -> Option<&SessionStore> {
         let keeps = |store: &&SessionStore| store.keeps_attachments();
-        self.session_store().filter(keeps).or_else(|| self.spare_sessions().filter(keeps))
+        self.core.session_store().filter(keeps).or_else(|| self.core.spare_sessions().filter(keeps))
     }
 
     /// Reads a stored attachment.
@@ -50,7 +50,7 @@ pub(crate) fn content_of(kept: KeptAttachment) -> ResourceContent {
     }
 }
 
-impl Host {
+impl Sessions {
     /// Reads what a URI names for a host tool: what the owner of its session may read.
     pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
         Ok(self.content_for_session(session, uri).await?.data)
@@ -75,7 +75,7 @@ impl Actor {
     /// Stores the large attachments of a message before it is taken; the message then refers to them. Where no store
     /// keeps attachments they stay as they are.
     pub(super) async fn store_attachments(&self, message: &mut Message) -> Result<(), String> {
-        let store = self.host.attachment_store().and_then(|store| store.set_attachment.as_ref());
+        let store = self.sessions.attachment_store().and_then(|store| store.set_attachment.as_ref());
         let Some(set) = store else { return Ok(()) };
         for attachment in message.attachments.iter_mut().flatten() {
             let MessageAttachment::EmbeddedResource(inline) = attachment else { continue };
@@ -116,7 +116,7 @@ impl Actor {
     /// Stores the attachments of a chat that comes from another session beside this one too: they stay when the other
     /// is removed.
     pub(super) async fn adopt_attachments(&self, chats: &[Chat]) -> bool {
-        let Some(store) = self.host.attachment_store() else { return true };
+        let Some(store) = self.sessions.attachment_store() else { return true };
         let (Some(read), Some(set)) = (&store.attachment, &store.set_attachment) else { return true };
         let mut ids: Vec<&str> = chats.iter().flat_map(referred).collect();
         ids.sort_unstable();
@@ -129,7 +129,7 @@ impl Actor {
                 Err(why) => Err(why),
             };
             if let Err(why) = moved {
-                self.host
+                self.core
                     .log
                     .line(format_args!("{}: the attachment {id} could not be stored: {why}", self.entry.uri));
                 return false;

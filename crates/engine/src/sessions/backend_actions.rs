@@ -94,7 +94,7 @@ impl Actor {
     pub(super) fn emit_streamed(&mut self, at: usize, action: StateAction) {
         self.happened(at, Happened::Stirred);
         self.chats[at].unkept = true;
-        let window = self.chats[at].audience.latency(self.host.options.delta_window_ms);
+        let window = self.chats[at].audience.latency(self.core.options.delta_window_ms);
         let mut next = self.chats[at].stream(action, window);
         if let Streamed::Flush(action) = next {
             self.flush_gathered(at);
@@ -115,7 +115,7 @@ impl Actor {
                 let kind = kind_of(&set.request).to_owned();
                 if self.apply_session(StateAction::SessionInputNeededSet(set), None) {
                     let session = self.entry.uri.clone();
-                    self.host.events.raise(Event::InputNeededSet { session, chat, id, kind });
+                    self.core.events.raise(Event::InputNeededSet { session, chat, id, kind });
                 }
             }
             StateAction::SessionInputNeededRemoved(removed) => self.withdraw(&removed.id),
@@ -144,7 +144,7 @@ impl Actor {
         let text = serde_json::to_string(action).unwrap_or_default();
         let name = type_of(&text).unwrap_or("an action without a type").to_owned();
         let provider = &self.entry.provider;
-        self.host.log.line(format_args!(
+        self.core.log.line(format_args!(
             "{}: backend {provider} emitted {name}, which is not for {place} to say; dropped",
             self.entry.uri
         ));
@@ -164,7 +164,7 @@ impl Actor {
             self.announce_begun(draft);
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
-        self.host.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
+        self.core.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
     }
 
     /// Takes back the approvals and client runs that were asked for a call.
@@ -182,7 +182,7 @@ impl Actor {
             && self.chats[at].running().is_none()
         {
             let prompt = request.prompt.as_deref().unwrap_or_default();
-            let started = worker_turn(turn, prompt, &self.host.clock.iso());
+            let started = worker_turn(turn, prompt, &self.core.clock.iso());
             self.apply_chat(at, StateAction::ChatTurnStarted(started), None);
         }
         let _ = answer.send(outcome);
@@ -199,10 +199,10 @@ impl Actor {
             return Err(Thrown::new("the chat of this call is closed"));
         };
         if let Some(open) = self.chats.iter().find(|chat| chat.uri == uri) {
-            let turn = open.running().map_or_else(|| self.host.new_id(), str::to_owned);
+            let turn = open.running().map_or_else(|| self.core.new_id(), str::to_owned);
             return Ok((open.number, uri.to_owned(), turn));
         }
-        if !self.host.sessions.claim_chat(uri, &self.entry.id) {
+        if !self.sessions.claim_chat(uri, &self.entry.id) {
             return Err(Thrown::new(already_exists(uri)));
         }
         // A worker's own worker was spawned by a call in that worker's chat.
@@ -217,8 +217,8 @@ impl Actor {
         let parent_uri = self.chats[spawned_in].uri.clone();
         let number = self.next_chat;
         self.next_chat += 1;
-        let audience = self.host.fanout.audience(uri);
-        let mut chat = Chat::new(number, uri.to_owned(), &request.title, self.host.clock.iso(), audience);
+        let audience = self.core.fanout.audience(uri);
+        let mut chat = Chat::new(number, uri.to_owned(), &request.title, self.core.clock.iso(), audience);
         chat.lead = Some(parent);
         chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         chat.state.origin = Some(ChatOrigin::Tool { chat: parent_uri, tool_call_id: call.to_owned() });
@@ -233,7 +233,7 @@ impl Actor {
             description: request.description.clone(),
         };
         self.link_call(spawned_in, call, link);
-        Ok((number, uri.to_owned(), self.host.new_id()))
+        Ok((number, uri.to_owned(), self.core.new_id()))
     }
 
     /// Stops a worker: its backend's own way, or the turn that spawned it.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::Entry;
 use super::tools::{BoundPlace, bind};
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 /// What a session's clients brought, and whether there is still a session.
 #[derive(Debug, Clone, Default)]
@@ -26,15 +26,15 @@ pub struct Brought {
 /// The tools bound to a session. Handed to whoever opens an endpoint for one of its backends.
 #[derive(Debug, Clone)]
 pub struct SessionTools {
-    host: Weak<Host>,
+    sessions: Weak<Sessions>,
     entry: Arc<Entry>,
     /// Which start of a backend asks.
     opener: u64,
 }
 
 impl SessionTools {
-    pub(super) fn new(host: &Arc<Host>, entry: &Arc<Entry>) -> Self {
-        Self { host: Arc::downgrade(host), entry: entry.clone(), opener: host.next_opener() }
+    pub(super) fn new(sessions: &Arc<Sessions>, entry: &Arc<Entry>) -> Self {
+        Self { sessions: Arc::downgrade(sessions), entry: entry.clone(), opener: sessions.core.next_opener() }
     }
 
     /// The session's URI.
@@ -54,14 +54,14 @@ impl SessionTools {
 
     /// Every tool there is now; none once the session is gone.
     pub fn list(&self) -> Vec<BoundTool> {
-        let Some(host) = self.host.upgrade() else { return Vec::new() };
+        let Some(sessions) = self.sessions.upgrade() else { return Vec::new() };
         let brought = self.entry.brought.borrow().clone();
         if brought.gone {
             return Vec::new();
         }
         let chat = self.entry.speaking_chat();
         let place = BoundPlace::new(&self.entry.uri, &chat);
-        let own = host.offered_tools().into_iter().map(|tool| bind(&host, tool, &place));
+        let own = sessions.core.offered_tools().into_iter().map(|tool| bind(&sessions, tool, &place));
         own.chain(brought.tools.iter().cloned()).collect()
     }
 

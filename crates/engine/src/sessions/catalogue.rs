@@ -21,7 +21,6 @@ use super::create::entry_of;
 use super::summary::{rest, summary_at_rest};
 use super::{Entry, Place, Resting, Sessions};
 use crate::core::in_time::in_time;
-use crate::host::Host;
 
 /// How long the store may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -88,12 +87,11 @@ impl Entry {
     }
 }
 
-impl Host {
+impl Sessions {
     /// Takes stock of the sessions of the store; loads them where it cannot be read on demand.
     pub(crate) async fn open_sessions(&self) {
-        let sessions = &self.sessions;
-        sessions.next_look.store(self.options.resting_sessions, Ordering::Release);
-        let Some(store) = self.session_store() else { return sessions.whole.store(true, Ordering::Release) };
+        self.next_look.store(self.core.options.resting_sessions, Ordering::Release);
+        let Some(store) = self.core.session_store() else { return self.whole.store(true, Ordering::Release) };
         if store.reads_on_demand() {
             let count = match &store.count {
                 Some(count) => in_time(LIMIT, count.call(())).await,
@@ -101,11 +99,11 @@ impl Host {
             };
             match count {
                 Ok(count) => {
-                    sessions.total.fetch_add(usize::try_from(count).unwrap_or(usize::MAX), Ordering::AcqRel);
-                    sessions.counted.store(true, Ordering::Release);
+                    self.total.fetch_add(usize::try_from(count).unwrap_or(usize::MAX), Ordering::AcqRel);
+                    self.counted.store(true, Ordering::Release);
                 }
                 Err(why) => {
-                    self.log.line(format_args!("the sessions of the store could not be counted: {why}"))
+                    self.core.log.line(format_args!("the sessions of the store could not be counted: {why}"))
                 }
             }
             let drafts = match &store.drafts {
@@ -113,7 +111,7 @@ impl Host {
                 None => Ok(Vec::new()),
             };
             let drafts = drafts.unwrap_or_else(|why| {
-                self.log.line(format_args!("the drafts of the store could not be read: {why}"));
+                self.core.log.line(format_args!("the drafts of the store could not be read: {why}"));
                 Vec::new()
             });
             for id in drafts {
@@ -130,16 +128,18 @@ impl Host {
             Ok(rows) => {
                 for mut stored in rows {
                     let chats = self.chats_in(store, &mut stored).await;
-                    sessions.take_in(
+                    self.take_in(
                         Arc::new(entry_of(&stored.id, stored.session, stored.flags, Resting::Asleep)),
                         &chats,
                     );
                 }
             }
-            Err(why) => self.log.line(format_args!("the sessions of the store could not be read: {why}")),
+            Err(why) => {
+                self.core.log.line(format_args!("the sessions of the store could not be read: {why}"))
+            }
         }
-        sessions.total.store(sessions.entries.read().len(), Ordering::Release);
-        sessions.whole.store(true, Ordering::Release);
+        self.total.store(self.entries.read().len(), Ordering::Release);
+        self.whole.store(true, Ordering::Release);
         self.drafts_loaded();
     }
 
@@ -150,7 +150,7 @@ impl Host {
             None => in_time(LIMIT, store.chats.call((stored.id.clone(),))).await,
         };
         chats.unwrap_or_else(|why| {
-            self.log.line(format_args!("{}: its chats could not be read: {why}", stored.id));
+            self.core.log.line(format_args!("{}: its chats could not be read: {why}", stored.id));
             Vec::new()
         })
     }
@@ -160,30 +160,30 @@ impl Host {
     /// # Errors
     /// What the store failed with.
     pub async fn session(&self, id: &str) -> Result<Option<Arc<Entry>>, Thrown> {
-        if let Some(entry) = self.sessions.get(id) {
+        if let Some(entry) = self.get(id) {
             return Ok(Some(entry));
         }
-        let Some(host) = self.me().filter(|_| !self.sessions.is_whole()) else { return Ok(None) };
+        let Some(sessions) = self.me().filter(|_| !self.is_whole()) else { return Ok(None) };
         // A store that answers immediately needs no task.
-        let mut load = Box::pin(load_from_store(host.clone(), id.to_owned()));
-        let under_way = self.sessions.loading.lock().contains_key(id);
+        let mut load = Box::pin(load_from_store(sessions.clone(), id.to_owned()));
+        let under_way = self.loading.lock().contains_key(id);
         if !under_way && let Some(loaded) = load.as_mut().now_or_never() {
             if matches!(loaded, Ok(Some(_))) {
-                host.let_go_of_sessions();
+                sessions.let_go_of_sessions();
             }
             return loaded;
         }
         let loading = {
-            let mut loading = self.sessions.loading.lock();
+            let mut loading = self.loading.lock();
             match loading.get(id) {
                 Some(loading) => loading.clone(),
                 None => {
                     // One that was loaded meanwhile was in memory before it left this list.
-                    if let Some(entry) = self.sessions.get(id) {
+                    if let Some(entry) = self.get(id) {
                         return Ok(Some(entry));
                     }
                     let id = id.to_owned();
-                    let load = tokio::spawn(finish_loading(host, id.clone(), load));
+                    let load = tokio::spawn(finish_loading(sessions, id.clone(), load));
                     let load =
                         load.map(|loaded| loaded.unwrap_or_else(|_| Err(Thrown::new("the host is closing"))));
                     let load = load.boxed().shared();
@@ -202,25 +202,24 @@ impl Host {
 
     pub(super) async fn session_or_log(&self, id: &str) -> Option<Arc<Entry>> {
         self.session(id).await.unwrap_or_else(|why| {
-            self.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
+            self.core.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
             None
         })
     }
 
     /// Brings the session a channel is of into memory, for those who look there. It stays as long as the answer is held.
     pub(crate) async fn load_channel(&self, spelled: &str) -> Option<Arc<Entry>> {
-        let sessions = &self.sessions;
-        if sessions.is_whole() {
+        if self.is_whole() {
             return None;
         }
-        let parsed = match sessions.channel(spelled) {
+        let parsed = match self.channel(spelled) {
             // A chat of a session in memory.
-            Channel::Chat(chat) if let Some(entry) = sessions.session_of_chat(&chat) => return Some(entry),
+            Channel::Chat(chat) if let Some(entry) = self.session_of_chat(&chat) => return Some(entry),
             parsed => parsed,
         };
         match &parsed {
             Channel::Session(id) => {
-                if let Some(entry) = sessions.get(id) {
+                if let Some(entry) = self.get(id) {
                     return Some(entry);
                 }
                 match self.stored_chat(spelled).await {
@@ -242,7 +241,7 @@ impl Host {
 
     /// Brings the sessions several channels are of into memory; they stay as long as the answer is held.
     pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Vec<Arc<Entry>> {
-        if self.sessions.is_whole() {
+        if self.is_whole() {
             return Vec::new();
         }
         let mut reached = Vec::new();
@@ -255,7 +254,7 @@ impl Host {
     /// The session and the place in it that a channel URI names, in memory or from the store.
     pub async fn located(&self, spelled: &str) -> Option<(Arc<Entry>, Place)> {
         let _held = self.load_channel(spelled).await;
-        self.sessions.locate(&self.sessions.channel(spelled))
+        self.locate(&self.channel(spelled))
     }
 
     /// The session that is stored with a chat.
@@ -265,27 +264,26 @@ impl Host {
     }
 
     async fn owner_of_chat(&self, chat: &str) -> Option<String> {
-        let session_of_chat = self.session_store()?.session_of_chat.as_ref()?;
+        let session_of_chat = self.core.session_store()?.session_of_chat.as_ref()?;
         in_time(LIMIT, session_of_chat.call((chat.to_owned(),))).await.unwrap_or_else(|why| {
-            self.log.line(format_args!("{chat}: its session could not be read from the store: {why}"));
+            self.core.log.line(format_args!("{chat}: its session could not be read from the store: {why}"));
             None
         })
     }
 
     /// Lets go of sessions that rest, once many are in memory.
     pub(crate) fn let_go_of_sessions(&self) {
-        self.sessions.let_go(self.options.resting_sessions, |entry| {
-            !self.fanout.watchers(&entry.uri).is_empty()
-                || !self.fanout.watchers(&entry.default_chat()).is_empty()
+        self.let_go(self.core.options.resting_sessions, |entry| {
+            !self.core.fanout.watchers(&entry.uri).is_empty()
+                || !self.core.fanout.watchers(&entry.default_chat()).is_empty()
         });
     }
 
     /// Says that a session fell asleep.
     pub(crate) fn rests(&self) {
         // One more that can be let go of: the next look comes earlier by as much.
-        let limit = self.options.resting_sessions;
+        let limit = self.core.options.resting_sessions;
         let _ = self
-            .sessions
             .next_look
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |next| (next > limit).then(|| next - 1));
         self.let_go_of_sessions();
@@ -300,13 +298,13 @@ impl Host {
         after: Option<ListedPlace>,
         limit: usize,
     ) -> Result<(Vec<SessionSummary>, bool), Thrown> {
-        let (held, total) = self.sessions.held();
-        let counted = self.sessions.counted.load(Ordering::Acquire);
-        let whole = self.sessions.is_whole() || counted && held.len() >= total;
+        let (held, total) = self.held();
+        let counted = self.counted.load(Ordering::Acquire);
+        let whole = self.is_whole() || counted && held.len() >= total;
         // One more, to know whether there is one.
         let wanted = limit.saturating_add(1);
         let stored =
-            match self.session_store().and_then(|store| store.page.as_ref().map(|page| (store, page))) {
+            match self.core.session_store().and_then(|store| store.page.as_ref().map(|page| (store, page))) {
                 Some((store, page)) if !whole => {
                     let ids: HashSet<&str> = held.iter().map(|(_, entry)| entry.id.as_str()).collect();
                     let mut rows = Vec::new();
@@ -344,7 +342,7 @@ impl Host {
             };
         let mut rows = stored;
         let held = held.into_iter().filter(|(place, entry)| {
-            after.as_ref().is_none_or(|after| follows(place, after)) && !self.sessions.is_draft(entry)
+            after.as_ref().is_none_or(|after| follows(place, after)) && !self.is_draft(entry)
         });
         rows.extend(held.map(|(place, entry)| (place, Row::Held(entry))));
         rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
@@ -352,7 +350,7 @@ impl Host {
         rows.truncate(limit);
         let shown = rows.into_iter().map(|(_, row)| match row {
             Row::Held(entry) => entry.row.lock().summary.clone(),
-            Row::Stored(stored) => self.sessions.at_rest(&stored.0, &stored.1),
+            Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
         Ok((shown.collect(), more))
     }
@@ -409,35 +407,35 @@ fn follows(place: &ListedPlace, after: &ListedPlace) -> bool {
 }
 
 async fn finish_loading(
-    host: Arc<Host>,
+    sessions: Arc<Sessions>,
     id: String,
     load: impl Future<Output = Result<Option<Arc<Entry>>, Thrown>>,
 ) -> Result<Option<Arc<Entry>>, Thrown> {
     let loaded = load.await;
-    host.sessions.loading.lock().remove(&id);
-    host.let_go_of_sessions();
+    sessions.loading.lock().remove(&id);
+    sessions.let_go_of_sessions();
     loaded
 }
 
-async fn load_from_store(host: Arc<Host>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
-    let Some(store) = host.session_store() else { return Ok(None) };
+async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
+    let Some(store) = sessions.core.session_store() else { return Ok(None) };
     let stored = match &store.session {
         Some(session) => in_time(LIMIT, session.call((id.clone(),))).await?,
         None => in_time(LIMIT, one(store, id.clone())).await?,
     };
     let Some(mut stored) = stored else { return Ok(None) };
-    let mut chats = host.chats_in(store, &mut stored).await;
+    let mut chats = sessions.chats_in(store, &mut stored).await;
     let entry = Arc::new(entry_of(&id, stored.session, stored.flags, Resting::Asleep));
     // One that was on its way to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&entry.uri);
     let mut others = Vec::new();
     for chat in chats.iter().filter(|chat| !chat.closed && chat.uri != first) {
-        if host.owner_of_chat(&chat.uri).await.is_some_and(|owner| owner != id) {
+        if sessions.owner_of_chat(&chat.uri).await.is_some_and(|owner| owner != id) {
             others.push(chat.uri.clone());
         }
     }
     chats.retain(|chat| !others.contains(&chat.uri));
-    Ok(Some(host.sessions.take_in(entry, &chats)))
+    Ok(Some(sessions.take_in(entry, &chats)))
 }
 
 async fn one(store: &SessionStore, id: String) -> Result<Option<StoredSession>, Thrown> {

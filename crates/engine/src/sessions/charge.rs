@@ -11,7 +11,7 @@ use crate::usage::{Taken, UsagePer};
 impl Actor {
     /// Puts down what the latest turn of a chat took, where turns are counted whole.
     pub(super) async fn charge_turn(&self, at: usize) {
-        if self.host.options.usage.per != UsagePer::Turn {
+        if self.core.options.usage.per != UsagePer::Turn {
             return;
         }
         if let Some(turn) = self.chats[at].state.turns.last()
@@ -23,7 +23,7 @@ impl Actor {
 
     /// Puts down what a report of the running turn adds, where each is counted.
     pub(super) async fn charge_report(&mut self, at: usize, usage: &UsageInfo) {
-        if self.host.options.usage.per != UsagePer::Report {
+        if self.core.options.usage.per != UsagePer::Report {
             return;
         }
         let Some(active) = &self.chats[at].state.active_turn else { return };
@@ -36,7 +36,7 @@ impl Actor {
     }
 
     async fn charge(&self, at: usize, turn: &str, taken: Taken, message: &Message) {
-        if self.host.usage.usage_store().is_none() {
+        if self.sessions.usage.usage_store().is_none() {
             return;
         }
         let model = || message.model.as_ref().map_or_else(|| "default".to_owned(), |model| model.id.clone());
@@ -45,7 +45,7 @@ impl Actor {
         let entry = UsageEntry {
             // Work nobody started as themselves is the host's.
             owner: Some(
-                self.entry.owner.clone().unwrap_or_else(|| format!("root:{}", self.host.options.host_name)),
+                self.entry.owner.clone().unwrap_or_else(|| format!("root:{}", self.core.options.host_name)),
             ),
             team,
             project,
@@ -55,8 +55,8 @@ impl Actor {
             agent: Some(self.entry.provider.clone()),
             ..entry
         };
-        let record = self.host.usage.record_use(entry);
-        kept(&self.host.log, &format!("what a turn of {} took", self.entry.uri), record).await;
+        let record = self.sessions.usage.record_use(entry);
+        kept(&self.core.log, &format!("what a turn of {} took", self.entry.uri), record).await;
     }
 
     /// The team and project the session is charged to: the ones it was made for, or where its person's work goes.
@@ -69,7 +69,7 @@ impl Actor {
         let owner = self.entry.owner.as_deref().unwrap_or_default();
         match owner.split_once(':') {
             Some(("user", id)) => {
-                let primary = self.host.access.person(id).and_then(|person| person.primary.clone());
+                let primary = self.sessions.access.person(id).and_then(|person| person.primary.clone());
                 primary.map_or((None, None), |primary| match primary.split_once(':') {
                     Some((team, project)) => (Some(team.to_owned()), Some(project.to_owned())),
                     None => (Some(primary), None),

@@ -188,7 +188,7 @@ impl Actor {
         let model = message.model.as_ref().map(|model| model.id.as_str());
         // A session stays in its machine, which was asked for when it was made.
         let wanted = Use { agent: &self.entry.provider, model, computer: None };
-        self.host.access.may_use(sender, wanted).await.map_err(|refused| refused.message)
+        self.sessions.access.may_use(sender, wanted).await.map_err(|refused| refused.message)
     }
 
     /// Whether a client may say something in a chat.
@@ -199,10 +199,10 @@ impl Actor {
         if message.origin.kind != MessageKind::User {
             return refuse("a client may only send messages of a person");
         }
-        if self.host.is_stopping() {
+        if self.core.is_stopping() {
             return refuse(STOPPING);
         }
-        if let Some(lost) = self.host.lost_storage() {
+        if let Some(lost) = self.core.lost_storage() {
             return refuse(lost);
         }
         if self.agent.is_none() {
@@ -386,7 +386,7 @@ impl Actor {
     fn cancelled(&self, at: usize) -> Option<ChatTurnCancelledAction> {
         self.chats[at].state.active_turn.as_ref().map(|active| ChatTurnCancelledAction {
             turn_id: active.id.clone(),
-            duration: millis_between(&active.started_at, self.host.clock.now()),
+            duration: millis_between(&active.started_at, self.core.clock.now()),
             meta: None,
         })
     }
@@ -416,13 +416,13 @@ impl Actor {
         if Some(&self.chats[at].uri) == self.state.default_chat.as_ref() {
             self.entry.row.lock().kept.backend_id = None;
         }
-        let (host, entry, chat) = (self.host.clone(), self.entry.clone(), self.chats[at].uri.clone());
+        let (sessions, entry, chat) = (self.sessions.clone(), self.entry.clone(), self.chats[at].uri.clone());
         self.chats[at].ending = Some(tokio::spawn(async move {
             if let Some(backend) = backend {
                 backend.close(true).await;
             }
             if let Some(id) = id {
-                let _ = tokio::time::timeout(DELETE_LIMIT, host.delete_copy(&entry, &chat, id)).await;
+                let _ = tokio::time::timeout(DELETE_LIMIT, sessions.delete_copy(&entry, &chat, id)).await;
             }
         }));
     }

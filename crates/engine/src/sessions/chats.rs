@@ -24,7 +24,7 @@ use super::create::{START_LIMIT, started};
 use super::mailbox::ToSession;
 use crate::core::in_time::in_time;
 use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 /// A chat asked for.
 #[derive(Debug, Default)]
@@ -105,16 +105,16 @@ impl Actor {
         let (source, agent) = match self.may_open(&mut new).await {
             Ok(allowed) => allowed,
             Err(refused) => {
-                self.host.sessions.release_chat(&new.uri);
+                self.sessions.release_chat(&new.uri);
                 let _ = answer.send(Err(refused));
                 return;
             }
         };
         let number = self.next_chat;
         self.next_chat += 1;
-        let audience = self.host.fanout.audience(&new.uri);
+        let audience = self.core.fanout.audience(&new.uri);
         let title = new.title.as_deref().unwrap_or_default();
-        let mut chat = Chat::new(number, new.uri.clone(), title, self.host.clock.iso(), audience);
+        let mut chat = Chat::new(number, new.uri.clone(), title, self.core.clock.iso(), audience);
         chat.state.origin = Some(source.origin.clone());
         chat.state.working_directories = new.working_directories;
         if let Some((at, place)) = source.fork {
@@ -139,14 +139,14 @@ impl Actor {
             chats: self.chats.iter().map(Chat::summary).collect(),
         });
         self.opening.push(Opening { uri: new.uri, number, waiting: Vec::new() });
-        let (host, mailbox, provider) =
-            (self.host.clone(), self.mailbox.clone(), self.entry.provider.clone());
+        let (sessions, mailbox, provider) =
+            (self.sessions.clone(), self.mailbox.clone(), self.entry.provider.clone());
         let (message, sender, beside) = (new.message, new.sender, source.context);
         let entry = self.entry.clone();
         tokio::spawn(async move {
-            start.mcp_servers = host.mcp_servers_for(&entry).await;
+            start.mcp_servers = sessions.mcp_servers_for(&entry).await;
             if let Some(about) = about {
-                let said = [host.chat_preamble(&about).await, beside].into_iter().flatten();
+                let said = [sessions.chat_preamble(&about).await, beside].into_iter().flatten();
                 let said = said.collect::<Vec<_>>().join("\n\n");
                 chat.context = (!said.is_empty()).then_some(said);
                 start.context.clone_from(&chat.context);
@@ -170,7 +170,7 @@ impl Actor {
     /// Whether a chat may be opened as asked, and what it is made from.
     async fn may_open(&mut self, new: &mut NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
         let (session, provider) = (&self.entry.uri, &self.entry.provider);
-        if self.host.is_stopping() {
+        if self.core.is_stopping() {
             return Err(RpcError::internal(STOPPING));
         }
         let Some(agent) = self.agent.clone() else {
@@ -220,7 +220,7 @@ impl Actor {
                 });
             }
         };
-        let located = self.host.sessions.locate(&self.host.sessions.channel(asked));
+        let located = self.sessions.locate(&self.sessions.channel(asked));
         let at = located
             .filter(|(entry, _)| Arc::ptr_eq(entry, &self.entry))
             .and_then(|(_, place)| self.chat_at(&place));
@@ -268,8 +268,8 @@ impl Actor {
                 let _ = answer.send(Ok(()));
             }
             Err(refused) => {
-                self.host.sessions.release_chat(&uri);
-                self.host.fanout.remove(&uri);
+                self.sessions.release_chat(&uri);
+                self.core.fanout.remove(&uri);
                 let _ = answer.send(Err(refused));
             }
         }
@@ -299,8 +299,8 @@ impl Actor {
     async fn say_first(&mut self, at: usize, mut message: Message, sender: Option<String>) {
         self.sign(&mut message, sender.as_deref());
         let started = ChatTurnStartedAction {
-            turn_id: self.host.new_id(),
-            started_at: self.host.clock.iso(),
+            turn_id: self.core.new_id(),
+            started_at: self.core.clock.iso(),
             message,
             queued_message_id: None,
             meta: None,
@@ -366,12 +366,12 @@ impl Actor {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
         self.flush_out();
-        self.host.fanout.remove(&chat.uri);
-        self.host.sessions.release_chat(&chat.uri);
+        self.core.fanout.remove(&chat.uri);
+        self.sessions.release_chat(&chat.uri);
         if !chat.is_worker() {
             self.forget_turns(&chat.uri).await;
         }
-        let (host, entry, id) = (self.host.clone(), self.entry.clone(), chat.backend_id.take());
+        let (sessions, entry, id) = (self.sessions.clone(), self.entry.clone(), chat.backend_id.take());
         let backend = chat.backend.take();
         // A backend that takes its time to close holds nobody up.
         tokio::spawn(async move {
@@ -379,7 +379,7 @@ impl Actor {
                 backend.close(true).await;
             }
             if let Some(id) = id {
-                host.delete_copy(&entry, &chat.uri, id).await;
+                sessions.delete_copy(&entry, &chat.uri, id).await;
             }
         });
     }
@@ -412,7 +412,7 @@ async fn made(agent: &Agent, start: Start) -> Result<AgentSession, RpcError> {
     })
 }
 
-impl Host {
+impl Sessions {
     /// Takes a chat's URI and asks its session for it: what is sent to the chat from now on waits for it. The answer
     /// comes when it is there, its first message said.
     pub(crate) fn open_chat(
@@ -421,12 +421,12 @@ impl Host {
         new: NewChat,
     ) -> Result<oneshot::Receiver<Result<(), RpcError>>, RpcError> {
         let uri = new.uri.clone();
-        if !self.sessions.claim_new_chat(&uri, &entry.id) {
+        if !self.claim_new_chat(&uri, &entry.id) {
             return Err(RpcError::session_exists(already_exists(&uri)));
         }
         let (answer, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::OpenChat { chat: Box::new(new), answer }) {
-            self.sessions.release_chat(&uri);
+            self.release_chat(&uri);
             return Err(nothing_at(&entry.uri));
         }
         Ok(wait)

@@ -30,7 +30,7 @@ pub(super) fn refuse(why: impl Into<String>) -> Refused {
 impl Actor {
     /// Takes one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
-        let action = match read(&dispatch, || self.host.clock.iso()) {
+        let action = match read(&dispatch, || self.core.clock.iso()) {
             Ok(action) => action,
             Err(why) => return self.reject(&dispatch, &why),
         };
@@ -58,7 +58,7 @@ impl Actor {
     /// Tells the sender, and nobody else, why its action was not taken.
     pub(super) fn reject(&mut self, dispatch: &Dispatch, why: &str) {
         self.flush_out();
-        let seq = self.host.fanout.seq();
+        let seq = self.core.fanout.seq();
         let frame = rejection(&dispatch.spelled, &dispatch.action.to_string(), seq, &dispatch.origin, why);
         dispatch.connection.outbox.send(frame);
     }
@@ -181,7 +181,7 @@ impl Actor {
                     return refuse(format!("{key} cannot be changed in a running session"));
                 }
                 Some(property) => {
-                    let contributed = self.host.contributed_setting(key, property);
+                    let contributed = self.sessions.contributed_setting(key, property);
                     if let Some(why) = contributed.and_then(|setting| refuses(setting, value)) {
                         return refuse(why);
                     }
@@ -196,7 +196,7 @@ impl Actor {
         let properties = self.shared.properties();
         let contributed = |key: &str| {
             let property = properties.and_then(|properties| properties.get(key));
-            property.is_some_and(|property| self.host.contributed_setting(key, property).is_some())
+            property.is_some_and(|property| self.sessions.contributed_setting(key, property).is_some())
         };
         let own = config.iter().filter(|(key, _)| !contributed(key));
         own.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -281,7 +281,7 @@ impl Actor {
             _ => None,
         };
         if let Some(named) = named {
-            let checked = self.host.workspace.check_directories(&[named], Directories::Served).await;
+            let checked = self.sessions.workspace.check_directories(&[named], Directories::Served).await;
             checked.map_err(|refused| refused.message)?;
         }
         if self.apply_session(action, origin) {

@@ -4,9 +4,9 @@ use ostler_protocol::JsonObject;
 
 use super::Entry;
 use crate::core::editor_settings::merged;
-use crate::host::Host;
+use crate::sessions::Sessions;
 
-impl Host {
+impl Sessions {
     /// The settings of the clients that are active in a session, for its backend. Where clients differ the most careful
     /// value counts: the lowest level, `false`, and the rules that all of them have.
     pub(crate) fn client_settings(&self, entry: &Entry) -> JsonObject {
@@ -14,6 +14,6 @@ impl Host {
         let connections = self.access.clients.open().into_iter();
         let of_session = connections
             .filter(|connection| connection.client_id().is_some_and(|client| active.contains(&client)));
-        merged(of_session.map(|connection| self.root.own_values(connection.id())))
+        merged(of_session.map(|connection| self.core.root.own_values(connection.id())))
     }
 }

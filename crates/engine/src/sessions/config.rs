@@ -14,7 +14,7 @@ use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigSta
 use crate::core::file_uris::file_path;
 use crate::core::in_time::in_time;
 use crate::core::refusals::no_provider;
-use crate::host::Host;
+use crate::sessions::Sessions;
 use crate::workspace::{machines, worktrees};
 
 /// How long a picker may take for the rows that are shown first.
@@ -45,7 +45,7 @@ fn is_of_host(key: &str) -> bool {
     key == machines::SETTING || worktrees::is_setting(key)
 }
 
-impl Host {
+impl Sessions {
     /// The schema of a backend's sessions and the values one starts with: defaults under what is chosen.
     pub(crate) async fn session_settings(
         &self,
@@ -97,7 +97,8 @@ impl Host {
         if let Some(first) = left_out.first() {
             let more = left_out.len() - 1;
             let others = if more > 0 { format!(" (nor {more} more)") } else { String::new() };
-            self.log
+            self.core
+                .log
                 .line(format_args!("{session}: {first} is not a setting of this session{others}; left out"));
         }
         Ok(Chosen { config, asked, left_out })
@@ -114,7 +115,7 @@ impl Host {
     }
 
     fn contributed_settings(&self) -> &[Owned<SessionSetting>] {
-        self.registry().map(|registry| registry.all::<SessionSetting>()).unwrap_or_default()
+        self.core.registry().map(|registry| registry.all::<SessionSetting>()).unwrap_or_default()
     }
 
     async fn merged(&self, agent: &Agent, chosen: &JsonObject) -> Result<Merged, Thrown> {
@@ -147,7 +148,7 @@ impl Host {
         let said = (agent.provider.to_string(), setting.key.to_string());
         if self.settings_declared.lock().insert(said) {
             let (owner, key, backend) = (&setting.owner, &setting.key, &agent.provider);
-            self.log.line(format_args!(
+            self.core.log.line(format_args!(
                 "{owner} registers session setting {key}, which a backend's own schema already declares: {backend}"
             ));
         }
@@ -155,10 +156,10 @@ impl Host {
 
     fn agent_for_settings(&self, provider: Option<&str>) -> Result<Owned<Agent>, RpcError> {
         let agent = match provider {
-            Some(provider) => self.listed_agent(provider),
-            None => self.first_agent(),
+            Some(provider) => self.core.listed_agent(provider),
+            None => self.core.first_agent(),
         };
-        agent.ok_or_else(|| no_provider(self, provider.unwrap_or("default")))
+        agent.ok_or_else(|| no_provider(&self.core, provider.unwrap_or("default")))
     }
 
     /// The settings of a session that is about to be made; each picker is asked once for what it shows first.
@@ -249,7 +250,7 @@ impl Host {
         match in_time(limit, answerer.call((asked,))).await {
             Ok(rows) => Some(rows),
             Err(why) => {
-                self.report_failed(&setting.owner, &format!("the answerer of {}", setting.key), &why);
+                self.core.report_failed(&setting.owner, &format!("the answerer of {}", setting.key), &why);
                 None
             }
         }

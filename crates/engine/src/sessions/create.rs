@@ -30,7 +30,7 @@ use super::{Entry, Resting, Row};
 use crate::core::file_uris::names_a_directory;
 use crate::core::in_time::in_time;
 use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
-use crate::host::Host;
+use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
 use crate::users::policies::Use;
 use crate::workspace::directories::Directories;
@@ -78,7 +78,7 @@ pub struct Claimed {
     inbox: Inbox,
 }
 
-impl Host {
+impl Sessions {
     /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it. An id a client chose
     /// has to be looked for in the store before: whether it is taken is looked up here only in memory.
     ///
@@ -87,13 +87,13 @@ impl Host {
     /// none, `-32603` while the host stops.
     pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
         let agent = match &new.provider {
-            Some(provider) => self.agent(provider).ok_or_else(|| no_provider(self, provider))?,
-            None => self.first_agent().ok_or_else(|| no_provider(self, "default"))?,
+            Some(provider) => self.core.agent(provider).ok_or_else(|| no_provider(&self.core, provider))?,
+            None => self.core.first_agent().ok_or_else(|| no_provider(&self.core, "default"))?,
         };
-        if self.is_stopping() {
+        if self.core.is_stopping() {
             return Err(RpcError::internal(STOPPING));
         }
-        if let Some(lost) = self.lost_storage() {
+        if let Some(lost) = self.core.lost_storage() {
             return Err(RpcError::internal(lost));
         }
         if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
@@ -101,9 +101,10 @@ impl Host {
             return Err(RpcError::invalid_params(why));
         }
         let provider = agent.provider.to_string();
-        let now = self.clock.iso();
+        let now = self.core.clock.iso();
         let directories = match new.working_directories.is_empty() {
             true => self
+                .core
                 .options
                 .paths
                 .first()
@@ -130,12 +131,12 @@ impl Host {
             annotations: AnnotationCounts::default(),
         };
         let (mailbox, inbox) = Mailbox::open();
-        let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.sessions.open(&mailbox)));
+        let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.open(&mailbox)));
         *entry.tokens.lock() = new.credentials.clone().unwrap_or_default();
-        if !self.sessions.claim(&entry) {
+        if !self.claim(&entry) {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
-        self.sessions.draft(&entry);
+        self.draft(&entry);
         Ok(Claimed { entry, agent, new, mailbox, inbox })
     }
 
@@ -148,7 +149,7 @@ impl Host {
             Resting::Asleep => {
                 let (mailbox, inbox) = Mailbox::open();
                 let sent = mailbox.send(message).is_ok();
-                *resting = self.sessions.open(&mailbox);
+                *resting = self.open(&mailbox);
                 tokio::spawn(wake(self.clone(), entry.clone(), mailbox, inbox));
                 sent
             }
@@ -188,37 +189,37 @@ impl Claimed {
     /// # Errors
     /// `-32602` for a directory that does not exist, `-32009` for one a client may not name and where a policy refuses
     /// it; what the backend, its machine or the store failed with.
-    pub async fn start(self, host: &Arc<Host>) -> Result<Arc<Entry>, RpcError> {
+    pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
         let made = async {
-            host.workspace.check_directories(&new.working_directories, new.directories).await?;
-            host.room_for_session().await?;
-            host.access.may_use(entry.owner.as_deref(), wanted).await?;
+            sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
+            sessions.room_for_session().await?;
+            sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
             let directory = entry.directory().map(|(path, _)| path);
-            if let Some(tree) = host.workspace.isolate(&entry.id, directory, &agent, &new.config).await? {
+            if let Some(tree) = sessions.workspace.isolate(&entry.id, directory, &agent, &new.config).await? {
                 entry.move_into(tree);
             }
-            make(host, &entry, &agent, &new, &mailbox).await
+            make(sessions, &entry, &agent, &new, &mailbox).await
         };
         let made = made.await;
         match made {
             Ok(mut actor) => {
                 if !new.draft {
-                    announce(host, &entry, new.client.clone());
+                    announce(sessions, &entry, new.client.clone());
                     actor.announced = true;
                 }
                 tokio::spawn(actor.run(inbox));
-                host.look_around(&entry, false);
+                sessions.look_around(&entry, false);
                 Ok(entry)
             }
             Err(error) => {
                 if let Some(tree) = entry.leave_tree() {
-                    host.workspace.release_tree(&entry.uri, tree).await;
+                    sessions.workspace.release_tree(&entry.uri, tree).await;
                 }
                 entry.end();
-                host.sessions.remove(&entry);
-                host.fanout.remove(&entry.uri);
+                sessions.remove(&entry);
+                sessions.core.fanout.remove(&entry.uri);
                 inbox.close();
                 while let Ok(message) = inbox.try_recv() {
                     refuse(*message, &error);
@@ -233,20 +234,20 @@ impl Claimed {
     /// Makes the session of chats that come from another one: kept, then announced. What fails gives them back.
     pub(super) async fn adopt(
         self,
-        host: &Arc<Host>,
+        sessions: &Arc<Sessions>,
         mut lent: Lent,
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
         let Self { entry, agent, new, mailbox, inbox } = self;
         let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
-        let config = match host.access.may_use(entry.owner.as_deref(), wanted).await {
-            Ok(()) => host.session_settings(&agent, &new.config).await.map_err(Thrown::into_rpc),
+        let config = match sessions.access.may_use(entry.owner.as_deref(), wanted).await {
+            Ok(()) => sessions.session_settings(&agent, &new.config).await.map_err(Thrown::into_rpc),
             Err(refused) => Err(refused),
         };
         let config = match config {
             Ok(config) => config,
             Err(refused) => {
                 entry.end();
-                host.sessions.remove(&entry);
+                sessions.remove(&entry);
                 return Err((refused, lent));
             }
         };
@@ -261,20 +262,20 @@ impl Claimed {
         state.default_chat = chats.first().map(|chat| chat.uri.clone());
         chats.iter_mut().for_each(|chat| chat.published = chat.summary());
         state.chats = chats.iter().map(Chat::summary).collect();
-        let mut actor = Actor::new(host.clone(), entry.clone(), Some(agent), state, chats, mailbox);
+        let mut actor = Actor::new(sessions.clone(), entry.clone(), Some(agent), state, chats, mailbox);
         if !(actor.adopt_attachments(&actor.chats).await
             && actor.keep_turns(0).await
-            && keep_new(host, &actor).await.is_ok())
+            && keep_new(sessions, &actor).await.is_ok())
         {
             entry.end();
-            host.sessions.remove(&entry);
+            sessions.remove(&entry);
             let refused = RpcError::internal(NOT_MOVED);
             return Err((refused, Lent { chats: actor.chats }));
         }
         for chat in &actor.chats {
-            host.sessions.give_chat(&chat.uri, &entry.id);
+            sessions.give_chat(&chat.uri, &entry.id);
         }
-        announce(host, &entry, None);
+        announce(sessions, &entry, None);
         actor.announced = true;
         // Whoever watches it knew it as one that could be moved.
         let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
@@ -307,37 +308,39 @@ fn refuse(message: ToSession, error: &RpcError) {
 }
 
 async fn make(
-    host: &Arc<Host>,
+    sessions: &Arc<Sessions>,
     entry: &Arc<Entry>,
     agent: &Owned<Agent>,
     new: &NewSession,
     mailbox: &Mailbox,
 ) -> Result<Box<Actor>, RpcError> {
     let failed = |why: Thrown| failed(entry, why);
-    let mut chosen = host.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
+    let mut chosen = sessions.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
     entry.row.lock().kept.values.retain(|key, _| !chosen.left_out.contains(key));
     if entry.row.lock().kept.worktree.is_some() {
-        host.workspace
+        sessions
+            .workspace
             .offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str))
             .await;
     }
     let directory =
         entry.row.lock().kept.working_directories.first().map(|uri| crate::core::file_uris::file_path(uri));
     let (uri, owner) = (&*entry.uri, entry.owner.as_deref());
-    let computer = host.workspace.settle_computer(uri, owner, agent, &mut chosen.config, directory).await?;
+    let computer =
+        sessions.workspace.settle_computer(uri, owner, agent, &mut chosen.config, directory).await?;
     if let Some(computer) = &computer {
         entry.row.lock().kept.values.insert(SETTING.to_owned(), computer.uri().into());
     }
-    let made = make_in(host, entry, agent, new, mailbox, chosen).await;
+    let made = make_in(sessions, entry, agent, new, mailbox, chosen).await;
     if let (Err(_), Some(computer)) = (&made, computer) {
-        host.workspace.unmake(computer).await;
+        sessions.workspace.unmake(computer).await;
     }
     made
 }
 
 /// The rest of making a session, once it is settled where it runs.
 async fn make_in(
-    host: &Arc<Host>,
+    sessions: &Arc<Sessions>,
     entry: &Arc<Entry>,
     agent: &Owned<Agent>,
     new: &NewSession,
@@ -353,15 +356,15 @@ async fn make_in(
         0,
         entry.default_chat(),
         new.title.as_deref().unwrap_or_default(),
-        host.clock.iso(),
-        host.fanout.audience(&entry.default_chat()),
+        sessions.core.clock.iso(),
+        sessions.core.fanout.audience(&entry.default_chat()),
     );
     state.chats = vec![chat.summary()];
     state.default_chat = Some(chat.uri.clone());
     let mut actor =
-        Actor::new(host.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
+        Actor::new(sessions.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
     let mut start = actor.start_of(&actor.chats[0], new.credentials.clone());
-    start.mcp_servers = host.mcp_servers_for(entry).await;
+    start.mcp_servers = sessions.mcp_servers_for(entry).await;
     let session = started(agent, start).await.map_err(failed)?;
     let taken = take_settings(&session, chosen.asked);
     let taken =
@@ -371,7 +374,7 @@ async fn make_in(
         return Err(failed(why));
     }
     actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
-    keep_new(host, &actor).await.map_err(|why| {
+    keep_new(sessions, &actor).await.map_err(|why| {
         RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
     })?;
     Ok(actor)
@@ -393,8 +396,8 @@ fn failed(entry: &Entry, why: Thrown) -> RpcError {
 
 /// Stores a new session in one commit. Its list of chats is left out where it says no more than a session without one:
 /// that it has its default chat.
-async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
-    let Some(store) = host.session_store() else { return Ok(()) };
+async fn keep_new(sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
+    let Some(store) = sessions.core.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
     let kept = actor.entry.row.lock().kept.clone();
     let default = actor.state.default_chat.as_deref();
@@ -408,16 +411,16 @@ async fn keep_new(host: &Host, actor: &Actor) -> Result<(), Thrown> {
     session.and(chats.unwrap_or(Ok(())))
 }
 
-pub(super) fn announce(host: &Arc<Host>, entry: &Arc<Entry>, client: Option<String>) {
+pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Option<String>) {
     let summary = entry.row.lock().summary.clone();
     if let Ok(frame) =
         encode::notification("root/sessionAdded", &json!({ "channel": uri::ROOT, "summary": summary }))
     {
-        host.fanout.notify(uri::ROOT, frame);
+        sessions.core.fanout.notify(uri::ROOT, frame);
     }
-    host.root.set_active_sessions(&host.fanout, host.sessions.count());
+    sessions.core.root.set_active_sessions(&sessions.core.fanout, sessions.count());
     let (session, provider) = (entry.uri.clone(), entry.provider.clone());
-    host.events.raise(Event::SessionStart { session, provider, client });
+    sessions.core.events.raise(Event::SessionStart { session, provider, client });
 }
 
 fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
@@ -453,19 +456,19 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
 }
 
 /// Brings a resting session back into memory and serves it.
-async fn wake(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
+async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
     // Boxed, so that the task of a session that is awake does not retain what only its waking took.
-    let actor = Box::pin(woken(host, entry, mailbox)).await;
+    let actor = Box::pin(woken(sessions, entry, mailbox)).await;
     actor.run(inbox).await;
 }
 
 /// A resting session as the store has it. Its backends stay asleep until somebody talks to them.
-async fn woken(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
-    let agent = host.agent(&entry.provider);
+async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
+    let agent = sessions.core.agent(&entry.provider);
     let chosen = entry.row.lock().kept.values.clone();
     let (agent, config, missing) = match agent {
-        Some(agent) => match host.session_settings(&agent, &chosen).await {
-            Ok(config) => match host.workspace.stranded(&agent, &config) {
+        Some(agent) => match sessions.session_settings(&agent, &chosen).await {
+            Ok(config) => match sessions.workspace.stranded(&agent, &config) {
                 None => (Some(agent), Some(config), None),
                 stranded => (None, Some(config), stranded),
             },
@@ -481,12 +484,12 @@ async fn woken(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Acto
             Some(ErrorInfo { error_type: "backend".to_owned(), message, stack: None, meta: None });
     }
     let mut chats = Vec::new();
-    for kept in stored_chats(&host, &entry).await {
+    for kept in stored_chats(&sessions, &entry).await {
         let number = chats.len() as u64;
-        let audience = host.fanout.audience(&kept.uri);
+        let audience = sessions.core.fanout.audience(&kept.uri);
         let modified = entry.row.lock().kept.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
-        let turns = stored_turns(&host, &entry, &kept.uri).await;
+        let turns = stored_turns(&sessions, &entry, &kept.uri).await;
         chat.restore(&kept, turns);
         if kept.default || chats.is_empty() {
             state.default_chat = Some(chat.uri.clone());
@@ -505,34 +508,36 @@ async fn woken(host: Arc<Host>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Acto
         chat.published = chat.summary();
     }
     state.chats = chats.iter().map(Chat::summary).collect();
-    let mut actor = Actor::new(host, entry, agent, state, chats, mailbox);
-    actor.announced = !actor.host.sessions.is_draft(&actor.entry);
+    let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);
+    actor.announced = !actor.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.row.lock().summary.changes);
-    actor.host.look_around(&actor.entry, false);
+    actor.sessions.look_around(&actor.entry, false);
     actor
 }
 
-async fn stored_chats(host: &Host, entry: &Entry) -> Vec<KeptChat> {
+async fn stored_chats(sessions: &Sessions, entry: &Entry) -> Vec<KeptChat> {
     let default = || vec![KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() }];
-    let Some(store) = host.session_store() else { return default() };
+    let Some(store) = sessions.core.session_store() else { return default() };
     match store.chats.call((entry.id.clone(),)).await {
         Ok(chats) if chats.is_empty() => default(),
         Ok(chats) => {
-            chats.into_iter().filter(|chat| !chat.closed && host.sessions.holds(entry, &chat.uri)).collect()
+            chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)).collect()
         }
         Err(why) => {
-            host.log.line(format_args!("{}: its chats could not be read: {why}", entry.uri));
+            sessions.core.log.line(format_args!("{}: its chats could not be read: {why}", entry.uri));
             default()
         }
     }
 }
 
-async fn stored_turns(host: &Host, entry: &Entry, chat: &str) -> Vec<Turn> {
-    let Some(turns) = host.turn_store().and_then(|store| store.turns.as_ref()) else { return Vec::new() };
+async fn stored_turns(sessions: &Sessions, entry: &Entry, chat: &str) -> Vec<Turn> {
+    let Some(turns) = sessions.core.turn_store().and_then(|store| store.turns.as_ref()) else {
+        return Vec::new();
+    };
     match turns.call((entry.id.clone(), chat.to_owned())).await {
         Ok(turns) => turns,
         Err(why) => {
-            host.log.line(format_args!("{chat}: its turns could not be read: {why}"));
+            sessions.core.log.line(format_args!("{chat}: its turns could not be read: {why}"));
             Vec::new()
         }
     }

@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 use crate::core::refusals::no_session;
 use crate::core::weak::upgraded;
-use crate::host::Host;
 use crate::sessions::Entry;
+use crate::sessions::Sessions;
 
 /// The tools of a host, for whoever builds it to register.
-pub fn session_tools(host: &Arc<Host>) -> Vec<Tool> {
-    vec![create_chat(Arc::downgrade(host))]
+pub fn session_tools(sessions: &Arc<Sessions>) -> Vec<Tool> {
+    vec![create_chat(Arc::downgrade(sessions))]
 }
 
 /// The input of `createChat`.
@@ -27,7 +27,7 @@ struct CreateChat {
     model: Option<String>,
 }
 
-fn create_chat(host: Weak<Host>) -> Tool {
+fn create_chat(sessions: Weak<Sessions>) -> Tool {
     let schema = json!({
         "type": "object",
         "required": ["prompt"],
@@ -53,11 +53,11 @@ fn create_chat(host: Weak<Host>) -> Tool {
         },
         effects: Some(ToolEffects { writes: Some(true), ..ToolEffects::default() }),
         run: Call::new(move |(input, at): (Value, ToolContext)| {
-            let host = upgraded(&host);
+            let sessions = upgraded(&sessions);
             async move {
-                let host = host?;
+                let sessions = sessions?;
                 let CreateChat { prompt, session, title, model } = read("createChat", input)?;
-                let session = session_of(&host, &at, session).await?;
+                let session = session_of(&sessions, &at, session).await?;
                 let request = ToolChat { prompt, title, model };
                 let chat = at.create_chat.call((session.uri.clone(), request)).await?;
                 Ok(format!("Chat created ({}).", uri::link(&session.uri, Some(&chat))).into())
@@ -72,15 +72,19 @@ fn read<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, Thrown> {
 }
 
 /// The session that is meant: this one, or another of the same owner's.
-async fn session_of(host: &Host, at: &ToolContext, named: Option<String>) -> Result<Arc<Entry>, Thrown> {
+async fn session_of(
+    sessions: &Sessions,
+    at: &ToolContext,
+    named: Option<String>,
+) -> Result<Arc<Entry>, Thrown> {
     let named = named.unwrap_or_else(|| at.session.clone());
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
-    let mine = host.session_at(&at.session).await.and_then(|session| session.owner.clone());
-    let found = host.session(id).await?;
+    let mine = sessions.session_at(&at.session).await.and_then(|session| session.owner.clone());
+    let found = sessions.session(id).await?;
     // Another owner's is answered as one there is not, and so is one that no listing has. The caller's session can still
     // be a draft: a backend starts while its first turn, which announces the session, is being stored.
     let listed = |session: &Arc<Entry>| {
-        !session.is_gone() && (session.uri == at.session || !host.sessions.is_draft(session))
+        !session.is_gone() && (session.uri == at.session || !sessions.is_draft(session))
     };
     let found = found.filter(|session| session.owner == mine && listed(session));
     found.ok_or_else(|| Thrown::from(no_session(&named)))

@@ -14,7 +14,6 @@ use super::actor::Actor;
 use super::create::announce;
 use super::mailbox::ToSession;
 use super::{Entry, Sessions};
-use crate::host::Host;
 
 /// How long a draft no client uses stays.
 const GRACE: Duration = Duration::from_secs(30);
@@ -65,11 +64,11 @@ impl Sessions {
     }
 }
 
-impl Host {
+impl Sessions {
     /// Gives every draft found in the store the same time to be used again.
     pub(super) fn drafts_loaded(&self) {
-        let ids: Vec<String> = self.sessions.drafts.lock().keys().cloned().collect();
-        for entry in ids.iter().filter_map(|id| self.sessions.get(id)) {
+        let ids: Vec<String> = self.drafts.lock().keys().cloned().collect();
+        for entry in ids.iter().filter_map(|id| self.get(id)) {
             self.draft_unused(&entry);
         }
     }
@@ -77,22 +76,22 @@ impl Host {
     /// Looks after the drafts a client may have used on a connection that is closed.
     pub(crate) fn drafts_left<'a>(&self, client: &str, channels: impl Iterator<Item = &'a String>) {
         let watched = channels.filter_map(|channel| {
-            let (entry, _) = self.sessions.locate(&self.sessions.channel(channel))?;
-            self.sessions.is_draft(&entry).then_some(entry)
+            let (entry, _) = self.locate(&self.channel(channel))?;
+            self.is_draft(&entry).then_some(entry)
         });
-        for entry in watched.chain(self.sessions.drafts_by(client)) {
+        for entry in watched.chain(self.drafts_by(client)) {
             self.draft_unused(&entry);
         }
     }
 
     /// Looks after a session a client unsubscribed from, or left out when it came back.
     pub(crate) fn draft_left(&self, entry: &Arc<Entry>, client: &str) {
-        if !self.sessions.is_draft(entry)
+        if !self.is_draft(entry)
             || self.watches(entry, |connection| self.access.clients.is_client(connection, client))
         {
             return;
         }
-        if let Some(draft) = self.sessions.drafts.lock().get_mut(&entry.id)
+        if let Some(draft) = self.drafts.lock().get_mut(&entry.id)
             && draft.client.as_deref() == Some(client)
         {
             draft.client = None;
@@ -102,19 +101,19 @@ impl Host {
 
     /// Looks after the drafts a client left out when it came back.
     pub(crate) fn drafts_left_out(&self, client: &str) {
-        for entry in self.sessions.drafts_by(client) {
+        for entry in self.drafts_by(client) {
             self.draft_left(&entry, client);
         }
     }
 
     fn watches(&self, entry: &Entry, which: impl Fn(crate::core::ids::ConnectionId) -> bool) -> bool {
-        let channels = self.sessions.channels_of(entry);
-        channels.iter().any(|channel| self.fanout.watchers(channel).into_iter().any(&which))
+        let channels = self.channels_of(entry);
+        channels.iter().any(|channel| self.core.fanout.watchers(channel).into_iter().any(&which))
     }
 
     /// Whether a client watches a draft, or the one that created it is connected and has not left it.
     fn draft_is_used(&self, entry: &Entry) -> bool {
-        let client = match self.sessions.drafts.lock().get(&entry.id) {
+        let client = match self.drafts.lock().get(&entry.id) {
             Some(draft) => draft.client.clone(),
             None => return true,
         };
@@ -133,18 +132,18 @@ impl Host {
         if self.draft_is_used(entry) {
             return;
         }
-        let (Some(host), Ok(runtime)) = (self.me(), Handle::try_current()) else { return };
-        let mut drafts = self.sessions.drafts.lock();
+        let (Some(sessions), Ok(runtime)) = (self.me(), Handle::try_current()) else { return };
+        let mut drafts = self.drafts.lock();
         let Some(draft) = drafts.get_mut(&entry.id) else { return };
         if draft.unused.replace(Instant::now()).is_none() {
-            runtime.spawn(wait_for_use(Arc::downgrade(&host), entry.clone()));
+            runtime.spawn(wait_for_use(Arc::downgrade(&sessions), entry.clone()));
         }
     }
 
     /// When a draft is to be removed; nothing where it is used, begun or gone.
     fn draft_ends(&self, entry: &Entry) -> Option<Instant> {
         let used = self.draft_is_used(entry);
-        let mut drafts = self.sessions.drafts.lock();
+        let mut drafts = self.drafts.lock();
         let draft = drafts.get_mut(&entry.id)?;
         if used {
             draft.unused = None;
@@ -154,26 +153,26 @@ impl Host {
 }
 
 /// Removes a draft once no client has used it for a while.
-async fn wait_for_use(host: Weak<Host>, entry: Arc<Entry>) {
+async fn wait_for_use(sessions: Weak<Sessions>, entry: Arc<Entry>) {
     loop {
-        let Some(end) = host.upgrade().and_then(|host| host.draft_ends(&entry)) else { return };
+        let Some(end) = sessions.upgrade().and_then(|sessions| sessions.draft_ends(&entry)) else { return };
         if end <= Instant::now() {
             break;
         }
         tokio::time::sleep_until(end).await;
     }
-    if let Some(host) = host.upgrade() {
-        host.tell(&entry, ToSession::Abandoned);
+    if let Some(sessions) = sessions.upgrade() {
+        sessions.tell(&entry, ToSession::Abandoned);
     }
 }
 
 impl Actor {
     /// Whether the session is a draft that no client has used for a while.
     pub(super) fn is_abandoned(&self) -> bool {
-        match self.host.draft_ends(&self.entry) {
+        match self.sessions.draft_ends(&self.entry) {
             Some(end) if end <= Instant::now() => true,
             Some(_) => {
-                tokio::spawn(wait_for_use(Arc::downgrade(&self.host), self.entry.clone()));
+                tokio::spawn(wait_for_use(Arc::downgrade(&self.sessions), self.entry.clone()));
                 false
             }
             None => false,
@@ -189,10 +188,10 @@ impl Actor {
     pub(super) fn announce_begun(&mut self, draft: KeptDraft) {
         self.refresh_summaries();
         // Listed before any client sees the turn, so that one that does finds the session.
-        self.host.sessions.drafts.lock().remove(&self.entry.id);
+        self.sessions.drafts.lock().remove(&self.entry.id);
         self.flush_out();
         self.announced = true;
-        announce(&self.host, &self.entry, draft.client);
+        announce(&self.sessions, &self.entry, draft.client);
         self.apply_session(StateAction::SessionReady(SessionReadyAction {}), None);
     }
 }

@@ -14,11 +14,11 @@ impl Actor {
         if !present {
             return;
         }
-        let mut watchers = self.host.fanout.watchers(&self.entry.uri);
+        let mut watchers = self.core.fanout.watchers(&self.entry.uri);
         for chat in &self.chats {
-            watchers.extend(self.host.fanout.watchers(&chat.uri));
+            watchers.extend(self.core.fanout.watchers(&chat.uri));
         }
-        if watchers.iter().any(|&connection| self.host.access.clients.is_client(connection, client)) {
+        if watchers.iter().any(|&connection| self.sessions.access.clients.is_client(connection, client)) {
             return;
         }
         self.client_gone(client);
@@ -51,7 +51,7 @@ impl Actor {
         futures::future::join_all(closing).await;
         if self.announced {
             let session = self.entry.uri.clone();
-            self.host.events.raise(Event::SessionEnd { session, reason: reason.to_owned() });
+            self.core.events.raise(Event::SessionEnd { session, reason: reason.to_owned() });
         }
     }
 
@@ -60,10 +60,10 @@ impl Actor {
         self.close("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
         for chat in &self.chats {
-            self.host.fanout.remove(&chat.uri);
+            self.core.fanout.remove(&chat.uri);
         }
-        self.host.fanout.remove(&self.entry.uri);
-        self.host.fanout.remove(&uri::annotations(&self.entry.uri));
-        self.host.forget_session(&self.entry, ids).await;
+        self.core.fanout.remove(&self.entry.uri);
+        self.core.fanout.remove(&uri::annotations(&self.entry.uri));
+        self.sessions.forget_session(&self.entry, ids).await;
     }
 }

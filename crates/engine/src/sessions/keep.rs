@@ -30,14 +30,14 @@ pub(super) async fn kept(log: &Log, what: &str, write: Pending<()>) -> bool {
 /// together share a commit, so one acknowledged operation costs one.
 impl Actor {
     pub(super) fn store(&self) -> Option<&SessionStore> {
-        self.host.session_store()
+        self.core.session_store()
     }
 
     fn keeping(&self, what: &str, write: Option<Pending<()>>) -> impl Future<Output = bool> + Send + use<> {
-        let (host, what) = (self.host.clone(), what.to_owned());
+        let (sessions, what) = (self.sessions.clone(), what.to_owned());
         async move {
             match write {
-                Some(write) => kept(&host.log, &what, write).await,
+                Some(write) => kept(&sessions.core.log, &what, write).await,
                 None => true,
             }
         }
@@ -104,7 +104,7 @@ impl Actor {
 
     /// Keeps the turn at `place` of a chat.
     fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) -> impl Future<Output = bool> + Send + use<> {
-        let set_turn = self.host.turn_store().and_then(|store| store.set_turn.as_ref());
+        let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
@@ -115,7 +115,7 @@ impl Actor {
 
     /// Keeps every turn a chat has; answers whether they are.
     pub(super) async fn keep_turns(&self, at: usize) -> bool {
-        let Some(set_turn) = self.host.turn_store().and_then(|store| store.set_turn.as_ref()) else {
+        let Some(set_turn) = self.core.turn_store().and_then(|store| store.set_turn.as_ref()) else {
             return true;
         };
         let chat = &self.chats[at];
@@ -123,7 +123,7 @@ impl Actor {
             let sender = super::turns::sender_of(&turn.message);
             let turn = KeptTurn { turn: turn.clone(), sender, transcript_id: None };
             let write = set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
-            kept(&self.host.log, &chat.uri, write)
+            kept(&self.core.log, &chat.uri, write)
         });
         futures::future::join_all(writes).await.into_iter().all(|kept| kept)
     }
@@ -172,7 +172,7 @@ impl Actor {
     }
 
     fn drop_turns_of(&self, uri: &str, place: usize) -> impl Future<Output = bool> + Send + use<> {
-        let drop_turns = self.host.turn_store().and_then(|store| store.drop_turns.as_ref());
+        let drop_turns = self.core.turn_store().and_then(|store| store.drop_turns.as_ref());
         let write = drop_turns
             .map(|drop_turns| drop_turns.call((self.entry.id.clone(), uri.to_owned(), place as u64)));
         self.keeping(uri, write)

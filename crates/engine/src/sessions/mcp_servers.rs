@@ -6,24 +6,24 @@ use std::time::Duration;
 use ostler_contract::{JsonObject, Value, VaultName, problem};
 
 use crate::core::in_time::in_time;
-use crate::host::Host;
 use crate::sessions::Entry;
+use crate::sessions::Sessions;
 
 /// How long the vault may take for one secret.
 const SECRET_LIMIT: Duration = Duration::from_secs(10);
 /// The members whose values are credentials.
 const CREDENTIALS: [&str; 2] = ["env", "headers"];
 
-impl Host {
+impl Sessions {
     /// The MCP servers of a session, by name; nothing where there are none. One that names a secret this session cannot
     /// have is left out, with a line in the log.
     pub(crate) async fn mcp_servers_for(&self, entry: &Entry) -> Option<JsonObject> {
         let mut servers = JsonObject::new();
-        for (name, server) in self.mcp_servers()? {
+        for (name, server) in self.core.mcp_servers()? {
             match self.with_secrets(entry, server).await {
                 Ok(server) => drop(servers.insert(name, server)),
                 Err((at, why)) => {
-                    self.log.line(format_args!("{}: skipped mcpServers.{name}: {at} {why}", entry.uri));
+                    self.core.log.line(format_args!("{}: skipped mcpServers.{name}: {at} {why}", entry.uri));
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Host {
                 return Err(names(format!("it is for sessions of user {id}")));
             }
         }
-        let vault = self.vault().ok_or_else(|| names(problem::no_vault(name)))?;
+        let vault = self.core.vault().ok_or_else(|| names(problem::no_vault(name)))?;
         match in_time(SECRET_LIMIT, vault.get.call((name.to_owned(),))).await {
             Ok(Some(secret)) => Ok(secret),
             Ok(None) => Err(names(problem::no_secret(name))),

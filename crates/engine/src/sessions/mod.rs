@@ -42,9 +42,9 @@ mod tools_server;
 mod turns;
 mod watched;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::uri::{self, Channel};
@@ -52,6 +52,11 @@ use ostler_protocol::wire::state::SessionSummary;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
+use crate::core::shared::Core;
+use crate::resources::Resources;
+use crate::usage::Ledger;
+use crate::users::access::Access;
+use crate::workspace::Workspace;
 pub(crate) use actor::snapshot;
 pub use around::Around;
 pub(crate) use attachments::content_of;
@@ -65,10 +70,16 @@ pub(crate) use observer::{Happened, Happening, Observer};
 use rest::{Awake, Census};
 pub use tools_server::OpenToolsServer;
 
-/// The sessions in memory, by id: those that are awake, and those that rest and were used lately. Others are in the
-/// store; see [`Host::session`](crate::host::Host::session).
-#[derive(Debug, Default)]
+/// The sessions of the host. In memory are those that are awake, and those that rest and were used lately. Others are in
+/// the store; see [`Sessions::session`].
+#[derive(Debug)]
 pub struct Sessions {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) usage: Arc<Ledger>,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) workspace: Arc<Workspace>,
+    me: Weak<Self>,
     entries: RwLock<HashMap<String, Arc<Entry>>>,
     /// Chats with URIs of their own, by URI: the session's id. Of sessions in memory.
     chats: RwLock<HashMap<String, String>>,
@@ -90,6 +101,9 @@ pub struct Sessions {
     observer: OnceLock<Arc<dyn Observer>>,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
+    tools_server: OnceLock<OpenToolsServer>,
+    /// Which backends were said to declare a setting a plugin contributes.
+    settings_declared: Mutex<HashSet<(String, String)>>,
 }
 
 /// One session, running or resting.
@@ -182,9 +196,57 @@ pub enum Place {
 }
 
 impl Sessions {
-    /// No sessions yet; what they do is told to an observer.
-    pub(crate) fn observed_by(observer: Arc<dyn Observer>) -> Self {
-        Self { observer: OnceLock::from(observer), ..Self::default() }
+    /// No sessions yet.
+    pub(crate) fn new(
+        core: Arc<Core>,
+        access: Arc<Access>,
+        usage: Arc<Ledger>,
+        resources: Arc<Resources>,
+        workspace: Arc<Workspace>,
+    ) -> Arc<Self> {
+        let sessions = Arc::new_cyclic(|me: &Weak<Self>| Self {
+            core,
+            access,
+            usage,
+            resources,
+            workspace,
+            me: me.clone(),
+            entries: RwLock::default(),
+            chats: RwLock::default(),
+            total: AtomicUsize::default(),
+            counted: AtomicBool::default(),
+            whole: AtomicBool::default(),
+            loading: Mutex::default(),
+            uses: AtomicU64::default(),
+            next_look: AtomicUsize::default(),
+            census: Arc::default(),
+            schemas: shared::Schemas::default(),
+            observer: OnceLock::new(),
+            drafts: Mutex::default(),
+            tools_server: OnceLock::new(),
+            settings_declared: Mutex::default(),
+        });
+        sessions.workspace.set_sessions(sessions.me.clone());
+        sessions
+    }
+
+    /// Tells somebody what sessions do, from the start on.
+    pub(crate) fn set_observer(&self, observer: Arc<dyn Observer>) {
+        let _ = self.observer.set(observer);
+    }
+
+    /// Gives backends a way to open a tools endpoint. Without one they are told that there is none.
+    pub fn set_tools_server(&self, open: OpenToolsServer) {
+        let _ = self.tools_server.set(open);
+    }
+
+    fn tools_server(&self) -> Option<OpenToolsServer> {
+        self.tools_server.get().cloned()
+    }
+
+    /// These sessions for a task of their own.
+    fn me(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
     }
 
     /// What sessions report to; on a host there is always one.

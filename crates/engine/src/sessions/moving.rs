@@ -17,7 +17,7 @@ use super::create::NewSession;
 use super::mailbox::ToSession;
 use super::{Entry, Place};
 use crate::core::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 /// A chat on its way to another session, with the chats of its workers.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Actor {
 
     /// A chat of the session by any of its names.
     fn anchor(&self, spelled: &str) -> Option<&str> {
-        let (entry, place) = self.host.sessions.locate(&self.host.sessions.channel(spelled))?;
+        let (entry, place) = self.sessions.locate(&self.sessions.channel(spelled))?;
         let at = Arc::ptr_eq(&entry, &self.entry).then(|| self.chat_at(&place)).flatten()?;
         Some(&self.chats[at].uri)
     }
@@ -151,7 +151,7 @@ impl Actor {
             return Err((RpcError::internal(NOT_MOVED), lent));
         }
         for at in at..at + count {
-            self.host.sessions.give_chat(&self.chats[at].uri, &self.entry.id);
+            self.sessions.give_chat(&self.chats[at].uri, &self.entry.id);
             let summary = self.chats[at].summary();
             self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
         }
@@ -183,7 +183,7 @@ impl Actor {
                 self.keep_chats().await;
                 self.forget_turns(&uri).await;
                 for message in waiting {
-                    self.host.tell(&taker, *message);
+                    self.sessions.tell(&taker, *message);
                 }
             }
             Err(mut lent) => {
@@ -209,7 +209,7 @@ pub enum Destination {
     New,
 }
 
-impl Host {
+impl Sessions {
     /// Moves a chat; answers the session it is in then.
     pub(crate) async fn move_chat(
         self: &Arc<Self>,
@@ -279,7 +279,7 @@ impl Host {
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
         let kept = from.row.lock().kept.clone();
         let new = NewSession {
-            id: self.new_id(),
+            id: self.core.new_id(),
             provider: Some(from.provider.clone()),
             owner: from.owner.clone(),
             working_directories: kept.working_directories,

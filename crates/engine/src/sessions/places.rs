@@ -13,7 +13,7 @@ use ostler_protocol::wire::state::{SessionOrigin, SessionStatus};
 use super::Entry;
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::host::Host;
+use crate::sessions::Sessions;
 use crate::workspace::sessions_view::{SessionView, SessionsView};
 use crate::workspace::terminals::Holder;
 use crate::workspace::worktrees::Isolated;
@@ -49,9 +49,9 @@ impl SessionView for Entry {
     }
 }
 
-impl SessionsView for Host {
+impl SessionsView for Sessions {
     fn get(&self, id: &str) -> Option<Arc<dyn SessionView>> {
-        self.sessions.get(id).map(|entry| entry as _)
+        self.get(id).map(|entry| entry as _)
     }
 
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Arc<dyn SessionView>>> {
@@ -59,8 +59,8 @@ impl SessionsView for Host {
     }
 
     fn look_around(&self, session: &dyn SessionView) {
-        if let (Some(host), Some(entry)) = (self.me(), self.sessions.by_uri(session.uri())) {
-            host.look_around(&entry, true);
+        if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
+            sessions.look_around(&entry, true);
         }
     }
 }
@@ -70,7 +70,7 @@ impl Actor {
     pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
         let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
         let directory = folders.into_iter().flatten().next();
-        self.host.workspace.session_terminals(Holder {
+        self.sessions.workspace.session_terminals(Holder {
             session: self.entry.uri.clone(),
             chat: chat.uri.clone(),
             directory: directory.map(|directory| crate::core::file_uris::file_path(directory)),
@@ -81,7 +81,7 @@ impl Actor {
     /// The machine the session runs in.
     pub(super) fn computer_of(&self, paths: &[String]) -> Option<SessionComputer> {
         let values = self.state.config.as_ref().map(|config| &config.values);
-        self.host.workspace.session_computer(
+        self.sessions.workspace.session_computer(
             self.agent.as_deref()?,
             values,
             paths.first().cloned(),

@@ -6,21 +6,21 @@ use ostler_contract::Frozen;
 use ostler_contract::points::{ChatPreamble, PreambleChat};
 
 use crate::core::in_time::in_time;
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 /// How long each preamble may take before the chat opens without it.
 const LIMIT: Duration = Duration::from_secs(10);
 
-impl Host {
+impl Sessions {
     /// Asks every preamble at once; their answers stand in plugin order, a blank line between two.
     pub(super) async fn chat_preamble(&self, about: &PreambleChat) -> Option<String> {
-        let preambles = self.registry()?.all::<ChatPreamble>();
+        let preambles = self.core.registry()?.all::<ChatPreamble>();
         let asked = preambles.iter().map(|preamble| async move {
             match in_time(LIMIT, preamble.preamble.call((Frozen(about.clone()),))).await {
                 Ok(text) => text.filter(|text| !text.trim().is_empty()),
                 Err(why) => {
                     let chat = &about.chat;
-                    self.log.line(format_args!(
+                    self.core.log.line(format_args!(
                         "{}: its preamble of {chat} failed: {}",
                         preamble.owner,
                         why.for_log()

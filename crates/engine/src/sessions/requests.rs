@@ -15,10 +15,10 @@ use crate::core::file_uris::{file_path, file_uri};
 use crate::core::message::message;
 use crate::core::refusals::{SESSION_ENDED, nothing_at};
 use crate::core::titles::tidy_title;
-use crate::host::Host;
+use crate::sessions::Sessions;
 use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken};
 
-impl Host {
+impl Sessions {
     /// What a listing shows, newest first.
     ///
     /// # Errors
@@ -65,11 +65,11 @@ impl Host {
 
     /// Has a backend delete what it keeps itself of a session or a chat.
     pub(super) async fn delete_copy(&self, entry: &Entry, of: &str, id: String) {
-        let delete = self.agent(&entry.provider).and_then(|agent| agent.delete.clone());
+        let delete = self.core.agent(&entry.provider).and_then(|agent| agent.delete.clone());
         let Some(delete) = delete else { return };
         let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
         if let Err(why) = delete.call((id, folder)).await {
-            self.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
+            self.core.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
         }
     }
 
@@ -83,23 +83,23 @@ impl Host {
             self.workspace.release_tree(&entry.uri, tree).await;
         }
         self.workspace.clear_changesets(&entry.uri);
-        for store in self.session_store().into_iter().chain(self.own_sessions()) {
+        for store in self.core.session_store().into_iter().chain(self.core.own_sessions()) {
             if let Err(why) = store.forget.call((entry.id.clone(),)).await {
-                self.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
+                self.core.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }
         let kept = entry.row.lock().kept.clone();
         self.workspace.leave_computer(&kept).await;
-        let announced = !self.sessions.is_draft(entry);
-        self.sessions.remove(entry);
+        let announced = !self.is_draft(entry);
+        self.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
         if announced
             && let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params)
         {
-            self.fanout.notify(uri::ROOT, frame);
+            self.core.fanout.notify(uri::ROOT, frame);
         }
-        self.root.set_active_sessions(&self.fanout, self.sessions.count());
-        if let Some(observer) = self.sessions.observer() {
+        self.core.root.set_active_sessions(&self.core.fanout, self.count());
+        if let Some(observer) = self.observer() {
             observer.session_gone(&entry.uri).await;
             let (session, what) = (entry.clone(), Happened::Gone);
             observer.happened(Happening { session, what, running: false, queued: 0, tool_calls: 0 });
@@ -118,7 +118,7 @@ impl Host {
             None => entry.row.lock().kept.working_directories.clone(),
         };
         let new = NewSession {
-            id: self.new_id(),
+            id: self.core.new_id(),
             provider: Some(request.provider.unwrap_or_else(|| entry.provider.clone())),
             owner: entry.owner.clone(),
             working_directories: directories,
@@ -126,7 +126,7 @@ impl Host {
             ..NewSession::default()
         };
         let prompt = Some(request.prompt);
-        if let Some(observer) = self.sessions.observer() {
+        if let Some(observer) = self.observer() {
             let child = uri::session(new.provider.as_deref().unwrap_or_default(), &new.id);
             observer.made_by(&child, from);
         }
@@ -149,7 +149,7 @@ impl Host {
         }
         let mut message = message(request.prompt, MessageKind::Agent);
         message.model = request.model.map(|id| ModelSelection { id, config: None });
-        let uri = uri::chat(&self.new_id());
+        let uri = uri::chat(&self.core.new_id());
         let new = NewChat {
             uri: uri.clone(),
             origin,

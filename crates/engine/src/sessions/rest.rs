@@ -13,7 +13,7 @@ use super::actor::Actor;
 use super::mailbox::Inbox;
 use super::{Entry, Resting, ToSession};
 use crate::core::ids::ConnectionId;
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 /// How long a new session waits for others to fall asleep.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,14 +55,14 @@ impl Drop for Awake {
     }
 }
 
-impl Host {
+impl Sessions {
     /// Waits until the sessions in memory, a new one included, are no more than may be.
     ///
     /// # Errors
     /// All of them are at work or watched.
     pub(super) async fn room_for_session(&self) -> Result<(), RpcError> {
-        let census = &self.sessions.census;
-        let most = self.options.limits.awake_sessions;
+        let census = &self.census;
+        let most = self.core.options.limits.awake_sessions;
         let room = async {
             loop {
                 let fewer = census.fewer.notified();
@@ -83,12 +83,12 @@ impl Host {
     /// # Errors
     /// Too many are in memory, and none of them can sleep now.
     pub(crate) fn may_wake(&self, entry: &Entry) -> Result<(), RpcError> {
-        let most = self.options.limits.awake_sessions;
-        if self.sessions.awake() < most || entry.is_awake() {
+        let most = self.core.options.limits.awake_sessions;
+        if self.awake() < most || entry.is_awake() {
             return Ok(());
         }
         self.rest_idle_sessions();
-        match self.sessions.awake() > most + most / 4 {
+        match self.awake() > most + most / 4 {
             true => Err(full(most)),
             false => Ok(()),
         }
@@ -97,10 +97,10 @@ impl Host {
     /// Ends a connection's subscription of a channel. A session whose channel has no subscriber left decides anew when to
     /// sleep.
     pub(crate) fn unsubscribe(&self, channel: &str, connection: ConnectionId) {
-        if !self.fanout.unsubscribe(channel, connection) || self.fanout.is_watched(channel) {
+        if !self.core.fanout.unsubscribe(channel, connection) || self.core.fanout.is_watched(channel) {
             return;
         }
-        if let Some((entry, _)) = self.sessions.locate(&self.sessions.channel(channel))
+        if let Some((entry, _)) = self.locate(&self.channel(channel))
             && let Resting::Open(mailbox, _) = &*entry.mailbox.lock()
         {
             let _ = mailbox.send(ToSession::Unwatched);
@@ -109,17 +109,16 @@ impl Host {
 
     /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more.
     fn rest_idle_sessions(&self) {
-        let census = &self.sessions.census;
+        let census = &self.census;
         if census.asking.swap(true, Ordering::AcqRel) {
             return;
         }
-        let most = self.options.limits.awake_sessions;
+        let most = self.core.options.limits.awake_sessions;
         let surplus = (census.count() + 1).saturating_sub(most) + most / 16;
         let mut idle: Vec<(String, Arc<Entry>)> = self
-            .sessions
             .all()
             .into_iter()
-            .filter(|entry| entry.is_awake() && !self.fanout.is_watched(&entry.uri))
+            .filter(|entry| entry.is_awake() && !self.core.fanout.is_watched(&entry.uri))
             .filter_map(|entry| {
                 let row = entry.row.lock();
                 let busy = row.summary.status & SessionStatus::InProgress.bits() != 0;
@@ -162,8 +161,8 @@ impl Actor {
     /// Whether a store can give everything back.
     pub(super) fn can_rest(&self) -> bool {
         self.annotations_rest()
-            && self.host.session_store().is_some()
-            && self.host.turn_store().is_some_and(|store| store.turns.is_some())
+            && self.core.session_store().is_some()
+            && self.core.turn_store().is_some_and(|store| store.turns.is_some())
     }
 
     /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
@@ -184,7 +183,7 @@ impl Actor {
                 backend.close(false).await;
             }
         }
-        self.host.rests();
+        self.sessions.rests();
         true
     }
 }

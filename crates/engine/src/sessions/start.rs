@@ -34,8 +34,8 @@ impl Actor {
             false => start.seed = Some(turns),
         }
         let (number, ending) = (self.chats[at].number, self.chats[at].ending.take());
-        let (host, entry) = (self.host.clone(), self.entry.clone());
-        let servers = async move { host.mcp_servers_for(&entry).await };
+        let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
+        let servers = async move { sessions.mcp_servers_for(&entry).await };
         self.chats[at].backend =
             Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone(), ending));
     }
@@ -53,9 +53,9 @@ impl Actor {
         let ahead = self.ahead.clone();
         let tools = self.bound_tools(&chat.uri);
         let instructions: Vec<String> =
-            self.host.offered_tools().iter().filter_map(|tool| tool.tool.instruction.clone()).collect();
-        let tools_server = self.host.tools_server().map(|open| {
-            let tools = SessionTools::new(&self.host, &self.entry);
+            self.core.offered_tools().iter().filter_map(|tool| tool.tool.instruction.clone()).collect();
+        let tools_server = self.sessions.tools_server().map(|open| {
+            let tools = SessionTools::new(&self.sessions, &self.entry);
             Call::new(move |(options,): (Option<ToolsServerOptions>,)| {
                 open.open(tools.clone(), options.unwrap_or_default())
             })
@@ -71,7 +71,7 @@ impl Actor {
             // Their secrets are read where a plugin's vault keeps nobody waiting.
             mcp_servers: None,
             instructions: (!instructions.is_empty()).then_some(instructions),
-            client_tool_timeout_ms: self.host.options.client_tool_timeout_ms,
+            client_tool_timeout_ms: self.core.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
                 known(&action)?;
                 ahead.wait_one_more()?;
@@ -100,21 +100,21 @@ impl Actor {
 
     /// Tells the settings of the clients that are active in the session.
     fn client_settings_of(&self) -> Call<fn() -> JsonObject> {
-        let (host, entry) = (Arc::downgrade(&self.host), self.entry.clone());
-        Call::now(move |()| Ok(upgraded(&host)?.client_settings(&entry)))
+        let (sessions, entry) = (Arc::downgrade(&self.sessions), self.entry.clone());
+        Call::now(move |()| Ok(upgraded(&sessions)?.client_settings(&entry)))
     }
 
     /// Reads resources as the session's owner.
     fn read_of(&self) -> Call<fn(uri: String) -> ResourceContent> {
-        let (host, session) = (Arc::downgrade(&self.host), self.entry.uri.clone());
+        let (sessions, session) = (Arc::downgrade(&self.sessions), self.entry.uri.clone());
         Call::new(move |(uri,): (String,)| {
-            let (host, session) = (upgraded(&host), session.clone());
-            async move { host?.content_for_session(&session, &uri).await }
+            let (sessions, session) = (upgraded(&sessions), session.clone());
+            async move { sessions?.content_for_session(&session, &uri).await }
         })
     }
 
     fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
-        let (mailbox, ahead, clock) = (self.mailbox.clone(), self.ahead.clone(), self.host.clock.clone());
+        let (mailbox, ahead, clock) = (self.mailbox.clone(), self.ahead.clone(), self.core.clock.clone());
         Call::new(move |(call, request): (String, WorkerRequest)| {
             let (mailbox, ahead, clock) = (mailbox.clone(), ahead.clone(), clock.clone());
             async move {

@@ -137,7 +137,7 @@ impl Actor {
 
     /// Brings the row up to date and tells the root's watchers what changed of it.
     pub(super) fn refresh_row(&mut self) {
-        let modified = self.take_modified().then(|| self.host.clock.iso());
+        let modified = self.take_modified().then(|| self.core.clock.iso());
         let activity = self.activity();
         let chats: Vec<_> = self.chats.iter().map(|chat| listed(&chat.published)).collect();
         let mut row = self.entry.row.lock();
@@ -179,7 +179,7 @@ impl Actor {
         let params = json!({ "channel": uri::ROOT, "session": self.entry.uri, "changes": changes });
         if let Ok(frame) = encode::notification("root/sessionSummaryChanged", &params) {
             self.flush_out();
-            self.host.fanout.notify(uri::ROOT, frame);
+            self.core.fanout.notify(uri::ROOT, frame);
         }
     }
 }

@@ -20,14 +20,14 @@ use crate::core::message::message;
 use crate::core::refusals::nothing_at;
 use crate::core::titles::named;
 use crate::core::weak::upgraded;
-use crate::host::Host;
+use crate::sessions::Sessions;
 
 impl Actor {
     /// Every tool a backend may offer its model in this chat.
     pub(super) fn bound_tools(&self, chat: &str) -> Vec<BoundTool> {
-        let own = self.host.offered_tools().into_iter();
+        let own = self.core.offered_tools().into_iter();
         let place = BoundPlace::new(&self.entry.uri, chat);
-        let own = own.map(|tool| bind(&self.host, tool, &place));
+        let own = own.map(|tool| bind(&self.sessions, tool, &place));
         own.chain(brought_by(&self.state.active_clients)).collect()
     }
 
@@ -76,7 +76,7 @@ impl Actor {
 
     /// Gives a client a limited time for a call it was handed.
     pub(super) fn watch_client_tool(&self, at: usize, call: &str) {
-        let limit = self.host.options.client_tool_timeout_ms;
+        let limit = self.core.options.client_tool_timeout_ms;
         let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
         if limit == 0 || !matches!(running.contributor, Some(ToolCallContributor::Client(_))) {
             return;
@@ -92,7 +92,7 @@ impl Actor {
     pub(super) fn tool_timed_out(&mut self, at: usize, call: &str) {
         let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
         let Some(ToolCallContributor::Client(owner)) = running.contributor.clone() else { return };
-        let seconds = self.host.options.client_tool_timeout_ms / 1000;
+        let seconds = self.core.options.client_tool_timeout_ms / 1000;
         let why = format!("{} did not answer within {seconds} seconds", owner.client_id);
         self.client_tool_result(at, call.to_owned(), &owner.client_id, failed(&why));
     }
@@ -119,25 +119,25 @@ impl BoundPlace {
 }
 
 /// A tool of the host's, to be run where it is bound.
-pub(super) fn bind(host: &Arc<Host>, tool: OfferedTool, place: &Arc<BoundPlace>) -> BoundTool {
+pub(super) fn bind(sessions: &Arc<Sessions>, tool: OfferedTool, place: &Arc<BoundPlace>) -> BoundTool {
     let OfferedTool { tool, definition } = tool;
-    let (host, bound) = (Arc::downgrade(host), place.clone());
+    let (sessions, bound) = (Arc::downgrade(sessions), place.clone());
     let (effects, defer_loading) = (tool.effects, tool.defer_loading);
     let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
-        let (host, tool, bound) = (upgraded(&host), tool.clone(), bound.clone());
+        let (sessions, tool, bound) = (upgraded(&sessions), tool.clone(), bound.clone());
         async move {
-            let host = host?;
+            let sessions = sessions?;
             let (session, chat) = (bound.session.clone(), bound.chat.clone());
-            let at = context(&host, &session, &chat, place);
+            let at = context(&sessions, &session, &chat, place);
             let name = tool.definition.name.to_string();
             let outcome = tool.run.call((input, at)).await;
             if let Err(why) = &outcome {
-                host.report_failed(&tool.owner, &format!("its tool {name}"), why);
+                sessions.core.report_failed(&tool.owner, &format!("its tool {name}"), why);
             }
-            if host.events.listened(EventName::ToolCall) {
+            if sessions.core.events.listened(EventName::ToolCall) {
                 let error = outcome.as_ref().err().map(|thrown| thrown.message.clone());
                 let ok = outcome.is_ok();
-                host.events.raise(Event::ToolCall { session, chat, tool: name, ok, error });
+                sessions.core.events.raise(Event::ToolCall { session, chat, tool: name, ok, error });
             }
             outcome
         }
@@ -176,7 +176,7 @@ pub(super) fn call_of(request: &SessionInputRequest) -> Option<&str> {
 
 /// Where a tool runs.
 struct At {
-    host: Weak<Host>,
+    sessions: Weak<Sessions>,
     session: String,
     chat: String,
     /// The turn and call, as far as the backend said.
@@ -184,12 +184,12 @@ struct At {
 }
 
 impl At {
-    fn host(&self) -> Result<Arc<Host>, Thrown> {
-        upgraded(&self.host)
+    fn sessions(&self) -> Result<Arc<Sessions>, Thrown> {
+        upgraded(&self.sessions)
     }
 
-    async fn session(&self, host: &Host, uri: &str) -> Result<Arc<Entry>, Thrown> {
-        host.session_at(uri).await.ok_or_else(|| no_session(uri))
+    async fn session(&self, sessions: &Sessions, uri: &str) -> Result<Arc<Entry>, Thrown> {
+        sessions.session_at(uri).await.ok_or_else(|| no_session(uri))
     }
 }
 
@@ -204,10 +204,10 @@ where
 }
 
 /// What a host tool is handed.
-fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPlace>) -> ToolContext {
-    let provider = host.sessions.by_uri(session).map(|entry| entry.provider.clone());
+fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<ToolCallPlace>) -> ToolContext {
+    let provider = sessions.by_uri(session).map(|entry| entry.provider.clone());
     let here = Arc::new(At {
-        host: Arc::downgrade(host),
+        sessions: Arc::downgrade(sessions),
         session: session.to_owned(),
         chat: chat.to_owned(),
         place: place.unwrap_or_default(),
@@ -219,69 +219,69 @@ fn context(host: &Arc<Host>, session: &str, chat: &str, place: Option<ToolCallPl
         turn: at(&here, |at, ()| async move {
             match &at.place.turn_id {
                 Some(turn) => Ok(Some(turn.clone())),
-                None => Ok(at.host()?.running_turn(&at.session, &at.chat).await),
+                None => Ok(at.sessions()?.running_turn(&at.session, &at.chat).await),
             }
         }),
-        sessions: at(&here, |at, ()| async move { at.host()?.session_rows().await }),
+        sessions: at(&here, |at, ()| async move { at.sessions()?.session_rows().await }),
         chats: at(&here, |at, (session,): (String,)| async move {
-            let host = at.host()?;
-            let entry = at.session(&host, &session).await?;
-            host.chats_of(&entry).await.ok_or_else(|| no_session(&session))
+            let sessions = at.sessions()?;
+            let entry = at.session(&sessions, &session).await?;
+            sessions.chats_of(&entry).await.ok_or_else(|| no_session(&session))
         }),
         context: at(&here, |at, (session, chat): (String, Option<String>)| async move {
-            let host = at.host()?;
-            let entry = at.session(&host, &session).await?;
-            let turns = host
-                .turns_of(&entry, place_of(&host, chat).await)
+            let sessions = at.sessions()?;
+            let entry = at.session(&sessions, &session).await?;
+            let turns = sessions
+                .turns_of(&entry, place_of(&sessions, chat).await)
                 .await
                 .ok_or_else(|| no_session(&session))?;
             Ok(Frozen(turns))
         }),
         send: at(&here, |at, (session, chat, text): (String, Option<String>, String)| async move {
-            let host = at.host()?;
-            let entry = at.session(&host, &session).await?;
+            let sessions = at.sessions()?;
+            let entry = at.session(&sessions, &session).await?;
             let request = TurnRequest {
-                place: place_of(&host, chat).await,
+                place: place_of(&sessions, chat).await,
                 message: message(text, MessageKind::Agent),
                 model: None,
                 sender: None,
                 queue: true,
             };
-            match host.start_turn(&entry, request).await.map_err(Thrown::new)? {
+            match sessions.start_turn(&entry, request).await.map_err(Thrown::new)? {
                 TurnTaken::Started { .. } => Ok("sent".to_owned()),
                 TurnTaken::Queued => Ok("queued".to_owned()),
             }
         }),
         create: at(&here, |at, (request,): (ToolSession,)| async move {
-            at.host()?.session_by_tool(&at.session, request).await
+            at.sessions()?.session_by_tool(&at.session, request).await
         }),
         create_chat: at(&here, |at, (session, request): (String, ToolChat)| async move {
-            let host = at.host()?;
-            let entry = at.session(&host, &session).await?;
+            let sessions = at.sessions()?;
+            let entry = at.session(&sessions, &session).await?;
             let origin = at
                 .place
                 .tool_call_id
                 .clone()
                 .map(|tool_call_id| ChatOrigin::Tool { chat: at.chat.clone(), tool_call_id });
-            host.chat_by_tool(&entry, origin, request).await
+            sessions.chat_by_tool(&entry, origin, request).await
         }),
         rename: at(&here, |at, (session, title): (String, String)| async move {
-            let host = at.host()?;
-            let entry = at.session(&host, &session).await?;
+            let sessions = at.sessions()?;
+            let entry = at.session(&sessions, &session).await?;
             named(&title).map_err(Thrown::new)?;
-            host.tell(&entry, ToSession::Rename { title });
+            sessions.tell(&entry, ToSession::Rename { title });
             Ok(())
         }),
         remove: at(&here, |at, (session,): (String,)| async move {
-            let host = at.host()?;
-            let entry = at.session(&host, &session).await?;
+            let sessions = at.sessions()?;
+            let entry = at.session(&sessions, &session).await?;
             if entry.uri == at.session {
                 return Err(Thrown::new("a session cannot remove itself"));
             }
-            host.dispose_session(&entry).await.map_err(Thrown::from)
+            sessions.dispose_session(&entry).await.map_err(Thrown::from)
         }),
         read: at(&here, |at, (uri,): (String,)| async move {
-            at.host()?.read_as_session(&at.session, &uri).await
+            at.sessions()?.read_as_session(&at.session, &uri).await
         }),
     }
 }
@@ -290,7 +290,7 @@ fn no_session(session: &str) -> Thrown {
     Thrown::from(nothing_at(session))
 }
 
-async fn place_of(host: &Host, chat: Option<String>) -> Place {
+async fn place_of(sessions: &Sessions, chat: Option<String>) -> Place {
     let Some(chat) = chat else { return Place::DefaultChat };
-    host.located(&chat).await.map_or(Place::DefaultChat, |(_, place)| place)
+    sessions.located(&chat).await.map_or(Place::DefaultChat, |(_, place)| place)
 }

@@ -140,14 +140,14 @@ impl Actor {
             None => self.refresh_summaries(),
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
-        self.host.events.raise(Event::TurnStart {
+        self.core.events.raise(Event::TurnStart {
             session: session.clone(),
             chat: chat.clone(),
             turn: turn.clone(),
             sender,
         });
-        if self.host.events.listened(EventName::Message) {
-            self.host.events.raise(Event::Message { session, chat, turn, text });
+        if self.core.events.listened(EventName::Message) {
+            self.core.events.raise(Event::Message { session, chat, turn, text });
         }
     }
 
@@ -210,7 +210,7 @@ impl Actor {
     /// A turn the host starts by itself.
     pub(super) async fn take_turn(&mut self, request: TurnRequest) -> Result<TurnTaken, String> {
         let at = self.chat_at(&request.place).ok_or(NO_SUCH_CHAT)?;
-        if let Some(lost) = self.host.lost_storage() {
+        if let Some(lost) = self.core.lost_storage() {
             return Err(lost);
         }
         let mut message = request.message;
@@ -224,17 +224,17 @@ impl Actor {
             if !request.queue {
                 return Err("a turn is running in this chat".to_owned());
             }
-            let id = self.host.new_id();
+            let id = self.core.new_id();
             let queued = ChatPendingMessageSetAction { kind: PendingMessageKind::Queued, id, message };
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
             self.happened(at, Happened::Queued);
             self.keep_chats().await;
             return Ok(TurnTaken::Queued);
         }
-        let turn = self.host.new_id();
+        let turn = self.core.new_id();
         let action = ChatTurnStartedAction {
             turn_id: turn.clone(),
-            started_at: self.host.clock.iso(),
+            started_at: self.core.clock.iso(),
             message,
             queued_message_id: None,
             meta: None,
@@ -246,7 +246,7 @@ impl Actor {
     /// Writes down who sent a message, on a host that knows people.
     pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
         if let Some(sender) = sender
-            && self.host.access.gate.guarded
+            && self.sessions.access.gate.guarded
         {
             message.meta.get_or_insert_default().insert(names::meta_key("sender"), sender.into());
         }
@@ -281,8 +281,8 @@ impl Actor {
         self.refresh_summaries();
         self.flush_out();
         self.happened(at, Happened::Ended(status));
-        self.host.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
-        self.host.look_around(&self.entry, true);
+        self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
+        self.sessions.look_around(&self.entry, true);
         self.deferred.add(Part::Session);
     }
 
@@ -292,7 +292,7 @@ impl Actor {
         if !busy {
             self.happened(at, Happened::Quiet);
         }
-        if let Some(observer) = self.host.sessions.observer() {
+        if let Some(observer) = self.sessions.observer() {
             observer.session_quiet(&self.entry.uri, status, why, busy);
         }
     }
@@ -307,10 +307,10 @@ impl Actor {
         };
         let sender = sender_of(&next.message);
         let refused = self.may_spend(&next.message, sender.as_deref()).await.err();
-        let turn = self.host.new_id();
+        let turn = self.core.new_id();
         let action = ChatTurnStartedAction {
             turn_id: turn.clone(),
-            started_at: self.host.clock.iso(),
+            started_at: self.core.clock.iso(),
             message: next.message,
             queued_message_id: Some(next.id),
             meta: None,
@@ -355,7 +355,7 @@ impl Actor {
         let removed = SessionInputNeededRemovedAction { id: id.to_owned() };
         if self.apply_session(StateAction::SessionInputNeededRemoved(removed), None) {
             let session = self.entry.uri.clone();
-            self.host.events.raise(Event::InputNeededRemoved { session, id: id.to_owned() });
+            self.core.events.raise(Event::InputNeededRemoved { session, id: id.to_owned() });
         }
     }
 
@@ -365,7 +365,7 @@ impl Actor {
         let Some(active) = &self.chats[at].state.active_turn else { return };
         let action = ChatErrorAction {
             turn_id: active.id.clone(),
-            duration: millis_between(&active.started_at, self.host.clock.now()),
+            duration: millis_between(&active.started_at, self.core.clock.now()),
             part: ErrorResponsePart {
                 error: ErrorInfo { error_type: error_type.to_owned(), message, stack: None, meta: None },
                 resumable: None,
@@ -394,7 +394,7 @@ impl Actor {
     /// A backend that could not start or threw: the turn it was about fails; without one it is a log line.
     pub(super) async fn backend_failed(&mut self, at: usize, turn: Option<String>, why: Thrown) {
         let provider = &self.entry.provider;
-        self.host.log.line(format_args!("{}: backend {provider} failed: {}", self.entry.uri, why.for_log()));
+        self.core.log.line(format_args!("{}: backend {provider} failed: {}", self.entry.uri, why.for_log()));
         let running = self.chats[at].running().map(str::to_owned);
         if turn.is_some() && turn == running {
             self.fail_turn(at, "backend", why.message).await;
@@ -476,7 +476,7 @@ impl Actor {
         });
         self.flush_out();
         if let Ok(text) = serde_json::to_string(&action) {
-            self.host.fanout.publish_to(&self.chats[at].uri, connection.id, text);
+            self.core.fanout.publish_to(&self.chats[at].uri, connection.id, text);
         }
         responder.raw("{}");
     }

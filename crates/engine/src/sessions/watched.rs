@@ -17,13 +17,13 @@ pub(super) const STEER_LIMIT: std::time::Duration = std::time::Duration::from_se
 impl Actor {
     /// Whether changes inside the session are of interest to the observer.
     pub(super) fn is_observed(&self) -> bool {
-        self.host.sessions.observer().is_some_and(|observer| observer.watches())
+        self.sessions.observer().is_some_and(|observer| observer.watches())
     }
 
     /// Tells the observer of something that happened in a chat.
     pub(super) fn happened(&self, at: usize, what: Happened) {
         // A session that fell quiet or is gone may have been made by another that is watched.
-        let Some(observer) = self.host.sessions.observer().filter(|observer| observer.watches()) else {
+        let Some(observer) = self.sessions.observer().filter(|observer| observer.watches()) else {
             return;
         };
         let state = &self.chats[at].state;
@@ -68,7 +68,7 @@ impl Actor {
             return false;
         };
         let (taken, wait) = oneshot::channel();
-        let id = self.host.new_id();
+        let id = self.core.new_id();
         backend.tell(Tell::Steer {
             id: id.clone(),
             text: message.text.clone(),

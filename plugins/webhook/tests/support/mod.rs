@@ -151,8 +151,8 @@ impl World {
     pub async fn of(dir: &Arc<TempDir>, builder: Builder) -> Self {
         let host = builder.start().await;
         let posts = Posts::default();
-        host.host.set_outbound(posts.outbound());
-        let route = host.host.registry().unwrap().all::<Route>()[0].handler.clone();
+        host.host.core.set_outbound(posts.outbound());
+        let route = host.host.core.registry().unwrap().all::<Route>()[0].handler.clone();
         Self { dir: dir.clone(), host, posts, route }
     }
 
@@ -173,7 +173,7 @@ impl World {
             port: 1,
             guarded: false,
         };
-        self.host.host.events.raise_and_wait(listening).await;
+        self.host.host.core.events.raise_and_wait(listening).await;
     }
 
     /// Sends a request; answers status, headers and JSON body.
@@ -218,7 +218,7 @@ impl World {
 
     /// The records of a collection, as the host holds them.
     pub async fn kept(&self, collection: &str) -> Vec<JsonObject> {
-        let store = self.host.host.record_store().unwrap().clone();
+        let store = self.host.host.core.record_store().unwrap().clone();
         let opened = store.collection.call((collection.to_owned(), Default::default())).await.unwrap();
         let mut records = opened.list.call(()).await.unwrap();
         records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());

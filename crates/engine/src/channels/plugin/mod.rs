@@ -2,18 +2,27 @@
 //! plugin is asked on the way is never waited for by anything but what asked.
 
 mod publish;
-mod subscribe;
 mod watching;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::PluginId;
 use ostler_contract::points::{SchemeChannel, Subscriber};
 use ostler_contract::registry::{Owned, Owner};
 use ostler_protocol::uri;
 
+use crate::channels::Channels;
 use crate::core::ids::ConnectionId;
-use crate::host::Host;
+use crate::core::in_time::in_time;
+use crate::users::clients::Client;
 use publish::Lanes;
 use watching::Watching;
+
+pub(crate) use watching::Begin;
+
+/// How long `left` may take before the log says so.
+const LEFT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The channels of plugins, as far as the host keeps something of them.
 #[derive(Debug, Default)]
@@ -30,10 +39,10 @@ pub(crate) fn channel_name(spelled: &str) -> String {
     }
 }
 
-impl Host {
+impl Channels {
     /// The plugin channel of a scheme.
     pub(crate) fn plugin_channel(&self, scheme: &str) -> Option<Owned<SchemeChannel>> {
-        let channels = self.registry()?.all::<SchemeChannel>();
+        let channels = self.core.registry()?.all::<SchemeChannel>();
         channels.iter().find(|channel| channel.scheme.eq_ignore_ascii_case(scheme)).cloned()
     }
 
@@ -68,7 +77,7 @@ impl Host {
             return Vec::new();
         }
         let mut subscribers: Vec<Subscriber> = Vec::new();
-        for connection in self.fanout.watchers(&channel) {
+        for connection in self.core.fanout.watchers(&channel) {
             if let Some(subscriber) = self.subscriber_of(connection)
                 && !subscribers.contains(&subscriber)
             {
@@ -76,5 +85,48 @@ impl Host {
             }
         }
         subscribers
+    }
+
+    /// Counts a watch of a client and begins what comes of it.
+    pub(crate) fn begin_to_watch(
+        &self,
+        scheme: &str,
+        client: &str,
+        at: (ConnectionId, String),
+        begin: Option<Begin>,
+    ) {
+        self.plugin_channels.watching.add(&scheme.to_ascii_lowercase(), client, at, begin);
+    }
+
+    /// Puts down that a client has its snapshot.
+    pub(crate) fn came_to_watch(&self, scheme: &str, client: &str) {
+        self.plugin_channels.watching.came(scheme, client);
+    }
+
+    /// Tells a plugin's channel that a connection watches a URI no longer.
+    pub(crate) fn left_plugin_channel(
+        self: &Arc<Self>,
+        scheme: &str,
+        name: &str,
+        connection: &dyn Client,
+        failed: bool,
+    ) {
+        let Some(client) = connection.client_id() else { return };
+        let channel = self.plugin_channel(scheme);
+        let left = channel.and_then(|channel| {
+            let left = channel.channel.left.clone()?;
+            let (channels, owner, client) = (self.clone(), channel.owner, client.clone());
+            let what = format!("its left of {}", channel.value.scheme);
+            Some(Box::new(move || {
+                let told = left.call((client,));
+                tokio::spawn(async move {
+                    if let Err(why) = in_time(LEFT_LIMIT, told).await {
+                        channels.core.report_failed(&owner, &what, &why);
+                    }
+                });
+            }) as Begin)
+        });
+        let at = (connection.id(), name.to_owned());
+        self.plugin_channels.watching.remove(scheme, &client, &at, failed, left);
     }
 }

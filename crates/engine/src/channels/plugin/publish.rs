@@ -13,11 +13,11 @@ use ostler_protocol::{Version, uri};
 use parking_lot::Mutex;
 
 use super::channel_name;
+use crate::channels::Channels;
 use crate::core::fanout::{Outgoing, Overlaid, Overlay};
 use crate::core::ids::ConnectionId;
 use crate::core::in_time::in_time;
 use crate::core::stage::Stage;
-use crate::host::Host;
 
 /// How long a `visible` may take before its subscriber is passed over.
 const VISIBLE_LIMIT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ struct Crowd {
 
 type Decided = Arc<Mutex<HashMap<ConnectionId, bool>>>;
 
-impl Host {
+impl Channels {
     /// Publishes an action on a channel of the caller's.
     pub(crate) fn publish_on_channel(
         self: &Arc<Self>,
@@ -70,7 +70,7 @@ impl Host {
         options: Option<PublishOptions>,
     ) -> Result<(), Thrown> {
         let refused = |why: String| Thrown::new(format_args!("plugin {}: publish {why}", caller.plugin));
-        if self.stage() == Stage::Loading {
+        if self.core.stage() == Stage::Loading {
             return Err(refused(
                 "needs a host to be built over this plugin; publish from `listening` or later".into(),
             ));
@@ -122,13 +122,13 @@ impl Host {
         let Some(published) = self.send_unwatched(published) else { return Ok(()) };
         lanes.insert(published.channel.clone(), VecDeque::new());
         drop(lanes);
-        let host = self.clone();
+        let channels = self.clone();
         tokio::spawn(async move {
             let channel = published.channel.clone();
             let mut batch = vec![published];
             while !batch.is_empty() {
-                host.send_published(&channel, batch).await;
-                batch = host.next_published(&channel);
+                channels.send_published(&channel, batch).await;
+                batch = channels.next_published(&channel);
             }
         });
         Ok(())
@@ -136,13 +136,13 @@ impl Host {
 
     /// Sends an action at once where nobody watches, so that there is nobody to ask about; else answers it.
     fn send_unwatched(self: &Arc<Self>, published: Published) -> Option<Published> {
-        if !self.fanout.watchers(&published.channel).is_empty() {
+        if !self.core.fanout.watchers(&published.channel).is_empty() {
             return Some(published);
         }
         let Published { channel, action, audience } = published;
         let outgoing = self.outgoing(action, audience.as_ref(), &Decided::default());
         // Whoever came meanwhile has to be asked about.
-        let (outgoing, _) = self.fanout.publish_known(&channel, outgoing, |_| false).err()?;
+        let (outgoing, _) = self.core.fanout.publish_known(&channel, outgoing, |_| false).err()?;
         Some(Published { channel, action: outgoing.action, audience })
     }
 
@@ -171,7 +171,7 @@ impl Host {
     /// subscribes meanwhile is asked about too.
     async fn send_published(self: &Arc<Self>, channel: &str, batch: Vec<Published>) {
         let crowd = match batch.iter().any(|published| published.audience.is_some()) {
-            true => self.crowd(&self.fanout.watchers(channel)),
+            true => self.crowd(&self.core.fanout.watchers(channel)),
             false => Crowd::default(),
         };
         let seen = batch.iter().map(|published| self.see(published.audience.as_ref(), &crowd));
@@ -180,12 +180,12 @@ impl Host {
             let decided: Decided = Arc::new(Mutex::new(seen));
             let mut outgoing = self.outgoing(action, audience.as_ref(), &decided);
             let Some(audience) = audience else {
-                self.fanout.publish(channel, vec![outgoing]);
+                self.core.fanout.publish(channel, vec![outgoing]);
                 continue;
             };
             loop {
                 let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
-                match self.fanout.publish_known(channel, outgoing, known) {
+                match self.core.fanout.publish_known(channel, outgoing, known) {
                     Ok(()) => {
                         // The send is over, and a replay asks anew.
                         *decided.lock() = HashMap::new();
@@ -258,7 +258,7 @@ impl Host {
         let failed: Vec<&Thrown> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
         if let Some(first) = failed.first() {
             let what = format!("visible for {} of {} on {}", failed.len(), of.len(), audience.channel);
-            self.report_failed(&audience.owner, &what, first);
+            self.core.report_failed(&audience.owner, &what, first);
         }
         answers.into_iter().map(|answer| answer.unwrap_or_default()).collect()
     }
@@ -271,17 +271,17 @@ impl Audience {
 }
 
 /// What was decided holds for the send; whoever is replayed the action is asked about anew.
-fn overlay(host: Weak<Host>, audience: Audience, decided: Decided) -> Overlay {
+fn overlay(channels: Weak<Channels>, audience: Audience, decided: Decided) -> Overlay {
     let seen = move |connection| match decided.lock().get(&connection) {
         Some(true) => Overlaid::Same,
         _ => Overlaid::Nothing,
     };
     Overlay::new(seen).asked_again(move |connection| {
-        let (host, audience) = (host.clone(), audience.clone());
+        let (channels, audience) = (channels.clone(), audience.clone());
         Box::pin(async move {
-            let Some(host) = host.upgrade() else { return false };
-            let crowd = host.crowd(&[connection]);
-            host.see(Some(&audience), &crowd).await.get(&connection).copied().unwrap_or_default()
+            let Some(channels) = channels.upgrade() else { return false };
+            let crowd = channels.crowd(&[connection]);
+            channels.see(Some(&audience), &crowd).await.get(&connection).copied().unwrap_or_default()
         })
     })
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::core::ids::ConnectionId;
 
 /// Something to tell a plugin.
-pub(super) type Begin = Box<dyn FnOnce() + Send>;
+pub(crate) type Begin = Box<dyn FnOnce() + Send>;
 
 /// Every scheme somebody watched.
 #[derive(Debug, Default)]

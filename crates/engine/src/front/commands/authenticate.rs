@@ -47,8 +47,9 @@ impl Connection {
             Ok(lasts) => lasts,
             Err(refused) => return responder.fail(refused),
         };
-        let host = self.host().clone();
-        let people = host.access.gate.people().filter(|people| people.resource() == params.resource).cloned();
+        let front = self.front().clone();
+        let people =
+            front.access.gate.people().filter(|people| people.resource() == params.resource).cloned();
         let Some(people) = people else {
             let kept = self.keep_for(&params).map(|(record, nth)| {
                 self.given(&params, record, Some(nth), lasts);
@@ -66,13 +67,13 @@ impl Connection {
                 responder.ok(&json!({}));
             }
             Ok(SignIn::Unknown) => {
-                let Some(outbound) = host.outbound().filter(|_| people.has_issuers()).cloned() else {
+                let Some(outbound) = front.core.outbound().filter(|_| people.has_issuers()).cloned() else {
                     return responder.fail(nobodys(&people));
                 };
                 let connection = self.clone();
                 tokio::spawn(async move {
                     let (person, lines) = people.person_by_issuer(&outbound, &params.token).await;
-                    lines.into_iter().for_each(|line| connection.host().log.line(line));
+                    lines.into_iter().for_each(|line| connection.front().core.log.line(line));
                     match person {
                         Some(person) => {
                             connection.signed_in(&people, &params, Principal::Person(person), lasts);
@@ -88,7 +89,7 @@ impl Connection {
 
     /// Keeps a token for a resource a backend asks for.
     fn keep_for(&self, params: &c::AuthenticateParams) -> Result<(ProtectedResourceMetadata, u64), RpcError> {
-        let agents = self.host().root.agents();
+        let agents = self.front().core.root.agents();
         let asked = agents.iter().flat_map(|agent| agent.protected_resources.iter().flatten());
         let record = asked.into_iter().find(|asked| asked.resource == params.resource).cloned();
         let record = record.ok_or_else(|| {
@@ -108,7 +109,7 @@ impl Connection {
         if let (Some(nth), Some(lasts), false) = (nth, lasts, params.token.is_empty()) {
             self.expire(record, nth, lasts);
         }
-        self.host().events.raise(Event::Authenticated {
+        self.front().core.events.raise(Event::Authenticated {
             client: self.client_id().unwrap_or_default(),
             resource: params.resource.clone(),
         });
@@ -124,7 +125,7 @@ impl Connection {
         let nth = self.become_principal(people.resource(), principal.clone());
         self.drop_forbidden();
         if let Principal::Person(person) = &principal {
-            self.host().access.record_sign_in(person);
+            self.front().access.record_sign_in(person);
         }
         self.given(params, people.sign_in(), Some(nth), lasts);
     }
@@ -160,7 +161,7 @@ impl Connection {
             else {
                 return;
             };
-            let people = connection.host().access.gate.people();
+            let people = connection.front().access.gate.people();
             match people.is_some_and(|people| people.resource() == record.resource) {
                 true => {
                     connection.become_principal(&record.resource, Principal::Anyone);

@@ -15,14 +15,14 @@ impl Connection {
     ) {
         let (connection, spelled) = (self.clone(), spelled.to_owned());
         tokio::spawn(async move {
-            let host = connection.host();
-            match host.workspace.find_changeset(&spelled).await {
+            let front = connection.front();
+            match front.workspace.find_changeset(&spelled).await {
                 Ok(asked) => {
                     let subscriber = connection.subscriber(&spelled, asked.uri(), latency);
                     connection.remember(&spelled, asked.uri());
-                    let (text, seq, of) = host.workspace.watch_changeset(asked, subscriber);
+                    let (text, seq, of) = front.workspace.watch_changeset(asked, subscriber);
                     answer.give(snapshot(&spelled, &text, seq));
-                    host.workspace.changeset_is_watched(&of).await;
+                    front.workspace.changeset_is_watched(&of).await;
                 }
                 Err(error) => answer.fail(error),
             }

@@ -16,8 +16,8 @@ use crate::sessions::{Destination, NewChat, Place, ToSession};
 
 impl Connection {
     pub(super) fn handle_create_chat(self: &Arc<Self>, params: c::CreateChatParams, responder: Responder) {
-        let host = self.host().clone();
-        let Some(entry) = host.sessions.by_uri(&params.channel) else {
+        let front = self.front().clone();
+        let Some(entry) = front.sessions.by_uri(&params.channel) else {
             return responder.fail(nothing_at(&params.channel));
         };
         if let Err(refused) = self.is_chat(&params.chat) {
@@ -40,7 +40,7 @@ impl Connection {
             credentials: self.credentials(),
             ..NewChat::default()
         };
-        let wait = match host.open_chat(&entry, new) {
+        let wait = match front.sessions.open_chat(&entry, new) {
             Ok(wait) => wait,
             Err(refused) => return responder.fail(refused),
         };
@@ -55,7 +55,7 @@ impl Connection {
 
     /// Whether a client may choose a URI for a chat: anything with a scheme that is nobody's, and an id.
     fn is_chat(&self, chat: &str) -> Result<(), RpcError> {
-        let sessions = &self.host().sessions;
+        let sessions = &self.front().sessions;
         if sessions.locate(&sessions.channel(chat)).is_some() {
             return Err(RpcError::session_exists(already_exists(chat)));
         }
@@ -70,22 +70,22 @@ impl Connection {
         if self.version() < Version::V1 {
             return responder.fail(not_served("moveChat"));
         }
-        let (host, spelled) = (self.host().clone(), params.channel);
-        let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
+        let (front, spelled) = (self.front().clone(), params.channel);
+        let (entry, place) = match front.sessions.locate(&front.sessions.channel(&spelled)) {
             None | Some((_, Place::Session)) => {
                 return responder.fail(no_chat(&spelled));
             }
             Some(located) => located,
         };
         let to = match params.destination {
-            c::ChatMoveDestination::Session(to) => match host.sessions.by_uri(&to.session) {
+            c::ChatMoveDestination::Session(to) => match front.sessions.by_uri(&to.session) {
                 Some(taker) => Destination::Session(taker, to.after),
                 None => return responder.fail(nothing_at(&to.session)),
             },
             c::ChatMoveDestination::NewSession(_) => {
                 // It makes one.
                 if let Err(refused) =
-                    host.access.gate.require(&self.principal(), &Grant::of("session", "create"))
+                    front.access.gate.require(&self.principal(), &Grant::of("session", "create"))
                 {
                     return responder.fail(refused);
                 }
@@ -98,21 +98,21 @@ impl Connection {
             }
         };
         tokio::spawn(async move {
-            let moved = host.move_chat((entry, place, spelled), to).await;
+            let moved = front.sessions.move_chat((entry, place, spelled), to).await;
             responder.settle(moved.map(|session| c::MoveChatResult { session }));
         });
     }
 
     pub(super) fn handle_dispose_chat(&self, spelled: String, responder: Responder) {
-        let host = self.host();
-        let (entry, place) = match host.sessions.locate(&host.sessions.channel(&spelled)) {
+        let front = self.front();
+        let (entry, place) = match front.sessions.locate(&front.sessions.channel(&spelled)) {
             None | Some((_, Place::Session)) => {
                 return responder.fail(no_chat(&spelled));
             }
             Some(located) => located,
         };
         let (answer, wait) = oneshot::channel();
-        host.tell(&entry, ToSession::CloseChat { spelled: spelled.clone(), place, answer });
+        front.sessions.tell(&entry, ToSession::CloseChat { spelled: spelled.clone(), place, answer });
         tokio::spawn(async move {
             let gone = || Err(no_chat(&spelled));
             match wait.await.unwrap_or_else(|_| gone()) {

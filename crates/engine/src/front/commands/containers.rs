@@ -12,8 +12,8 @@ use crate::front::connection::Connection;
 impl Connection {
     /// Serves a dev-container command.
     pub(crate) fn handle_dev_container(self: &Arc<Self>, command: Command, responder: Responder) {
-        let host = self.host().clone();
-        let Some(containers) = host.workspace.containers().cloned() else {
+        let front = self.front().clone();
+        let Some(containers) = front.workspace.containers().cloned() else {
             return responder.fail(RpcError::method_not_found("nothing here makes containers"));
         };
         let me = self.id();
@@ -25,11 +25,11 @@ impl Connection {
             Command::DevContainersConnect(params) => {
                 let key = (me, params.connection_id.clone());
                 tokio::spawn(async move {
-                    responder.settle(host.workspace.make_container(&containers, &key, params).await);
+                    responder.settle(front.workspace.make_container(&containers, &key, params).await);
                 });
             }
             Command::DevContainersRelaySend(DevContainerSend { connection_id, data }) => {
-                let Some((relay, container)) = host.workspace.relays.find(&(me, connection_id.clone()))
+                let Some((relay, container)) = front.workspace.relays.find(&(me, connection_id.clone()))
                 else {
                     return responder.fail(no_relay(&connection_id));
                 };
@@ -41,19 +41,19 @@ impl Connection {
             }
             Command::DevContainersDisconnect(DevContainerRelay { connection_id }) => {
                 let key = (me, connection_id);
-                match host.workspace.end_relays(|of, _| *of == key).is_empty() {
+                match front.workspace.end_relays(|of, _| *of == key).is_empty() {
                     true => responder.fail(no_relay(&key.1)),
                     false => responder.done(),
                 }
             }
             Command::DevContainersStop(params) => {
-                tokio::spawn(
-                    async move { settle(responder, host.workspace.end_container(&params, false).await) },
-                );
+                tokio::spawn(async move {
+                    settle(responder, front.workspace.end_container(&params, false).await)
+                });
             }
             Command::DevContainersRemove(params) => {
                 tokio::spawn(
-                    async move { settle(responder, host.workspace.end_container(&params, true).await) },
+                    async move { settle(responder, front.workspace.end_container(&params, true).await) },
                 );
             }
             other => {

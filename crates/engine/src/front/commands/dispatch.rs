@@ -38,17 +38,17 @@ impl Connection {
     /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
     /// `length` is that of its text.
     pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction, length: usize) {
-        let host = self.host();
+        let front = self.front();
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
         let refuse = |why: &str| {
             let action = refused(&dispatch.channel, &dispatch.action);
-            self.outbox.send(rejection(&dispatch.channel, &action, host.fanout.seq(), &origin, why));
+            self.outbox.send(rejection(&dispatch.channel, &action, front.core.fanout.seq(), &origin, why));
         };
         let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
             return refuse(NO_ACTION_TYPE);
         };
-        let channel = host.sessions.channel(&dispatch.channel);
+        let channel = front.sessions.channel(&dispatch.channel);
         if matches!(channel, Channel::Plugin { .. }) {
             return refuse("nothing is dispatched to a plugin's channel");
         }
@@ -70,11 +70,11 @@ impl Connection {
             if let Some(text) = action.pointer_mut(place) {
                 *text = json!("");
             }
-            let seq = host.fanout.seq();
+            let seq = front.core.fanout.seq();
             let rejection = rejection(&dispatch.channel, &action.to_string(), seq, &origin, &why);
             return self.outbox.send(rejection);
         }
-        match (host.sessions.locate(&channel), &channel) {
+        match (front.sessions.locate(&channel), &channel) {
             (Some((entry, place)), _) => {
                 let message = Dispatch {
                     spelled: dispatch.channel.clone(),
@@ -86,7 +86,7 @@ impl Connection {
                     sender: self.owner(),
                     charge: self.charge_copies(length, COPIES),
                 };
-                if !host.tell(&entry, ToSession::Dispatch(Box::new(message))) {
+                if !front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
                     refuse(&nothing_at(&dispatch.channel).message);
                 }
             }
@@ -99,32 +99,34 @@ impl Connection {
                 self.change_config(&dispatch.channel, origin.clone(), config, replace == Some(true));
             }
             (None, Channel::Automations | Channel::AutomationRun(_)) => {
-                let (host, by) = (host.clone(), self.principal());
+                let (front, by) = (front.clone(), self.principal());
                 let (outbox, spelled, action) =
                     (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
                 let charge = self.charge_copies(length, COPIES);
                 tokio::spawn(async move {
                     let _charge = charge;
-                    if let Err(why) = host.automation_action(&action, origin.clone(), &by).await {
-                        let seq = host.fanout.seq();
+                    if let Err(why) = front.automations.automation_action(&action, origin.clone(), &by).await
+                    {
+                        let seq = front.core.fanout.seq();
                         outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
                     }
                 });
             }
             (None, Channel::Terminal(uri)) => {
-                if let Err(why) = host.workspace.terminal_action(uri, row, &dispatch.action, origin.clone()) {
+                if let Err(why) = front.workspace.terminal_action(uri, row, &dispatch.action, origin.clone())
+                {
                     refuse(&why);
                 }
             }
             (None, Channel::Changeset { .. }) => {
-                let host = host.clone();
+                let front = front.clone();
                 let (outbox, spelled, action) =
                     (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
                 let charge = self.charge_copies(length, COPIES);
                 tokio::spawn(async move {
                     let _charge = charge;
-                    if let Err(why) = host.workspace.review(&spelled, action.clone(), origin.clone()).await {
-                        let seq = host.fanout.seq();
+                    if let Err(why) = front.workspace.review(&spelled, action.clone(), origin.clone()).await {
+                        let seq = front.core.fanout.seq();
                         outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
                     }
                 });
@@ -144,7 +146,7 @@ impl Connection {
     pub(crate) fn refuse_unread(&self, unread: &UnreadAction) {
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: unread.client_seq };
-        let seq = self.host().fanout.seq();
+        let seq = self.front().core.fanout.seq();
         let action = unread.action.as_deref().map_or("null", RawValue::get);
         let action = match serde_json::from_str::<Value>(action) {
             Ok(read) => refused(&unread.channel, &read),
@@ -173,6 +175,6 @@ impl Connection {
             }
             _ => asked.clone(),
         };
-        self.host().access.gate.require(&self.principal(), &asked)
+        self.front().access.gate.require(&self.principal(), &asked)
     }
 }

@@ -31,43 +31,43 @@ impl Connection {
             }
         };
         self.introduce(&params.client_id, negotiated.version);
-        self.host().access.clients.remember_version(&params.client_id, negotiated.version);
+        self.front().access.clients.remember_version(&params.client_id, negotiated.version);
         // Whatever happens to a channel once its snapshot is taken waits behind the answer.
         self.outbox.hold();
         let wanted = params.initial_subscriptions.unwrap_or_default();
         let snapshots = self.collect(&wanted);
         let connection = self.clone();
         tokio::spawn(async move {
-            let host = connection.host();
+            let front = connection.front();
             let snapshots = snapshots.await;
             let mut result = match json!({
                 "protocolVersion": negotiated.offered,
-                "serverSeq": host.fanout.seq(),
-                "serverInfo": { "name": names::HOST, "version": host.options.version },
+                "serverSeq": front.core.fanout.seq(),
+                "serverInfo": { "name": names::HOST, "version": front.core.options.version },
                 "completionTriggerCharacters": ["/", "@"],
                 "automations": { "create": {}, "schedules": { "minIntervalMinutes": 1 }, "runHistoryLimit": 20 },
             }) {
                 Value::Object(fields) => fields,
                 _ => JsonObject::new(),
             };
-            if host.automation_store().is_none() {
+            if front.core.automation_store().is_none() {
                 result.remove("automations");
-            } else if !host.keeps_schedules()
+            } else if !front.automations.keeps_schedules()
                 && let Some(Value::Object(automations)) = result.get_mut("automations")
             {
                 automations.shift_remove("schedules");
             }
-            if host.workspace.terminal_store().is_some() {
+            if front.workspace.terminal_store().is_some() {
                 result.insert("terminalCommandPrefix".to_owned(), PREFIX.into());
             }
-            if let Some(path) = host.options.paths.first() {
+            if let Some(path) = front.core.options.paths.first() {
                 result.insert("defaultDirectory".to_owned(), crate::core::file_uris::file_uri(path).into());
             }
-            let mut meta = host.advertised().await;
-            if let Some(principal) = host.access.principal_fact(&connection.principal()) {
+            let mut meta = front.advertised().await;
+            if let Some(principal) = front.access.principal_fact(&connection.principal()) {
                 meta.insert(names::meta_key("principal"), principal.into());
             }
-            if let Some(telemetry) = host.telemetry() {
+            if let Some(telemetry) = front.channels.telemetry() {
                 result.insert("telemetry".to_owned(), telemetry);
             }
             result.insert("_meta".to_owned(), Value::Object(meta));
@@ -81,16 +81,16 @@ impl Connection {
     }
 
     pub(super) async fn handle_reconnect(self: &Arc<Self>, params: c::ReconnectParams, responder: Responder) {
-        let host = self.host().clone();
+        let front = self.front().clone();
         if self.client_id().is_none() {
-            let spoken = host.access.clients.version_of(&params.client_id).unwrap_or(Version::V1);
+            let spoken = front.access.clients.version_of(&params.client_id).unwrap_or(Version::V1);
             self.introduce(&params.client_id, spoken);
         }
         let mut known = Vec::new();
         let mut missing = Vec::new();
         let mut asked = Vec::new();
         for spelled in &params.subscriptions {
-            let parsed = host.sessions.channel(spelled);
+            let parsed = front.sessions.channel(spelled);
             match self.channel_of(spelled) {
                 Ok(channel) if self.may_subscribe(&parsed).is_ok() => {
                     if let Channel::Plugin { scheme } = parsed {
@@ -102,7 +102,7 @@ impl Connection {
             }
         }
         let channels: Vec<&str> = known.iter().map(|(spelled, _)| spelled.as_str()).collect();
-        let sessions = host.load_channels(&channels).await;
+        let sessions = front.sessions.load_channels(&channels).await;
         let back = Back {
             client: params.client_id,
             seen: params.last_seen_server_seq,
@@ -134,7 +134,7 @@ impl Connection {
 
     /// Takes up what a client may still have: with what it missed, or with new snapshots.
     fn resume(self: &Arc<Self>, back: Back, responder: Responder) {
-        let host = self.host().clone();
+        let front = self.front().clone();
         let Back { client, seen, known, missing, _sessions } = back;
         let subscriptions: Vec<_> = known
             .iter()
@@ -142,17 +142,17 @@ impl Connection {
             .collect();
         // Whatever happens on these channels from now on waits behind the answer.
         self.outbox.hold();
-        match host.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
+        match front.core.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
             Some(replay) => {
                 for (spelled, channel) in &known {
-                    match host.sessions.channel(spelled) {
+                    match front.sessions.channel(spelled) {
                         Channel::Plugin { scheme } => self.resume_watch(&scheme, spelled),
                         _ => self.remember(spelled, channel),
                     }
                 }
                 if self.is_closed() {
                     for (_, channel) in &known {
-                        host.unsubscribe(channel, self.id());
+                        front.sessions.unsubscribe(channel, self.id());
                     }
                 }
                 let missing = json!(missing);
@@ -178,10 +178,10 @@ impl Connection {
             }
         }
         // A session the client no longer names has lost it.
-        for entry in host.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
-            host.tell(&entry, ToSession::Left { client: client.clone() });
+        for entry in front.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
+            front.sessions.tell(&entry, ToSession::Left { client: client.clone() });
         }
-        host.drafts_left_out(&client);
+        front.sessions.drafts_left_out(&client);
     }
 }
 

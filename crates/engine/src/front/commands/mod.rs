@@ -25,9 +25,9 @@ use crate::front::connection::Connection;
 
 impl Connection {
     pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
-        let host = self.host().clone();
+        let front = self.front().clone();
         // What a command is of is looked for in memory from here on, until whoever takes it has it.
-        let _held = host.load_channels(&channels_of(&command)).await;
+        let _held = front.sessions.load_channels(&channels_of(&command)).await;
         match command {
             Command::Ping(_) => responder.done(),
             Command::Initialize(params) => self.handle_initialize(params, responder),
@@ -35,32 +35,35 @@ impl Connection {
             Command::Authenticate(params) => self.handle_authenticate(params, responder),
             Command::Subscribe(params) => self.handle_subscribe(params, responder),
             Command::ListSessions(params) => {
-                responder.settle(sessions::handle_list_sessions(&host, params).await);
+                responder.settle(sessions::handle_list_sessions(&front, params).await);
             }
             Command::CreateSession(params) => self.handle_create_session(params, responder).await,
             Command::DisposeSession(params) => self.handle_dispose_session(&params.channel, responder),
             Command::FetchTurns(params) => self.handle_fetch_turns(params, responder),
             Command::ResolveSessionConfig(params) => {
-                tokio::spawn(async move { responder.settle(host.resolve_settings(params).await) });
+                tokio::spawn(async move { responder.settle(front.sessions.resolve_settings(params).await) });
             }
             Command::SessionConfigCompletions(params) => {
-                tokio::spawn(async move { responder.settle(host.complete_setting(params).await) });
+                tokio::spawn(async move { responder.settle(front.sessions.complete_setting(params).await) });
             }
             Command::Completions(params) => {
-                tokio::spawn(async move { responder.ok(&host.complete(params).await) });
+                tokio::spawn(async move { responder.ok(&front.complete(params).await) });
             }
             Command::ListAutomationTriggerDefinitions(_) => {
-                responder.settle(host.trigger_definitions().await.map(|items| json!({ "items": items })));
+                responder.settle(
+                    front.automations.trigger_definitions().await.map(|items| json!({ "items": items })),
+                );
             }
             Command::RunAutomation(params) => {
                 let by = self.principal();
                 tokio::spawn(async move {
-                    let run = host.run_automation(&params.automation, &params.request_id, &by).await;
+                    let run =
+                        front.automations.run_automation(&params.automation, &params.request_id, &by).await;
                     responder.settle(run.map(|resource| json!({ "resource": resource })));
                 });
             }
             Command::FetchAutomationRuns(params) => {
-                let loaded = host.fetch_runs(&params.automation, params.cursor, self.id()).await;
+                let loaded = front.automations.fetch_runs(&params.automation, params.cursor, self.id()).await;
                 responder.settle(loaded.map(|()| json!({})));
             }
             Command::ResourceRead(params) => {
@@ -93,8 +96,7 @@ impl Connection {
                 tokio::spawn(async move { responder.settle(connection.handle_pull_request(params).await) });
             }
             Command::DiagnosticsNetwork(_) | Command::DiagnosticsFetch(_) => {
-                let connection = self.clone();
-                tokio::spawn(async move { responder.settle(connection.handle_diagnostics(command).await) });
+                tokio::spawn(async move { responder.settle(front.channels.diagnose(command).await) });
             }
             Command::CreateChat(params) => self.handle_create_chat(params, responder),
             Command::DisposeChat(params) => self.handle_dispose_chat(params.channel, responder),
@@ -108,7 +110,7 @@ impl Connection {
             | Command::DevContainersStop(_)
             | Command::DevContainersRemove(_) => self.handle_dev_container(command, responder),
             Command::InvokeChangesetOperation(params) => {
-                tokio::spawn(async move { responder.settle(host.workspace.operate(params).await) });
+                tokio::spawn(async move { responder.settle(front.workspace.operate(params).await) });
             }
         }
     }

@@ -21,10 +21,10 @@ impl Connection {
         self: &Arc<Self>,
         params: PullRequestCreateParams,
     ) -> Result<Value, RpcError> {
-        let host = self.host();
-        let github = host.registry().and_then(|registry| registry.port::<PullRequests>());
+        let front = self.front();
+        let github = front.core.registry().and_then(|registry| registry.port::<PullRequests>());
         let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
-        let entry = host.session_at(&params.channel).await;
+        let entry = front.sessions.session_at(&params.channel).await;
         let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
             return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));
@@ -37,7 +37,7 @@ impl Connection {
         let own = self.credentials().and_then(|mut tokens| tokens.remove(resource));
         let request = PullRequestRequest {
             directory,
-            branch: host.branch_of(&entry, &facts),
+            branch: front.sessions.branch_of(&entry, &facts),
             token: own.or_else(|| entry.token_of(resource)),
             title: params.title,
             body: params.body,
@@ -46,8 +46,8 @@ impl Connection {
         };
         let made = in_time(LIMIT, github.create.call((request,))).await.map_err(Thrown::into_rpc)?;
         let answer = json!(made);
-        host.put_pull_request(&entry, &uri, Some(made), &mut JsonObject::new()).await;
-        host.look_around(&entry, false);
+        front.sessions.put_pull_request(&entry, &uri, Some(made), &mut JsonObject::new()).await;
+        front.sessions.look_around(&entry, false);
         Ok(answer)
     }
 }

@@ -59,16 +59,16 @@ impl Connection {
         params: ResourceReadParams,
         principal: &Principal,
     ) -> Result<(ResourceReadResult, Charge), RpcError> {
-        let host = self.host();
-        let provider = host.resources.readable(&params.uri, "get", principal).await?;
-        let reader = host.resources.reader_of(principal);
+        let front = self.front();
+        let provider = front.resources.readable(&params.uri, "get", principal).await?;
+        let reader = front.resources.reader_of(principal);
         let size =
-            host.resources.size_of(&provider, &params.uri, reader.clone()).await.unwrap_or(UNKNOWN_SIZE);
+            front.resources.size_of(&provider, &params.uri, reader.clone()).await.unwrap_or(UNKNOWN_SIZE);
         // The content, and as base64 or as text that is longer as JSON; the larger of both ways.
         let charge = self.outbox.budget().take(size.saturating_mul(8) / 3).await;
         let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
         let read = provider.provider.read.call((params.uri, reader));
-        let mut content = host.resources.asked(&provider, "read", read).await?;
+        let mut content = front.resources.asked(&provider, "read", read).await?;
         let wants_base64 = params.encoding == Some(ContentEncoding::Base64);
         let long =
             || content.data.len() >= LONG_TEXT && text_length(&content.data) > content.data.len() / 2 * 3;
@@ -89,11 +89,11 @@ impl Connection {
         command: Command,
         principal: Principal,
     ) -> Result<Value, RpcError> {
-        let host = self.host().clone();
+        let front = self.front().clone();
         let writer = ResourceWriter {
             owner: self.owner(),
             client: self.client_id(),
-            reader: principal.reader().filter(|_| host.access.gate.guarded),
+            reader: principal.reader().filter(|_| front.access.gate.guarded),
         };
         if let Some(answered) = self.handle_attachment(&command, &principal).await {
             return answered;
@@ -103,18 +103,18 @@ impl Connection {
         }
         match command {
             Command::ResourceList(params) => {
-                let provider = host.resources.readable(&params.uri, "list", &principal).await?;
+                let provider = front.resources.readable(&params.uri, "list", &principal).await?;
                 let list = member(&provider.scheme, "list", &provider.provider.list)?;
                 let mut entries =
-                    host.resources.asked(&provider, "list", list.call((params.uri, writer.reader))).await?;
+                    front.resources.asked(&provider, "list", list.call((params.uri, writer.reader))).await?;
                 entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
                 Ok(json!({ "entries": entries }))
             }
             Command::ResourceResolve(params) => {
-                let provider = host.resources.readable(&params.uri, "resolve", &principal).await?;
+                let provider = front.resources.readable(&params.uri, "resolve", &principal).await?;
                 let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
                 let options = ResourceResolving { follow_symlinks: params.follow_symlinks.unwrap_or(true) };
-                let mut facts = host
+                let mut facts = front
                     .resources
                     .asked(&provider, "resolve", resolve.call((params.uri.clone(), writer.reader, options)))
                     .await?;
@@ -122,7 +122,7 @@ impl Connection {
                 serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
             }
             Command::ResourceWrite(params) => {
-                let provider = host.resources.writable(&params.uri, "put", &principal)?;
+                let provider = front.resources.writable(&params.uri, "put", &principal)?;
                 let write = member(&provider.scheme, "write", &provider.provider.write)?;
                 let content = ResourceWrite {
                     data: params.data,
@@ -141,16 +141,18 @@ impl Connection {
                     position: u64::try_from(params.position.unwrap_or_default())
                         .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
                 };
-                host.resources
+                front
+                    .resources
                     .asked(&provider, "write", write.call((params.uri.clone(), content, writer)))
                     .await?;
-                host.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
+                front.core.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
                 Ok(json!({}))
             }
             Command::ResourceDelete(params) => {
-                let provider = host.resources.writable(&params.uri, "delete", &principal)?;
+                let provider = front.resources.writable(&params.uri, "delete", &principal)?;
                 let delete = member(&provider.scheme, "delete", &provider.provider.delete)?;
-                host.resources
+                front
+                    .resources
                     .asked(
                         &provider,
                         "delete",
@@ -160,17 +162,18 @@ impl Connection {
                 Ok(json!({}))
             }
             Command::ResourceMkdir(params) => {
-                let provider = host.resources.writable(&params.uri, "mkdir", &principal)?;
+                let provider = front.resources.writable(&params.uri, "mkdir", &principal)?;
                 let mkdir = member(&provider.scheme, "mkdir", &provider.provider.mkdir)?;
-                host.resources.asked(&provider, "mkdir", mkdir.call((params.uri, writer))).await?;
+                front.resources.asked(&provider, "mkdir", mkdir.call((params.uri, writer))).await?;
                 Ok(json!({}))
             }
             Command::ResourceMove(params) => {
                 one_scheme(&params.source, &params.destination)?;
-                let provider = host.resources.writable(&params.source, "move", &principal)?;
+                let provider = front.resources.writable(&params.source, "move", &principal)?;
                 let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
                 let r#move = member(&provider.scheme, "move", &provider.provider.r#move)?;
-                host.resources
+                front
+                    .resources
                     .asked(
                         &provider,
                         "move",
@@ -181,10 +184,11 @@ impl Connection {
             }
             Command::ResourceCopy(params) => {
                 one_scheme(&params.source, &params.destination)?;
-                let provider = host.resources.writable(&params.source, "copy", &principal)?;
+                let provider = front.resources.writable(&params.source, "copy", &principal)?;
                 let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
                 let copy = member(&provider.scheme, "copy", &provider.provider.copy)?;
-                host.resources
+                front
+                    .resources
                     .asked(
                         &provider,
                         "copy",
@@ -194,7 +198,7 @@ impl Connection {
                 Ok(json!({}))
             }
             Command::ResourceRequest(params) => {
-                let provider = host.resources.writable(&params.uri, "request", &principal)?;
+                let provider = front.resources.writable(&params.uri, "request", &principal)?;
                 let Some(request) = &provider.provider.request else {
                     return Err(RpcError::permission_denied(format!(
                         "This host does not mediate {}",
@@ -204,20 +208,22 @@ impl Connection {
                 let write = params.write.unwrap_or_default();
                 // Who says neither asks to read.
                 let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
-                host.resources
+                front
+                    .resources
                     .asked(&provider, "request", request.call((params.uri, writer, access)))
                     .await?;
                 Ok(json!({}))
             }
             Command::CreateResourceWatch(params) => {
-                let provider = host.resources.readable(&params.uri, "watch", &principal).await?;
+                let provider = front.resources.readable(&params.uri, "watch", &principal).await?;
                 let state = ResourceWatchState {
                     root: params.uri,
                     recursive: params.recursive.unwrap_or_default(),
                     excludes: params.excludes,
                     includes: params.includes,
                 };
-                host.resources
+                front
+                    .resources
                     .open_watch(&provider, state, self.owner())
                     .await
                     .map(|channel| json!({ "channel": channel }))
@@ -252,16 +258,16 @@ impl Connection {
             Command::CreateResourceWatch(params) => ("watch", &params.uri, None, Value::Null),
             _ => return None,
         };
-        let (host, owner) = (self.host(), self.owner());
-        let client = match host.resources.publisher(uri, owner.as_deref()) {
+        let (front, owner) = (self.front(), self.owner());
+        let client = match front.resources.publisher(uri, owner.as_deref()) {
             Ok(client) => client?,
             Err(refused) => return Some(Err(refused)),
         };
-        if let Err(refused) = host.access.gate.require(principal, &Grant::on("file", operation)) {
+        if let Err(refused) = front.access.gate.require(principal, &Grant::on("file", operation)) {
             return Some(Err(refused));
         }
         if let Some(other) = other {
-            let taker = host.resources.publisher(other, owner.as_deref()).ok().flatten();
+            let taker = front.resources.publisher(other, owner.as_deref()).ok().flatten();
             if taker.is_none_or(|taker| taker.id() != client.id()) {
                 let why = format!("{uri} and {other} are served by different providers");
                 return Some(Err(RpcError::invalid_params(why)));
@@ -269,7 +275,7 @@ impl Connection {
         }
         Some(match command {
             Command::ResourceRead(params) => {
-                let read = host.resources.read_published(&*client, uri, params.encoding).await;
+                let read = front.resources.read_published(&*client, uri, params.encoding).await;
                 read.map(|content| {
                     to_value(&ResourceReadResult {
                         data: content.data,
@@ -301,10 +307,10 @@ impl Connection {
             _ => return None,
         };
         uri::attachment_id(named)?;
-        if let Err(refused) = self.host().access.gate.require(principal, &Grant::of("chat", "turns")) {
+        if let Err(refused) = self.front().access.gate.require(principal, &Grant::of("chat", "turns")) {
             return Some(Err(refused));
         }
-        let kept = match self.host().read_attachment(named).await {
+        let kept = match self.front().sessions.read_attachment(named).await {
             Ok(kept) => kept,
             Err(refused) => return Some(Err(refused)),
         };

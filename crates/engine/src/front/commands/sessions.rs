@@ -9,8 +9,8 @@ use ostler_protocol::{RpcError, json, uri};
 
 use crate::core::refusals::{no_provider, nothing_at};
 use crate::core::responder::Responder;
+use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::host::Host;
 use crate::sessions::{NewSession, Place, ToSession};
 use crate::users::principal::Principal;
 use crate::workspace::directories::Directories;
@@ -24,7 +24,7 @@ impl Connection {
         params: c::CreateSessionParams,
         responder: Responder,
     ) {
-        let host = self.host().clone();
+        let front = self.front().clone();
         let Some(id) = uri::session_id(&params.channel) else {
             let error = format!("{} is not a session URI: <scheme>:/<id>", params.channel);
             return responder.fail(RpcError::invalid_params(error));
@@ -38,12 +38,12 @@ impl Connection {
             return responder.fail(RpcError::invalid_params(error));
         }
         if let Some(provider) = &params.provider
-            && host.listed_agent(provider).is_none()
+            && front.core.listed_agent(provider).is_none()
         {
-            return responder.fail(no_provider(&host, provider));
+            return responder.fail(no_provider(&front.core, provider));
         }
         // Where the store cannot say, it may be taken.
-        let _taken = match host.session(id).await {
+        let _taken = match front.sessions.session(id).await {
             Ok(taken) => taken,
             Err(why) => {
                 let error = format!("the session store could not be asked whether {id} is taken: {why}");
@@ -70,7 +70,7 @@ impl Connection {
             ..NewSession::default()
         };
         let isolated = new.config.get("isolation").is_some_and(|isolation| isolation == "worktree");
-        let claimed = match host.claim_session(new) {
+        let claimed = match front.sessions.claim_session(new) {
             Ok(claimed) => claimed,
             Err(error) => return responder.fail(error),
         };
@@ -80,7 +80,7 @@ impl Connection {
                 progress.say(0, if isolated { "Making a working tree" } else { "Starting the session" });
                 progress.say(1, "Starting the agent");
             }
-            match claimed.start(&host).await {
+            match claimed.start(&front.sessions).await {
                 Ok(_) => {
                     if let Some(progress) = &progress {
                         progress.say(2, "Ready");
@@ -93,15 +93,15 @@ impl Connection {
     }
 
     pub(super) fn handle_dispose_session(self: &Arc<Self>, channel: &str, responder: Responder) {
-        let host = self.host().clone();
-        let Some(entry) = host.sessions.by_uri(channel) else {
+        let front = self.front().clone();
+        let Some(entry) = front.sessions.by_uri(channel) else {
             return responder.fail(nothing_at(channel));
         };
-        if host.access.gate.guarded && !self.owns(entry.owner.as_deref()) {
+        if front.access.gate.guarded && !self.owns(entry.owner.as_deref()) {
             return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
         }
         tokio::spawn(async move {
-            match host.dispose_session(&entry).await {
+            match front.sessions.dispose_session(&entry).await {
                 Ok(()) => responder.done(),
                 Err(error) => responder.fail(error),
             }
@@ -112,13 +112,13 @@ impl Connection {
     pub(super) fn owns(&self, owner: Option<&str>) -> bool {
         let principal = self.principal();
         owner.is_none()
-            || principal.owner(&self.host().options.host_name).as_deref() == owner
+            || principal.owner(&self.front().core.options.host_name).as_deref() == owner
             || principal.is_administrator()
     }
 
     pub(super) fn handle_fetch_turns(self: &Arc<Self>, params: c::FetchTurnsParams, responder: Responder) {
-        let host = self.host();
-        let located = host.sessions.locate(&host.sessions.channel(&params.channel));
+        let front = self.front();
+        let located = front.sessions.locate(&front.sessions.channel(&params.channel));
         let Some((entry, place)) = located.filter(|(_, place)| *place != Place::Annotations) else {
             return responder.fail(match Channel::parse(&params.channel) {
                 Channel::Session(_) | Channel::Chat(_) | Channel::DefaultChat(_) => {
@@ -135,7 +135,7 @@ impl Connection {
             connection: self.reference(),
             responder,
         };
-        host.tell(&entry, message);
+        front.sessions.tell(&entry, message);
     }
 }
 
@@ -156,7 +156,7 @@ impl Progress {
 }
 
 pub(super) async fn handle_list_sessions(
-    host: &Host,
+    front: &Front,
     params: c::ListSessionsParams,
 ) -> Result<c::ListSessionsResult, RpcError> {
     // The row itself may have moved; what was behind it has not.
@@ -175,7 +175,7 @@ pub(super) async fn handle_list_sessions(
         None => usize::MAX,
         Some(limit) => usize::try_from(limit).unwrap_or_default().clamp(1, PAGE_MAX),
     };
-    let page = host.session_page(after, limit).await;
+    let page = front.sessions.session_page(after, limit).await;
     let (items, more) = page
         .map_err(|why| RpcError::internal(format!("the sessions could not be read from the store: {why}")))?;
     let last = items.last().filter(|_| more);

@@ -27,7 +27,7 @@ impl Connection {
             .iter()
             .map(|spelled| {
                 let (answer, wait) = oneshot::channel();
-                let channel = self.host().sessions.channel(spelled);
+                let channel = self.front().sessions.channel(spelled);
                 if self.may_subscribe(&channel).is_ok() {
                     self.subscribe(spelled, None, None, Snapshots::Collect(answer));
                 }
@@ -50,7 +50,7 @@ impl Connection {
     }
 
     pub(super) fn handle_subscribe(self: &Arc<Self>, params: c::SubscribeParams, responder: Responder) {
-        let channel = self.host().sessions.channel(&params.channel);
+        let channel = self.front().sessions.channel(&params.channel);
         if let Err(error) = self.may_subscribe(&channel) {
             return responder.fail(error);
         }
@@ -72,19 +72,19 @@ impl Connection {
             Channel::Terminal(_) => Grant::of("terminal", "output"),
             Channel::Telemetry => Grant::of("diagnostics", "logs"),
             Channel::ResourceWatch(id) => {
-                return self.host().resources.may_watch(&uri::resource_watch(id), &self.principal());
+                return self.front().resources.may_watch(&uri::resource_watch(id), &self.principal());
             }
             // Open to everybody, asked by whoever serves it, or nothing at all.
             Channel::Root | Channel::Plugin { .. } | Channel::Other => return Ok(()),
         };
-        self.host().access.gate.require(&self.principal(), &asked)
+        self.front().access.gate.require(&self.principal(), &asked)
     }
 
     /// The channel's own name.
     pub(super) fn channel_of(&self, spelled: &str) -> Result<String, RpcError> {
-        let host = self.host();
-        let channel = host.sessions.channel(spelled);
-        if let Some((entry, place)) = host.sessions.locate(&channel) {
+        let front = self.front();
+        let channel = front.sessions.channel(spelled);
+        if let Some((entry, place)) = front.sessions.locate(&channel) {
             return Ok(match place {
                 Place::Session => entry.uri.clone(),
                 Place::DefaultChat => entry.default_chat(),
@@ -94,16 +94,18 @@ impl Connection {
         }
         match channel {
             Channel::Root => Ok(uri::ROOT.to_owned()),
-            Channel::Automations if host.automation_store().is_some() => Ok(uri::AUTOMATIONS.to_owned()),
+            Channel::Automations if front.core.automation_store().is_some() => {
+                Ok(uri::AUTOMATIONS.to_owned())
+            }
             Channel::AutomationRun(id) => {
                 let run = uri::automation_run(&id);
-                match host.automations.has_run(&run) {
+                match front.automations.has_run(&run) {
                     true => Ok(run),
                     false => Err(no_run(spelled)),
                 }
             }
-            Channel::ResourceWatch(_) if host.resources.watched(spelled).is_some() => Ok(spelled.to_owned()),
-            Channel::Terminal(uri) => match host.workspace.terminals.get(&uri) {
+            Channel::ResourceWatch(_) if front.resources.watched(spelled).is_some() => Ok(spelled.to_owned()),
+            Channel::Terminal(uri) => match front.workspace.terminals.get(&uri) {
                 Some(_) => Ok(uri),
                 None => Err(no_terminal(&uri)),
             },
@@ -112,9 +114,11 @@ impl Connection {
             | Channel::DefaultChat(_)
             | Channel::Worker { .. }
             | Channel::Annotations(_) => Err(nothing_at(spelled)),
-            Channel::Changeset { .. } => host.workspace.watched_changeset(spelled),
+            Channel::Changeset { .. } => front.workspace.watched_changeset(spelled),
             Channel::Automations => Err(no_automations()),
-            Channel::Plugin { scheme } if host.plugin_channel(&scheme).is_some() => Ok(channel_name(spelled)),
+            Channel::Plugin { scheme } if front.channels.plugin_channel(&scheme).is_some() => {
+                Ok(channel_name(spelled))
+            }
             Channel::Plugin { scheme } => Err(nothing_serves(&scheme)),
             _ => Err(no_channel(spelled)),
         }
@@ -128,8 +132,8 @@ impl Connection {
         turns: Option<usize>,
         answer: Snapshots,
     ) {
-        let host = self.host();
-        let parsed = host.sessions.channel(spelled);
+        let front = self.front();
+        let parsed = front.sessions.channel(spelled);
         if let Channel::Plugin { scheme } = &parsed {
             return self.subscribe_to_plugin(scheme, spelled, latency, answer);
         }
@@ -149,9 +153,9 @@ impl Connection {
                 return answer.fail(error);
             }
         };
-        let located = host.sessions.locate(&parsed);
+        let located = front.sessions.locate(&parsed);
         if let Some((entry, _)) = &located
-            && let Err(full) = host.may_wake(entry)
+            && let Err(full) = front.sessions.may_wake(entry)
         {
             return answer.fail(full);
         }
@@ -161,41 +165,41 @@ impl Connection {
             let client = self.client_id().unwrap_or_else(|| "anonymous".to_owned());
             let subscription =
                 Subscription { spelled: spelled.to_owned(), place, subscriber, turns, client, answer };
-            host.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
+            front.sessions.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
             return;
         }
         let (state, seq) = match parsed {
             Channel::Root => {
-                let (mut state, seq) = host.root.subscribe(&host.fanout, subscriber);
-                host.show_own_settings(&mut state, &self.principal());
-                if let Some(principal) = host.access.principal_fact(&self.principal()) {
+                let (mut state, seq) = front.core.root.subscribe(&front.core.fanout, subscriber);
+                front.channels.show_own_settings(&mut state, &self.principal());
+                if let Some(principal) = front.access.principal_fact(&self.principal()) {
                     state["_meta"][names::meta_key("principal")] = principal.into();
                 }
                 (state.to_string(), seq)
             }
-            Channel::Automations => host.automations.subscribe(&host.fanout, subscriber),
+            Channel::Automations => front.automations.subscribe(&front.core.fanout, subscriber),
             Channel::AutomationRun(_) => {
-                match host.automations.subscribe_run(&host.fanout, &channel, subscriber) {
+                match front.automations.subscribe_run(&front.core.fanout, &channel, subscriber) {
                     Some(seen) => seen,
                     None => return self.subscribe_kept_run(spelled, latency, answer),
                 }
             }
             Channel::Terminal(uri) => {
-                let seen = host
+                let seen = front
                     .workspace
                     .terminals
                     .get(&uri)
-                    .and_then(|open| open.subscribe(&host.workspace, subscriber));
+                    .and_then(|open| open.subscribe(&front.workspace, subscriber));
                 match seen {
                     Some(seen) => seen,
                     None => return answer.fail(no_terminal(&uri)),
                 }
             }
-            Channel::ResourceWatch(_) => match host.resources.watched(spelled) {
+            Channel::ResourceWatch(_) => match front.resources.watched(spelled) {
                 Some(state) => {
                     let state: ResourceWatchState = state;
                     let text = serde_json::to_string(&state).unwrap_or_else(|_| "{}".to_owned());
-                    (text, host.fanout.subscribe(&channel, subscriber))
+                    (text, front.core.fanout.subscribe(&channel, subscriber))
                 }
                 None => return answer.fail(no_channel(spelled)),
             },
@@ -213,12 +217,12 @@ impl Connection {
     ) {
         let (connection, spelled) = (self.clone(), spelled.to_owned());
         tokio::spawn(async move {
-            let host = connection.host();
-            match host.kept_run(&spelled).await {
+            let front = connection.front();
+            match front.automations.kept_run(&spelled).await {
                 Some(run) => {
                     let subscriber = connection.subscriber(&spelled, &spelled, latency);
                     connection.remember(&spelled, &spelled);
-                    let seq = host.fanout.subscribe(&spelled, subscriber);
+                    let seq = front.core.fanout.subscribe(&spelled, subscriber);
                     let state = serde_json::to_string(&run).unwrap_or_else(|_| "{}".to_owned());
                     answer.give(snapshot(&spelled, &state, seq));
                 }

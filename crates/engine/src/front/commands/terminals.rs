@@ -10,26 +10,26 @@ use ostler_protocol::{RpcError, Value};
 use crate::core::file_uris::file_path;
 use crate::core::responder::Responder;
 use crate::core::titles::tidy_title;
+use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::host::Host;
 use crate::workspace::terminals::{Asked, SIZE, is_terminal, no_terminal, size};
 
 impl Connection {
     pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {
-        let host = self.host().clone();
-        let asked = match self.terminal_asked(&host, params) {
+        let front = self.front().clone();
+        let asked = match self.terminal_asked(&front, params) {
             Ok(asked) => asked,
             Err(error) => return responder.fail(error),
         };
         tokio::spawn(async move {
-            match host.workspace.open_terminal(asked).await {
+            match front.workspace.open_terminal(asked).await {
                 Ok(_) => responder.done(),
                 Err(error) => responder.fail(error),
             }
         });
     }
 
-    fn terminal_asked(&self, host: &Host, params: CreateTerminal) -> Result<Asked, RpcError> {
+    fn terminal_asked(&self, front: &Front, params: CreateTerminal) -> Result<Asked, RpcError> {
         if !is_terminal(&params.channel) {
             let error = format!("{} is not a terminal URI: ahp-terminal:/<id>", params.channel);
             return Err(RpcError::invalid_params(error));
@@ -37,7 +37,7 @@ impl Connection {
         let claim = params.claim.unwrap_or_else(|| {
             TerminalClaim::Client(TerminalClientClaim { client_id: self.client_id().unwrap_or_default() })
         });
-        host.workspace.may_hold(&claim)?;
+        front.workspace.may_hold(&claim)?;
         let cwd = match params.cwd {
             Some(cwd) if cwd.starts_with("file:") => Some(file_path(&cwd)),
             Some(cwd) => {
@@ -45,7 +45,7 @@ impl Connection {
             }
             None => None,
         };
-        let shell = host.root.own_value(self.id(), "defaultShell");
+        let shell = front.core.root.own_value(self.id(), "defaultShell");
         let request = TerminalRequest {
             terminal: params.channel,
             cwd,
@@ -62,12 +62,12 @@ impl Connection {
     }
 
     pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {
-        let host = self.host().clone();
-        if host.workspace.terminals.get(&uri).is_none() {
+        let front = self.front().clone();
+        if front.workspace.terminals.get(&uri).is_none() {
             return responder.fail(no_terminal(&uri));
         }
         tokio::spawn(async move {
-            match host.workspace.dispose_terminal(&uri).await {
+            match front.workspace.dispose_terminal(&uri).await {
                 true => responder.done(),
                 false => responder.fail(no_terminal(&uri)),
             }

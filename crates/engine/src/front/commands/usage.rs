@@ -16,16 +16,16 @@ impl Connection {
         command: Command,
         principal: Principal,
     ) -> Result<Value, RpcError> {
-        let host = self.host();
-        host.usage.use_kept()?;
-        let reader = principal.reader().filter(|_| host.access.gate.guarded);
+        let front = self.front();
+        front.usage.use_kept()?;
+        let reader = principal.reader().filter(|_| front.access.gate.guarded);
         if principal == Principal::Anyone {
-            host.access.gate.require(&principal, &Grant::of("usage", "get"))?;
+            front.access.gate.require(&principal, &Grant::of("usage", "get"))?;
         }
         match command {
-            Command::UsageTotals(asked) => host.usage.usage_totals(asked, reader.as_ref()).await,
-            Command::UsageRecords(asked) => host.usage.usage_records(asked, reader.as_ref()).await,
-            Command::UsageGroups(asked) => host.usage.usage_groups(asked, reader.as_ref()).await,
+            Command::UsageTotals(asked) => front.usage.usage_totals(asked, reader.as_ref()).await,
+            Command::UsageRecords(asked) => front.usage.usage_records(asked, reader.as_ref()).await,
+            Command::UsageGroups(asked) => front.usage.usage_groups(asked, reader.as_ref()).await,
             other => Err(RpcError::method_not_found(format!("{} is not about use", other.name()))),
         }
     }

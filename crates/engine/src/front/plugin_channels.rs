@@ -10,13 +10,11 @@ use ostler_contract::{Thrown, Value};
 use ostler_protocol::RpcError;
 use tokio::sync::oneshot;
 
-use super::channel_name;
-use super::watching::Begin;
+use crate::channels::plugin::{Begin, channel_name};
 use crate::core::backlog::Backlog;
 use crate::core::in_time::in_time;
 use crate::core::refusals::nothing_serves;
 use crate::front::connection::Connection;
-use crate::host::Host;
 use crate::sessions::{Snapshots, snapshot};
 
 /// How long a snapshot may take before the subscribe fails.
@@ -25,8 +23,6 @@ const SNAPSHOT_LIMIT: Duration = Duration::from_secs(10);
 const MOST_WATCHED: usize = 4096;
 /// The longest URI of a plugin's channel, in bytes.
 const LONGEST: usize = 2048;
-/// How long `left` may take before the log says so.
-const LEFT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A watch on its way.
 struct Subscribing {
@@ -46,7 +42,7 @@ impl Connection {
         latency: Option<u64>,
         answer: Snapshots,
     ) {
-        let Some(channel) = self.host().plugin_channel(scheme) else {
+        let Some(channel) = self.front().channels.plugin_channel(scheme) else {
             return answer.fail(nothing_serves(scheme));
         };
         if let Err(refusal) = self.may_watch_more(spelled) {
@@ -54,7 +50,7 @@ impl Connection {
         }
         self.remember(spelled, &channel_name(spelled));
         let subscribing = Subscribing { channel, spelled: spelled.to_owned(), latency, answer };
-        match self.host().access.require_named(&self.principal(), &subscribing.channel.channel.grant) {
+        match self.front().access.require_named(&self.principal(), &subscribing.channel.channel.grant) {
             Ok(()) => self.begin_watch(subscribing),
             Err(refusal) => {
                 let connection = self.clone();
@@ -85,8 +81,8 @@ impl Connection {
 
     /// Whether the connection may watch a URI of a plugin's channel.
     pub(crate) async fn may_watch_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) -> bool {
-        let Some(channel) = self.host().plugin_channel(scheme) else { return false };
-        self.host().access.require_named(&self.principal(), &channel.channel.grant).is_ok()
+        let Some(channel) = self.front().channels.plugin_channel(scheme) else { return false };
+        self.front().access.require_named(&self.principal(), &channel.channel.grant).is_ok()
             || self.authorized_for(&channel, spelled).await
     }
 
@@ -95,7 +91,7 @@ impl Connection {
         let authorize = channel.channel.authorize.clone();
         let asked = uri.clone();
         let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
-        self.host().access.authorized(&channel.owner, &uri, &self.principal(), ask).await
+        self.front().access.authorized(&channel.owner, &uri, &self.principal(), ask).await
     }
 
     /// Ends a watch the connection may not have any more.
@@ -111,14 +107,14 @@ impl Connection {
     /// Counts as a subscriber from here on; what is published waits behind the snapshot.
     fn begin_watch(self: &Arc<Self>, subscribing: Subscribing) {
         let Subscribing { channel, spelled, latency, answer } = subscribing;
-        let host = self.host().clone();
+        let front = self.front().clone();
         let name = channel_name(&spelled);
-        let watched = host.fanout.watchers(&name).contains(&self.id());
+        let watched = front.core.fanout.watchers(&name).contains(&self.id());
         let mut subscriber = self.subscriber(&spelled, &name, latency);
         let hold = Backlog::new();
         subscriber.hold = Some(hold.clone());
-        let seq = host.fanout.subscribe(&name, subscriber);
-        let reader = host.access.reader_known(&self.principal());
+        let seq = front.core.fanout.subscribe(&name, subscriber);
+        let reader = front.access.reader_known(&self.principal());
         let client = self.client_id().unwrap_or_default();
         let (asked, wait) = oneshot::channel();
         let snapshots = channel.channel.snapshot.clone();
@@ -128,7 +124,7 @@ impl Connection {
         };
         // Unsubscribed, or gone, while it was asked about.
         if !self.count_watch(&channel.scheme, &spelled, &name, Some(ask)) {
-            host.fanout.withdraw(&name, self.id(), &hold);
+            front.core.fanout.withdraw(&name, self.id(), &hold);
             return answer
                 .fail(RpcError::invalid_request(format!("{spelled} was unsubscribed from meanwhile")));
         }
@@ -145,19 +141,19 @@ impl Connection {
             match state {
                 Ok(state) => {
                     let client = connection.client_id().unwrap_or_default();
-                    host.plugin_channels.watching.came(&scheme, &client);
+                    front.channels.came_to_watch(&scheme, &client);
                     hold.release(outbox, || answer.give(snapshot(&spelled, &state.to_string(), seq)));
                 }
                 Err(why) => {
                     if why.rpc.is_none() {
-                        host.report_failed(&channel.owner, &format!("the snapshot of {name}"), &why);
+                        front.core.report_failed(&channel.owner, &format!("the snapshot of {name}"), &why);
                     }
                     // One that was watched before stays so.
-                    if !watched && host.fanout.withdraw(&name, connection.id(), &hold) {
+                    if !watched && front.core.fanout.withdraw(&name, connection.id(), &hold) {
                         connection.forget(&spelled);
                         // One that does not answer may have put the client down all the same.
                         let threw = answered.into_inner();
-                        host.left_plugin_channel(&scheme, &name, &connection, threw);
+                        front.channels.left_plugin_channel(&scheme, &name, &*connection, threw);
                     }
                     hold.release(outbox, || answer.fail(why.into_rpc()));
                 }
@@ -172,10 +168,10 @@ impl Connection {
         match self.count_watch(scheme, spelled, &name, None) {
             true => {
                 let client = self.client_id().unwrap_or_default();
-                self.host().plugin_channels.watching.came(scheme, &client);
+                self.front().channels.came_to_watch(scheme, &client);
             }
             false => {
-                self.host().fanout.unsubscribe(&name, self.id());
+                self.front().core.fanout.unsubscribe(&name, self.id());
             }
         }
     }
@@ -184,36 +180,6 @@ impl Connection {
     fn count_watch(&self, scheme: &str, spelled: &str, name: &str, begin: Option<Begin>) -> bool {
         let Some(client) = self.client_id() else { return false };
         let at = (self.id(), name.to_owned());
-        let watching = &self.host().plugin_channels.watching;
-        self.while_wanted(spelled, || watching.add(&scheme.to_ascii_lowercase(), &client, at, begin))
-    }
-}
-
-impl Host {
-    /// Tells a plugin's channel that a connection watches a URI no longer.
-    pub(crate) fn left_plugin_channel(
-        self: &Arc<Self>,
-        scheme: &str,
-        name: &str,
-        connection: &Connection,
-        failed: bool,
-    ) {
-        let Some(client) = connection.client_id() else { return };
-        let channel = self.plugin_channel(scheme);
-        let left = channel.and_then(|channel| {
-            let left = channel.channel.left.clone()?;
-            let (host, owner, client) = (self.clone(), channel.owner, client.clone());
-            let what = format!("its left of {}", channel.value.scheme);
-            Some(Box::new(move || {
-                let told = left.call((client,));
-                tokio::spawn(async move {
-                    if let Err(why) = in_time(LEFT_LIMIT, told).await {
-                        host.report_failed(&owner, &what, &why);
-                    }
-                });
-            }) as Begin)
-        });
-        let at = (connection.id(), name.to_owned());
-        self.plugin_channels.watching.remove(scheme, &client, &at, failed, left);
+        self.while_wanted(spelled, || self.front().channels.begin_to_watch(scheme, &client, at, begin))
     }
 }

@@ -1,0 +1,72 @@
+//! Changes of the root channel's settings.
+
+use std::sync::Arc;
+
+use ostler_protocol::{JsonObject, json};
+
+use crate::channels::root_settings::OwnChange;
+use crate::core::fanout::{Origin, rejection};
+use crate::front::Front;
+use crate::front::connection::Connection;
+
+impl Connection {
+    /// Takes a change of the root channel's settings: those of whoever built the host first, then the rest.
+    pub(crate) fn change_config(
+        self: &Arc<Self>,
+        channel: &str,
+        origin: Origin,
+        config: JsonObject,
+        replace: bool,
+    ) {
+        let front = self.front().clone();
+        let settings = front.channels.own_settings().cloned();
+        let owns = |key: &str| settings.as_ref().is_some_and(|settings| settings.owns(key));
+        let (own, rest): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| owns(key));
+        let (connection, channel) = (self.clone(), channel.to_owned());
+        // What a client sent may be a credential: it is not sent back with the refusal, but what is in force is.
+        let refuse = move |front: &Front, origin: &Origin, shown: JsonObject, why: &str| {
+            let action = json!({ "type": "root/configChanged", "config": shown }).to_string();
+            connection.outbox.send(rejection(&channel, &action, front.core.fanout.seq(), origin, why));
+        };
+        let id = self.id();
+        let sent: Vec<String> = rest.keys().cloned().collect();
+        let others = move |front: &Front, origin: Option<Origin>| {
+            let taken = front.core.root.set_config(&front.core.fanout, id, origin, rest, replace);
+            if replace
+                && taken.is_ok()
+                && let Some(settings) = front.channels.own_settings()
+            {
+                // Nothing of these is taken back by being left out.
+                front.channels.publish_own_settings(None, &settings.values());
+            }
+            taken
+        };
+        let Some(settings) = settings.filter(|_| !own.is_empty()) else {
+            if let Err(why) = others(&front, Some(origin.clone())) {
+                refuse(&front, &origin, front.core.root.values(id, &sent), &why);
+            }
+            return;
+        };
+        let others_first = others(&front, None);
+        let reads = front.channels.may_read_config(&self.principal());
+        tokio::spawn(async move {
+            let outcome = match others_first {
+                Ok(()) => settings
+                    .change(own)
+                    .await
+                    .unwrap_or_else(|why| OwnChange { refused: Some(why.message), ..OwnChange::default() }),
+                Err(why) => OwnChange { refused: Some(why), ..OwnChange::default() },
+            };
+            match outcome.refused {
+                None => front.channels.publish_own_settings(Some(origin), &outcome.shown),
+                Some(why) => {
+                    if !outcome.shown.is_empty() {
+                        front.channels.publish_own_settings(None, &outcome.shown);
+                    }
+                    let shown = if reads { settings.values() } else { JsonObject::new() };
+                    refuse(&front, &origin, shown, &why);
+                }
+            }
+        });
+    }
+}
