@@ -16,10 +16,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
+use super::backend::Tell;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
-use super::mailbox::{Inbox, Mailbox, Subscription, ToSession};
+use super::mailbox::{Subscription, ToSession};
+use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
 use super::{Entry, Place};
@@ -28,8 +30,6 @@ use crate::core::refusals::nothing_at;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
-/// How many messages are taken before what came of them goes out.
-const BATCH: usize = 256;
 /// After how many batches in a row the summaries are brought up to date though more waits.
 const MOST_UNSETTLED: usize = 4;
 /// How often a running turn is kept as far as it has come.
@@ -50,7 +50,7 @@ pub(super) struct Actor {
     /// Chats on their way.
     pub opening: Vec<Opening>,
     /// What was held back for one that is there now.
-    pub again: VecDeque<Box<ToSession>>,
+    pub again: VecDeque<Box<Posted>>,
     pub mailbox: Mailbox,
     pub ahead: Ahead,
     pub audience: Arc<Audience>,
@@ -129,12 +129,11 @@ impl Actor {
     /// The session's task has the size of this future for as long as the session is awake, so what may take long is
     /// boxed while it runs.
     pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
-        let mut batch = Vec::new();
         let mut unsettled = 0;
         loop {
-            let taken = tokio::select! {
+            let more = tokio::select! {
                 biased;
-                taken = inbox.recv_many(&mut batch, BATCH) => taken,
+                more = inbox.ready() => more,
                 () = wait_until(self.deadline()) => {
                     Box::pin(self.tick()).await;
                     if self.may_sleep() && Box::pin(self.fall_asleep(&mut inbox)).await {
@@ -143,21 +142,30 @@ impl Actor {
                     continue;
                 }
             };
-            if taken == 0 {
+            if !more {
                 return;
             }
-            self.ahead.taken(&batch);
             let mut end = None;
-            let mut batched = batch.drain(..);
-            while let Some(message) = self.again.pop_front().or_else(|| batched.next()) {
-                let Some(message) = self.held_back(message) else { continue };
-                let Some(message) = self.stream(*message) else { continue };
+            let (mut left, mut emitted) = (inbox.round(), 0);
+            loop {
+                if inbox.has_priority() {
+                    self.take_priority(&mut inbox);
+                }
+                let again = self.again.pop_front();
+                let next = again.or_else(|| {
+                    let next = (left > 0).then(|| inbox.next()).flatten();
+                    left = left.saturating_sub(1);
+                    next.inspect(|posted| emitted += usize::from(posted.message.is_emitted()))
+                });
+                let Some(posted) = next else { break };
+                let Some(posted) = self.held_back(posted) else { continue };
+                let Some(message) = self.stream(posted.message) else { continue };
                 if let Some(how) = Box::pin(self.handle(message)).await {
                     end = Some(how);
                     break;
                 }
             }
-            drop(batched);
+            self.ahead.taken(emitted);
             match end {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
@@ -186,11 +194,55 @@ impl Actor {
                     }
                     // A session that pauses keeps no memory for what it may be sent next.
                     if inbox.is_empty() {
-                        release(&mut batch);
+                        inbox.release();
                         release(&mut self.out);
                     }
                 }
             }
+        }
+    }
+
+    /// Puts the messages of the priority lane before those that wait, each with what has to be handled before it.
+    fn take_priority(&mut self, inbox: &mut Inbox) {
+        while let Some(posted) = inbox.next_priority() {
+            let ToSession::Dispatch(cancel) = &posted.message else {
+                // The session ends: what runs is stopped now. What came before is still handled, so that neither what
+                // was emitted nor what was asked for is lost.
+                self.stop_backends();
+                inbox.put_last(posted);
+                continue;
+            };
+            let connection = cancel.connection.id;
+            // What its sender sent before, and what the turn has consumed until now.
+            let mut first = inbox.sent_before(&posted, |message| {
+                message.dispatched_by() == Some(connection) || message.is_usage()
+            });
+            let usage = first.iter().filter(|held| held.message.is_emitted()).count();
+            self.ahead.taken(usage);
+            first.push_back(posted);
+            // What was held back for longer comes first.
+            self.again.extend(first);
+        }
+    }
+
+    /// Has the backends of all running turns stop.
+    fn stop_backends(&mut self) {
+        for at in 0..self.chats.len() {
+            // A worker's turn ends with the one that spawned it.
+            if let Some(turn) = self.chats[at].running().map(str::to_owned)
+                && self.chats[at].backend.is_some()
+            {
+                self.cancel_backend(at, turn);
+            }
+        }
+    }
+
+    /// Has a chat's backend stop a turn; once for each turn.
+    pub(super) fn cancel_backend(&mut self, at: usize, turn: String) {
+        let chat = &mut self.chats[at];
+        if chat.cancelled.as_ref() != Some(&turn) {
+            chat.cancelled = Some(turn.clone());
+            self.tell_if_awake(at, Tell::Cancel { turn });
         }
     }
 
@@ -330,6 +382,8 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::Around(found) => self.take_around(*found),
+            // The lane is looked into before each message.
+            ToSession::Priority => {}
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {

@@ -274,6 +274,7 @@ impl Actor {
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
+        self.chats[at].cancelled = None;
         self.chats[at].links.clear();
         if self.chats[at].is_worker() {
             self.happened(at, Happened::Child(chat));
