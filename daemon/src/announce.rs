@@ -51,7 +51,7 @@ pub fn block(
     if let Some(address) = routes {
         lines.push(format!("routes on http://{address}{}/", names::ROUTES));
     }
-    if settings.advanced_tools {
+    if settings.host.advanced_tools {
         lines.push("advanced tools: offered to every session".to_owned());
     }
     if let Some(file) = &settings.wire {

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use ostler_contract::json;
 use ostler_engine::users::Kind;
 use ostler_protocol::names;
 
 use crate::acp::{self, AcpFlags};
 use crate::answer::{Answer, Common};
-use crate::config::{Keep, Unowned};
+use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::settings::Settings;
@@ -101,83 +101,6 @@ enum Command {
     /// Start a temporary host, call a webhook and show the resulting agent session
     #[command(args = Common::not_served())]
     Demo(demo::DemoFlags),
-}
-
-/// Flags of a run. They override the configuration file.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
-pub struct RunFlags {
-    /// Port to listen on; 0 selects a free port [default: 9187]
-    #[arg(long, value_name = "N")]
-    pub port: Option<u16>,
-    /// Address to listen on [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    pub host: Option<String>,
-    /// Directory to serve (repeatable); the first is the default for new sessions [default: the working directory]
-    #[arg(long, value_name = "DIR")]
-    pub path: Vec<PathBuf>,
-    /// Do not serve the working directory by default
-    #[arg(long)]
-    pub no_cwd: bool,
-    /// Token required from every connection
-    #[arg(long, value_name = "TOKEN")]
-    pub connection_token: Option<String>,
-    /// File with the connection token; created with a random token if missing
-    #[arg(long, value_name = "FILE")]
-    pub connection_token_file: Option<PathBuf>,
-    /// Accept connections without a token from any address
-    #[arg(long)]
-    pub without_connection_token: bool,
-    /// Users file with roles and grants; without one, grants are not checked
-    #[arg(long, value_name = "FILE")]
-    pub users: Option<PathBuf>,
-    /// HTTPS URL that users sign in to [default: derived from the listening address]
-    #[arg(long, value_name = "URL")]
-    pub resource: Option<String>,
-    /// Default issuer of user sign-ins: github, or the URL of an OpenID Connect provider
-    #[arg(long, value_name = "ISSUER")]
-    pub issuer: Option<String>,
-    /// Treat a personal token on the handshake as authentication
-    #[arg(long)]
-    pub trust_token: bool,
-    /// Serve one connection on stdin and stdout, one message per line
-    #[arg(long)]
-    pub stdio: bool,
-    /// Where to store automations [default: file]
-    #[arg(long, value_enum)]
-    pub automations: Option<Keep>,
-    /// Automations without an owner that events may start [default: every]
-    #[arg(long, value_enum)]
-    pub unowned_automations: Option<Unowned>,
-    /// Where to store sessions [default: file]
-    #[arg(long, value_enum)]
-    pub sessions: Option<Keep>,
-    /// Timeout of client tools in milliseconds; 0 disables it [default: 600000]
-    #[arg(long, value_name = "MS")]
-    pub client_tool_timeout_ms: Option<u64>,
-    /// Offer tools that require the operator's permission
-    #[arg(long)]
-    pub advanced_tools: bool,
-    /// Record the frames of every connection to a file, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    pub wire: Option<PathBuf>,
-    /// Plugin to load instead of the configured ones (repeatable)
-    #[arg(long, value_name = "SPEC", conflicts_with = "no_plugins")]
-    pub plugin: Vec<String>,
-    /// Load no plugins
-    #[arg(long)]
-    pub no_plugins: bool,
-    /// Plugin option for this run: <id>.<key>[.<key>]=<value> (repeatable)
-    #[arg(long, value_name = "OPTION")]
-    pub plugin_option: Vec<String>,
-    /// Restart on the same port when a file of a plugin changes
-    #[arg(long, conflicts_with_all = ["stdio", "no_plugins"])]
-    pub watch_plugins: bool,
-    /// Whether `ostler start` created this process, which may then restart itself.
-    #[arg(skip)]
-    pub detached: bool,
-    /// The ports to reuse after a restart in place.
-    #[arg(skip)]
-    pub kept: Option<KeptPorts>,
 }
 
 /// Flags this host does not support: rejected rather than ignored.
@@ -398,7 +321,7 @@ mod tests {
     use ostler_js::JsOptions;
 
     use super::*;
-    use crate::config::Config;
+    use crate::config::{Config, Keep, Unowned};
     use crate::settings::{DEFAULT_HOST, DEFAULT_PORT};
 
     fn name(choice: impl ValueEnum) -> String {

@@ -20,7 +20,7 @@ use ostler_protocol::names;
 use ostler_server::ToolServers;
 
 use crate::bundled;
-use crate::config::{JavaScriptLimits, Keep, Unowned};
+use crate::config::{JavaScriptLimits, Keep};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::here::OnDisk;
@@ -209,18 +209,11 @@ pub fn javascript(limits: &JavaScriptLimits, log: LogSink) -> JsOptions {
 fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
     let (mcp_servers, log) = (settings.read_mcp_servers(), log.clone());
     HostOptions {
-        limits: settings.limits,
         host_name: facts.host_name.clone(),
         version: facts.version.clone(),
         paths: settings.paths.clone(),
-        delta_window_ms: settings.delta_window_ms,
-        client_tool_timeout_ms: settings.client_tool_timeout_ms,
-        unowned_automations: settings.unowned == Unowned::Every,
-        advanced_tools: settings.advanced_tools,
-        check_policies: settings.check_policies,
-        usage: settings.usage.clone(),
         mcp_servers: McpServers::new(move || mcp_servers(&log)),
-        ..HostOptions::default()
+        ..settings.host.clone()
     }
 }
 
@@ -358,7 +351,7 @@ mod tests {
     use ostler_loader::Entry;
 
     use super::*;
-    use crate::cli::RunFlags;
+    use crate::config::RunFlags;
     use crate::config::{ConfigFiles, Keep};
 
     /// Composes a host built with one backend of this name.

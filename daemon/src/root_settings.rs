@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::secret::SET;
+use ostler_contract::shape::Shape;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
 use ostler_engine::wire::FrameRecorder;
@@ -15,44 +16,13 @@ use ostler_loader::options::{Known, patched, shown_value};
 use ostler_ports::atomic;
 use ostler_protocol::names;
 
-use crate::config::{self, ConfigFiles};
+use crate::config::{self, Apply, ConfigFiles, Effect, KEYS, Key, RootSetting};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
 use crate::plugins::{self, Change, Row};
 use crate::shown::{self, MARKS};
 use crate::wire::WireFile;
-
-/// One key a client may edit.
-struct Key {
-    name: &'static str,
-    title: &'static str,
-    kind: &'static str,
-    /// Whether it holds at once.
-    live: bool,
-}
-
-/// What holds at once.
-enum Live {
-    AdvancedTools(bool),
-    Wire(Option<Arc<WireFile>>),
-    Nothing,
-}
-
-const fn key(name: &'static str, title: &'static str, kind: &'static str, live: bool) -> Key {
-    Key { name, title, kind, live }
-}
-
-/// What may be edited besides plugins.
-const KEYS: &[Key] = &[
-    key("paths", "Served directories", "array", false),
-    key("port", "Port", "integer", false),
-    key("host", "Address", "string", false),
-    key("http", "HTTP API", "object", false),
-    key("advancedTools", "Offer tools that require the operator's permission", "boolean", true),
-    key("wire", "Record frames to", "string", true),
-    key("mcpServers", "MCP servers", "object", true),
-];
 
 const PLUGIN: &str = "plugins.";
 /// The folder below the configuration folder for what clients have recorded.
@@ -63,19 +33,26 @@ const DEEPEST: usize = 6;
 /// The configuration on the root channel.
 pub struct RootSettings(pub Arc<Control>);
 
+/// A key that clients may edit.
+fn editable(name: &str) -> Option<(&'static Key, &'static RootSetting)> {
+    let key = KEYS.iter().find(|key| key.name == name)?;
+    Some((key, key.root.as_ref()?))
+}
+
 impl OwnSettings for RootSettings {
     fn owns(&self, key: &str) -> bool {
-        key.starts_with(PLUGIN) || KEYS.iter().any(|known| known.name == key)
+        key.starts_with(PLUGIN) || editable(key).is_some()
     }
 
     fn schema(&self) -> JsonObject {
         let rows = self.0.configured().map(|(_, rows)| rows).unwrap_or_default();
-        let keys = KEYS.iter().map(|key| {
-            let mut property = json!({ "type": key.kind, "title": key.title });
-            if key.kind == "array" {
+        let keys = KEYS.iter().filter_map(|key| {
+            let (kind, title) = (key.kind(), key.root.as_ref()?.title);
+            let mut property = json!({ "type": kind, "title": title });
+            if kind == "array" {
                 property["items"] = json!({ "type": "string", "title": "Entry" });
             }
-            (key.name.to_owned(), property)
+            Some((key.name.to_owned(), property))
         });
         let plugins = rows.iter().map(|row| (format!("{PLUGIN}{}", row.name()), of_plugin(row)));
         keys.chain(plugins).collect()
@@ -113,7 +90,7 @@ impl OwnSettings for RootSettings {
 
 fn values(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
     let said = shown::config(files, rows);
-    let keys = said.into_iter().filter(|(name, _)| KEYS.iter().any(|key| key.name == name));
+    let keys = said.into_iter().filter(|(name, _)| editable(name).is_some());
     let plugins = rows.iter().map(|row| {
         let value = json!({ "enabled": row.entry.enabled, "options": row.options() });
         (format!("{PLUGIN}{}", row.name()), value)
@@ -167,60 +144,68 @@ fn change_one(control: &Control, key: &str, mut value: Value) -> Result<(), Exit
     if let Some(name) = key.strip_prefix(PLUGIN) {
         return change_plugin(control, &files, &rows, name, value);
     }
-    let Some(known) = KEYS.iter().find(|known| known.name == key) else {
-        return Err(Exit::usage(no_setting(key)));
-    };
-    let live = match (known.name, &value) {
-        ("advancedTools", Value::Bool(offered)) => Live::AdvancedTools(*offered),
-        ("advancedTools", Value::Null) => Live::AdvancedTools(false),
-        // What the operator wrote in the file stays theirs; a client that sends it back changes nothing.
-        ("wire", Value::String(_)) if files.said.get(key) == Some(&value) => Live::Nothing,
-        ("wire", Value::String(file)) => {
-            let file = recording(&files.dir, file)?;
-            let log = control.host.core.log.clone();
-            let open = WireFile::open(&file, control.hidden.clone(), log)?;
-            value = file.to_string_lossy().into_owned().into();
-            Live::Wire(Some(Arc::new(open)))
-        }
-        ("wire", Value::Null) => Live::Wire(None),
-        _ => Live::Nothing,
+    let Some((known, setting)) = editable(key) else { return Err(Exit::usage(no_setting(key))) };
+    let apply = match setting.effect {
+        Effect::Restart => None,
+        Effect::Live(check) => Some(check(control, &files, &mut value)?),
     };
     let sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
-    if known.name == "mcpServers" {
-        check_mcp_servers(&files, &sent)?;
-    }
     let written = config::edit(&files, key, |fields| {
         let held = fields.get(key).cloned();
         let mut after = patched(fields, &sent, Known::Schema(Some(&MARKS)))
             .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
-        // A setting is one value, and only credentials in it are left as they were.
+        // An object with declared members is one value, and only credentials in it are left as they were.
         if let (Some(Value::Object(sent)), Some(Value::Object(held)), Some(Value::Object(after))) =
             (sent.get(key), held, after.get_mut(key))
-            && known.name != "mcpServers"
+            && matches!(known.shape.core(), Shape::Object(_))
         {
             after.retain(|name, _| sent.contains_key(name) || !held.contains_key(name));
         }
         *fields = after;
         Ok(())
     })?;
-    match live {
-        Live::AdvancedTools(offered) => control.host.core.set_advanced_tools(offered),
-        Live::Wire(recorder) => {
-            control.host.core.record_frames(recorder.map(|file| file as Arc<dyn FrameRecorder>));
-        }
-        Live::Nothing => {}
-    }
-    if written.is_some() && !known.live {
-        control.needs_restart(key);
+    match apply {
+        Some(apply) => apply(&control.host),
+        None if written.is_some() => control.needs_restart(key),
+        None => {}
     }
     Ok(())
 }
 
-/// Refuses servers that are of neither shape, as they would be once `sent` is taken.
-fn check_mcp_servers(files: &ConfigFiles, sent: &JsonObject) -> Result<(), Exit> {
+/// Applies `advancedTools`.
+pub(crate) fn advanced_tools(_: &Control, _: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
+    Ok(match value {
+        Value::Bool(_) | Value::Null => {
+            let offered = *value == Value::Bool(true);
+            Box::new(move |host| host.core.set_advanced_tools(offered))
+        }
+        // The file rejects it.
+        _ => Box::new(|_| {}),
+    })
+}
+
+/// Applies `wire`.
+pub(crate) fn wire(control: &Control, files: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
+    let file = match value {
+        // What the operator wrote in the file stays theirs; a client that sends it back changes nothing.
+        Value::String(_) if files.said.get("wire") == Some(value) => return Ok(Box::new(|_| {})),
+        Value::String(file) => recording(&files.dir, file)?,
+        Value::Null => return Ok(Box::new(|host| host.core.record_frames(None))),
+        // The file rejects it.
+        _ => return Ok(Box::new(|_| {})),
+    };
+    let open = Arc::new(WireFile::open(&file, control.hidden.clone(), control.host.core.log.clone())?);
+    *value = file.to_string_lossy().into_owned().into();
+    Ok(Box::new(move |host| host.core.record_frames(Some(open as Arc<dyn FrameRecorder>))))
+}
+
+/// Rejects servers that are of neither shape, as they would be with this value. Sessions read the file at their start.
+pub(crate) fn mcp_servers(_: &Control, files: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
     let key = "mcpServers";
-    let Some(Value::Object(changed)) = sent.get(key) else { return Ok(()) };
-    let after = patched(&files.said, sent, Known::Schema(Some(&MARKS)))
+    let applied: Apply = Box::new(|_| {});
+    let Value::Object(changed) = value else { return Ok(applied) };
+    let sent: JsonObject = [(key.to_owned(), Value::Object(changed.clone()))].into_iter().collect();
+    let after = patched(&files.said, &sent, Known::Schema(Some(&MARKS)))
         .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
     for name in changed.iter().filter(|(_, server)| !server.is_null()).map(|(name, _)| name) {
         let server = after.get(key).and_then(|servers| servers.get(name)).unwrap_or(&Value::Null);
@@ -229,7 +214,7 @@ fn check_mcp_servers(files: &ConfigFiles, sent: &JsonObject) -> Result<(), Exit>
             return Err(Exit::usage(format!("{key}.{name}{} {}{hint}", wrong.path, wrong.what)));
         }
     }
-    Ok(())
+    Ok(applied)
 }
 
 /// `{ enabled, options }`; what is left out stays.

@@ -8,15 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
-use ostler_engine::{HostOptions, Limits, Log};
+use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
 use ostler_ports::Stamp;
 use ostler_server::names_a_host;
 
-use crate::cli::{KeptPorts, RunFlags};
+use crate::cli::KeptPorts;
 use crate::config::{
-    self, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
-    Unowned,
+    self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, RunFlags,
 };
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
@@ -63,26 +62,14 @@ pub struct Settings {
     pub sessions: Keep,
     /// Where automations are kept.
     pub automations: Keep,
-    /// Which automations without an owner events may run.
-    pub unowned: Unowned,
-    /// In milliseconds.
-    pub client_tool_timeout_ms: u64,
-    /// In milliseconds.
-    pub delta_window_ms: u64,
-    /// Whether tools that ask for the operator's leave are offered.
-    pub advanced_tools: bool,
     /// The file that takes the frames of every connection.
     pub wire: Option<PathBuf>,
-    /// Whether policies are asked before work starts.
-    pub check_policies: bool,
-    /// How what work costs is counted.
-    pub usage: UsageOptions,
+    /// What the host is built with. `compose` adds what the machine determines.
+    pub host: HostOptions,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
     pub javascript: JavaScriptLimits,
-    /// How much is used on behalf of clients and callers.
-    pub limits: Limits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
     /// Options of plugins for this run, as typed.
@@ -112,28 +99,23 @@ impl Settings {
     /// # Errors
     /// What does not go together: exit 2.
     pub fn new(flags: &RunFlags, files: ConfigFiles, working_dir: &Path) -> Result<Self, Exit> {
-        let (config, mut warnings) = (files.config.clone(), files.warnings.clone());
-        let host = flags.host.clone().or(config.host).unwrap_or_else(|| DEFAULT_HOST.to_owned());
+        let (token, config) = token(flags, files.config.clone(), working_dir)?;
+        let mut warnings = files.warnings.clone();
+        let host = config.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let ip = ip(&host)?;
-        let port = flags.port.or(config.port.map(|port| port.0)).unwrap_or(DEFAULT_PORT);
-        let token = token(
-            flags,
-            config.connection_token,
-            config.connection_token_file,
-            config.without_connection_token,
-        )?;
+        let port = config.port.map_or(DEFAULT_PORT, |port| port.0);
         if !ip.is_loopback() && token == TokenSource::Unsaid && !flags.stdio {
             return Err(Exit::usage(format!(
                 "{host} is reachable from other computers, so connections need a token: pass --connection-token, \
                  --connection-token-file or --without-connection-token"
             )));
         }
-        let routes = match config.routes {
+        let routes = match &config.routes {
             None => None,
             Some(_) if flags.stdio => {
                 return Err(Exit::usage("routes requires a listener, which --stdio does not have"));
             }
-            Some(routes) => match (routes.port, routes.host) {
+            Some(routes) => match (routes.port, &routes.host) {
                 (None, Some(_)) => return Err(Exit::usage("routes.host requires routes.port")),
                 (None, None) => None,
                 (Some(port), host) => {
@@ -141,14 +123,14 @@ impl Settings {
                 }
             },
         };
-        let users =
-            flags.users.as_ref().map(|file| working_dir.join(file)).or(config.users.map(PathBuf::from));
-        let http = match config.http {
+        let http = match &config.http {
             None => None,
             Some(_) if flags.stdio => {
                 return Err(Exit::usage("http requires a listener, which --stdio does not have"));
             }
-            Some(_) if users.is_none() && matches!(token, TokenSource::Unsaid | TokenSource::Without) => {
+            Some(_)
+                if config.users.is_none() && matches!(token, TokenSource::Unsaid | TokenSource::Without) =>
+            {
                 return Err(Exit::usage(
                     "http needs a credential: pass --connection-token, --connection-token-file or --users.",
                 ));
@@ -161,46 +143,36 @@ impl Settings {
                 Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or(DEFAULT_HOST))?, port.0)))
             }
         };
-        let mcp_servers = mcp_servers(&files, &mut warnings);
-        Ok(Self {
+        let mut settings = Self {
             address: SocketAddr::new(ip, port),
             routes,
             http,
-            origins: config.origins.map(origins).transpose()?.unwrap_or_default(),
+            origins: Vec::new(),
             stdio: flags.stdio,
-            paths: paths(flags, &files, working_dir)?,
+            paths: paths(flags, &files, &config, working_dir)?,
             token,
-            users,
-            resource: flags.resource.clone().or(config.resource).map(sign_in_resource).transpose()?,
-            issuer: flags.issuer.clone().or(config.issuer).map(issuer).transpose()?,
-            trust_token: flags.trust_token || config.trust_token.unwrap_or_default(),
+            users: None,
+            resource: None,
+            issuer: None,
+            trust_token: false,
             dir: files.dir.clone(),
             state_dir: files.state_dir.clone(),
             files: files.files.clone(),
-            sessions: flags.sessions.or(config.sessions).unwrap_or_default(),
-            automations: flags.automations.or(config.automations).unwrap_or_default(),
-            unowned: flags.unowned_automations.or(config.unowned_automations).unwrap_or_default(),
-            client_tool_timeout_ms: flags
-                .client_tool_timeout_ms
-                .or(config.client_tool_timeout_ms)
-                .unwrap_or(HostOptions::CLIENT_TOOL_TIMEOUT_MS),
-            delta_window_ms: config
-                .delta_window_ms
-                .map_or(HostOptions::DELTA_WINDOW_MS, |window| u64::from(window.0)),
-            advanced_tools: flags.advanced_tools || config.advanced_tools.unwrap_or_default(),
-            wire: flags.wire.as_ref().map(|file| working_dir.join(file)).or(config.wire.map(PathBuf::from)),
-            check_policies: config.policies.and_then(|policies| policies.check).unwrap_or_default(),
-            usage: usage(&files, &mut warnings),
-            mcp_servers,
-            javascript: config.javascript.unwrap_or_default(),
-            limits: limits(&config.limits.unwrap_or_default()),
-            plugins: plugins(flags, &files, working_dir),
+            sessions: Keep::default(),
+            automations: Keep::default(),
+            wire: None,
+            host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
+            mcp_servers: mcp_servers(&files, &mut warnings),
+            javascript: JavaScriptLimits::default(),
+            plugins: plugins(flags, &files, &config, working_dir),
             plugin_options: flags.plugin_option.clone(),
             watch_plugins: flags.watch_plugins,
             detached: flags.detached,
             kept: flags.kept,
             warnings,
-        })
+        };
+        config.set(&mut settings)?;
+        Ok(settings)
     }
 }
 
@@ -211,21 +183,8 @@ impl Settings {
     }
 }
 
-fn limits(said: &LimitSettings) -> Limits {
-    let default = Limits::default();
-    let number = |said: u32| usize::try_from(said).unwrap_or(usize::MAX);
-    let bytes = |said: &Option<Mebibytes>, default: usize| {
-        said.as_ref().map_or(default, |said| number(said.0).saturating_mul(1024 * 1024))
-    };
-    Limits {
-        memory: bytes(&said.memory_mb, default.memory),
-        connection_memory: bytes(&said.connection_memory_mb, default.connection_memory),
-        unverified_bodies: bytes(&said.unverified_bodies_mb, default.unverified_bodies),
-        awake_sessions: said.awake_sessions.map_or(default.awake_sessions, |said| number(said.0)),
-    }
-}
-
-fn origins(urls: Vec<String>) -> Result<Vec<String>, Exit> {
+/// Checks the URLs of `origins`.
+pub(crate) fn origins(urls: Vec<String>) -> Result<Vec<String>, Exit> {
     match urls.iter().position(|url| !names_a_host(url)) {
         None => Ok(urls),
         Some(at) => Err(Exit::usage(format!(
@@ -235,11 +194,13 @@ fn origins(urls: Vec<String>) -> Result<Vec<String>, Exit> {
     }
 }
 
-fn issuer(name: String) -> Result<Issuer, Exit> {
-    Issuer::parse(&name).map_err(|why| Exit::usage(format!("issuer {why}")))
+/// Reads an issuer.
+pub(crate) fn issuer(name: &str) -> Result<Issuer, Exit> {
+    Issuer::parse(name).map_err(|why| Exit::usage(format!("issuer {why}")))
 }
 
-fn sign_in_resource(resource: String) -> Result<String, Exit> {
+/// Checks the URL of `resource`.
+pub(crate) fn sign_in_resource(resource: String) -> Result<String, Exit> {
     match resource
         .strip_prefix("https://")
         .is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
@@ -260,52 +221,56 @@ fn ip(host: &str) -> Result<IpAddr, Exit> {
     }
 }
 
-fn token(
-    flags: &RunFlags,
-    given: Option<String>,
-    file: Option<String>,
-    without: Option<bool>,
-) -> Result<TokenSource, Exit> {
+/// The connection token, and the configuration with flags over it. A flag for a token replaces every setting of one.
+fn token(flags: &RunFlags, mut config: Config, working_dir: &Path) -> Result<(TokenSource, Config), Exit> {
     let by_flag = [
         flags.connection_token.is_some(),
         flags.connection_token_file.is_some(),
         flags.without_connection_token,
     ];
-    let sources = match by_flag.iter().filter(|said| **said).count() {
-        0 => (given, file.map(PathBuf::from), without == Some(true)),
-        1 => (
-            flags.connection_token.clone(),
-            flags.connection_token_file.clone(),
-            flags.without_connection_token,
-        ),
+    match by_flag.iter().filter(|given| **given).count() {
+        0 => {}
+        1 => {
+            config.connection_token = None;
+            config.connection_token_file = None;
+            config.without_connection_token = None;
+        }
         _ => {
             return Err(Exit::usage(
                 "pass one of --connection-token, --connection-token-file and --without-connection-token",
             ));
         }
-    };
-    match sources {
-        (None, None, false) => Ok(TokenSource::Unsaid),
-        (None, None, true) => Ok(TokenSource::Without),
-        (Some(token), None, false) if token.trim().is_empty() => {
-            Err(Exit::usage("the connection token is empty"))
-        }
-        (Some(token), None, false) => Ok(TokenSource::Given(Secret::new(token))),
-        (None, Some(file), false) => Ok(TokenSource::File(std::path::absolute(&file).unwrap_or(file))),
-        _ => Err(Exit::usage(
-            "the configuration has more than one of connectionToken, connectionTokenFile and withoutConnectionToken",
-        )),
     }
+    let mut config = config.overridden(flags, working_dir);
+    let without = config.without_connection_token == Some(true);
+    let token = match (config.connection_token.take(), config.connection_token_file.take(), without) {
+        (None, None, false) => TokenSource::Unsaid,
+        (None, None, true) => TokenSource::Without,
+        (Some(token), None, false) if token.trim().is_empty() => {
+            return Err(Exit::usage("the connection token is empty"));
+        }
+        (Some(token), None, false) => TokenSource::Given(Secret::new(token)),
+        (None, Some(file), false) => {
+            let file = PathBuf::from(file);
+            TokenSource::File(std::path::absolute(&file).unwrap_or(file))
+        }
+        _ => {
+            return Err(Exit::usage(
+                "the configuration has more than one of connectionToken, connectionTokenFile and withoutConnectionToken",
+            ));
+        }
+    };
+    Ok((token, config))
 }
 
-fn paths(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Result<Vec<String>, Exit> {
-    let (named, said): (Vec<PathBuf>, _) = match flags.path.is_empty() {
-        false => (flags.path.clone(), "--path".to_owned()),
-        true => {
-            let configured = files.config.paths.iter().flatten();
-            (configured.map(PathBuf::from).collect(), files.at("paths"))
-        }
-    };
+fn paths(
+    flags: &RunFlags,
+    files: &ConfigFiles,
+    config: &Config,
+    working_dir: &Path,
+) -> Result<Vec<String>, Exit> {
+    let said = if flags.path.is_empty() { files.at("paths") } else { "--path".to_owned() };
+    let named: Vec<PathBuf> = config.paths.iter().flatten().map(PathBuf::from).collect();
     if named.is_empty() {
         if flags.no_cwd {
             return Err(Exit::usage(
@@ -328,20 +293,20 @@ fn paths(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Result<Ve
         .collect()
 }
 
-fn plugins(flags: &RunFlags, files: &ConfigFiles, working_dir: &Path) -> Vec<Entry> {
-    if flags.no_plugins {
-        return Vec::new();
+fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: &Path) -> Vec<Entry> {
+    match (flags.no_plugins, flags.plugin.is_empty()) {
+        (true, _) => Vec::new(),
+        (false, true) => entries(files),
+        (false, false) => entries_of(config, Some(working_dir.to_owned())),
     }
-    if !flags.plugin.is_empty() {
-        let named = |spec: &String| Entry { base: Some(working_dir.to_owned()), ..Entry::named(spec) };
-        return flags.plugin.iter().map(named).collect();
-    }
-    entries(files)
 }
 
 /// The configured plugins. A relative path is resolved against the folder of the file that lists it.
 pub fn entries(files: &ConfigFiles) -> Vec<Entry> {
-    let base = files.folder_of("plugins");
+    entries_of(&files.config, files.folder_of("plugins"))
+}
+
+fn entries_of(config: &Config, base: Option<PathBuf>) -> Vec<Entry> {
     let entry = |entry: PluginEntry| Entry {
         name: entry.name,
         options: entry.options.unwrap_or_default(),
@@ -349,7 +314,7 @@ pub fn entries(files: &ConfigFiles) -> Vec<Entry> {
         grants: entry.grants.unwrap_or_default(),
         base: base.clone(),
     };
-    files.config.plugins.iter().flatten().cloned().map(entry).collect()
+    config.plugins.iter().flatten().cloned().map(entry).collect()
 }
 
 impl Settings {

@@ -5,16 +5,13 @@ use std::sync::LazyLock;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_loader::options::{Known, shown, without_password};
 
-use crate::config::ConfigFiles;
+use crate::config::{ConfigFiles, KEYS};
 use crate::plugins::Row;
 
-/// Which keys of the configuration hold credentials.
+/// The schema that marks the credentials of the configuration.
 pub static MARKS: LazyLock<Value> = LazyLock::new(|| {
-    let values = json!({ "additionalProperties": { "writeOnly": true } });
-    json!({ "properties": {
-        "connectionToken": { "writeOnly": true },
-        "mcpServers": { "additionalProperties": { "properties": { "env": values, "headers": values } } }
-    } })
+    let marks = KEYS.iter().filter_map(|key| Some((key.name.to_owned(), key.hides.clone()?)));
+    json!({ "properties": marks.collect::<JsonObject>() })
 });
 
 /// What a client is shown of the files.

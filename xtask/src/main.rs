@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask tidy                      check what the compiler does not: edges, files, the ledger
-cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/verification.md
+cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/configuration.md, docs/verification.md
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
 cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>

@@ -44,6 +44,7 @@ pub mod host;
 pub mod http;
 pub mod id;
 pub mod live;
+pub mod owner;
 pub mod plugin;
 pub mod points;
 pub mod policy;

@@ -214,6 +214,10 @@ async fn a_session_is_started_for_its_owner_or_refused() {
             request("ada"),
             "plugin caller: startSession needs owner to be user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>",
         ),
+        (
+            request("project:x"),
+            "plugin caller: startSession needs owner to be user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>",
+        ),
         (SessionRequest { provider: Some("none".into()), ..request("user:ada") }, "No provider called none"),
     ] {
         assert_eq!(caller.start_session(refused).await.unwrap_err().message, why);

@@ -11,8 +11,8 @@ use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
 use super::folders::Folders;
+use super::keys::{Config, KEYS, KEYS_NOT_SERVED};
 use super::once::Once;
-use super::settings::{Config, KEYS_NOT_SERVED};
 use crate::exit::Exit;
 
 /// The person's own file, in the program's folder below the configuration home.
@@ -262,16 +262,17 @@ fn merge(into: &mut JsonObject, from: JsonObject) {
 /// Paths are relative to the file that says them.
 fn make_absolute(fields: &mut JsonObject, folder: &Path) {
     let absolute = |text: &mut String| *text = folder.join(&*text).to_string_lossy().into_owned();
-    if let Some(Value::Array(paths)) = fields.get_mut("paths") {
-        for path in paths {
-            if let Value::String(path) = path {
-                absolute(path);
+    for key in KEYS.iter().filter(|key| key.relative) {
+        match fields.get_mut(key.name) {
+            Some(Value::String(path)) => absolute(path),
+            Some(Value::Array(paths)) => {
+                for path in paths {
+                    if let Value::String(path) = path {
+                        absolute(path);
+                    }
+                }
             }
-        }
-    }
-    for key in ["connectionTokenFile", "users", "wire"] {
-        if let Some(Value::String(file)) = fields.get_mut(key) {
-            absolute(file);
+            _ => {}
         }
     }
 }

@@ -1,19 +1,21 @@
 //! The configuration: read from files, checked key by key, overridden by flags.
 
+mod declare;
 mod edit;
 mod files;
 mod folders;
+mod keys;
 mod once;
-mod settings;
 mod text;
 
 #[cfg(test)]
 mod page;
 
+pub use declare::{Apply, Effect, Key, RootSetting};
 pub use edit::edit;
 pub use files::{ConfigFiles, Environment, FILE, folders, parse, read, read_again};
 pub use folders::Folders;
-pub use settings::{
-    Config, DeltaWindow, HttpApi, JavaScriptLimits, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
-    PolicySwitch, Port, RoutesListener, Unowned, UsageSettings,
+pub use keys::{
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
+    PolicySwitch, Port, RoutesListener, RunFlags, Unowned, UsageSettings,
 };

@@ -1,11 +1,14 @@
-//! The page of the configuration keys says what their declarations say.
+//! The page of the configuration keys says what their declarations say; `cargo xtask generate` writes it.
 
 use ostler_contract::Cross;
 use ostler_contract::shape::{ObjectShape, Shape};
 
-use super::settings::Config;
+use super::keys::Config;
 
 const PAGE: &str = include_str!("../../../docs/configuration.md");
+/// Set by `cargo xtask generate`: the test writes the page instead of comparing it.
+const WRITE: &str = "OSTLER_WRITE_CONFIGURATION";
+const HEAD: &str = "| key | description |\n|---|---|\n";
 
 /// A row for each key of an object, and for those of the objects in it.
 fn rows(object: &ObjectShape, under: &str, rows: &mut String) {
@@ -28,7 +31,15 @@ fn nested(shape: &Shape, key: &str, into: &mut String) {
 #[test]
 fn the_page_has_each_key_as_it_is_declared() {
     let Shape::Object(config) = Config::shape() else { panic!("the configuration is an object") };
-    let mut table = "| key | description |\n|---|---|\n".to_owned();
+    let mut table = HEAD.to_owned();
     rows(config(), "", &mut table);
-    assert!(PAGE.contains(&table), "docs/configuration.md must contain this table:\n{table}");
+    let (before, rest) = PAGE.split_once(HEAD).unwrap();
+    let (held, after) = rest.split_once("\n\n").unwrap();
+    if std::env::var_os(WRITE).is_some() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+        std::fs::write(page, format!("{before}{table}\n{after}")).unwrap();
+    } else {
+        let stale = "docs/configuration.md is not what the declarations say; run cargo xtask generate";
+        assert_eq!(format!("{HEAD}{held}\n"), table, "{stale}");
+    }
 }

@@ -9,9 +9,9 @@ use ostler_engine::LocalSystem;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 
 use crate::answer::Answer;
-use crate::cli::RunFlags;
 use crate::client::Connection;
 use crate::config::ConfigFiles;
+use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::here::OnDisk;
 use crate::log::one_line;

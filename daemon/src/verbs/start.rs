@@ -10,8 +10,9 @@ use ostler_contract::{Value, json};
 use ostler_ports::atomic;
 
 use crate::answer::Answer;
-use crate::cli::{DETACHED, RunFlags};
+use crate::cli::DETACHED;
 use crate::config::Folders;
+use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;

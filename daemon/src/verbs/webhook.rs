@@ -2,10 +2,10 @@
 
 use super::ask;
 use crate::answer::Answer;
-use crate::cli::RunFlags;
 use crate::client::screen::Screen;
 use crate::compose::AUTOMATIONS_IN_MEMORY;
 use crate::config::Keep;
+use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;

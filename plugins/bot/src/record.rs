@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ostler_contract::owner::Owner;
 use ostler_contract::{JsonObject, RpcError, Value};
 use serde::Serialize;
 
@@ -258,13 +259,8 @@ fn one_of(value: &Value, known: &[&str], what: &str) -> Result<String, RpcError>
 }
 
 fn owner(value: &Value) -> Result<String, RpcError> {
-    let known = |text: &str| {
-        text.split_once(':').is_some_and(|(kind, rest)| {
-            matches!(kind, "user" | "team" | "project" | "root" | "plugin") && !rest.trim().is_empty()
-        })
-    };
     match value.as_str() {
-        Some(text) if known(text) => Ok(text.to_owned()),
+        Some(text) if Owner::parse(text).is_some() => Ok(text.to_owned()),
         _ => {
             let said = said(value);
             Err(wrong(format!("{said} is not an owner; write user:, team:, project:, plugin: or root:")))
@@ -327,6 +323,10 @@ mod tests {
             (
                 json!({ "name": "x", "owner": "ann" }),
                 "ann is not an owner; write user:, team:, project:, plugin: or root:",
+            ),
+            (
+                json!({ "name": "x", "owner": "project:inn" }),
+                "project:inn is not an owner; write user:, team:, project:, plugin: or root:",
             ),
             (json!({ "name": "x", "answers": "yes" }), "answers is true or false"),
             (json!({ "name": "x", "size": 1 }), "size is not something a bot has"),

@@ -74,8 +74,8 @@ impl Call<'_> {
             };
             let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
             self.webhook.threads.keep(&self.endpoint.id, &said.thread, &chat).await?;
-            let waiting = self.webhook.talk.wait_for(&turn);
-            match self.webhook.talk.send(&chat.uri, &turn, &message).await {
+            let mut waiting = self.webhook.talk.wait_for(&turn);
+            match self.webhook.talk.send(&mut waiting, &chat.uri, &turn, &message).await {
                 Ok(taken) => {
                     (seen.chat, seen.turn) = (Some(chat.uri.clone()), Some(turn.clone()));
                     let sure = taken == Taken::Accepted;

@@ -1,6 +1,6 @@
 //! The plugin's own connection: reads of bots, turns sent, their echo and their end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -63,8 +63,54 @@ pub(crate) struct Talk {
 #[derive(Debug)]
 struct Line {
     peer: Peer,
-    /// Chats that are watched on it.
-    watched: Mutex<HashSet<String>>,
+    /// The chats that calls are waiting in, each subscribed to on it.
+    watched: Mutex<HashMap<String, Subscription>>,
+}
+
+#[derive(Debug, Default)]
+struct Subscription {
+    /// How many hold it.
+    holders: usize,
+    /// Whether the host has confirmed it.
+    confirmed: bool,
+}
+
+/// A hold on the subscription to a chat. Dropping the last one unsubscribes, so that the chat's session can sleep.
+#[derive(Debug)]
+struct Watched {
+    line: Arc<Line>,
+    chat: String,
+}
+
+impl Watched {
+    fn of(line: &Arc<Line>, chat: &str) -> Self {
+        lock(&line.watched).entry(chat.to_owned()).or_default().holders += 1;
+        Self { line: line.clone(), chat: chat.to_owned() }
+    }
+
+    fn confirmed(&self) -> bool {
+        lock(&self.line.watched).get(&self.chat).is_some_and(|subscription| subscription.confirmed)
+    }
+
+    fn confirm(&self) {
+        if let Some(subscription) = lock(&self.line.watched).get_mut(&self.chat) {
+            subscription.confirmed = true;
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut watched = lock(&self.line.watched);
+        let Some(subscription) = watched.get_mut(&self.chat) else { return };
+        subscription.holders -= 1;
+        if subscription.holders == 0 {
+            watched.remove(&self.chat);
+            // Sent under the lock, so that it arrives before the next subscribe. A connection that was lost has none.
+            let params = json!({ "channel": self.chat });
+            let _ = self.line.peer.notify.call(("unsubscribe".to_owned(), params.as_object().cloned()));
+        }
+    }
 }
 
 /// Who waits for what.
@@ -104,18 +150,39 @@ impl Talk {
         Ok(Some((Chat { uri, session }, text(&record["model"]).filter(|_| own))))
     }
 
-    /// Sends a turn and waits for the host's echo. In a chat where one runs it waits for that one.
-    pub async fn send(&self, chat: &str, turn: &str, message: &Value) -> Result<Taken, NotTaken> {
-        let watch = self.watch(chat).await;
-        watch.map_err(|why| match why.rpc {
-            Some(_) => NotTaken::Gone(why.message),
-            None => NotTaken::Refused(why.message),
-        })?;
+    /// Sends a turn and waits for the host's echo. In a chat where one runs it waits for that one. `waiting` receives the
+    /// chat's actions from then on.
+    pub async fn send(
+        &self,
+        waiting: &mut Waiting,
+        chat: &str,
+        turn: &str,
+        message: &Value,
+    ) -> Result<Taken, NotTaken> {
         let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": message });
+        // Both are sent at once: a session that is busy answers them together.
+        let watch = tokio::time::timeout(ECHO_LIMIT, self.watch(chat));
+        let (watched, dispatched) = tokio::join!(watch, self.dispatch(chat, &started));
+        match watched {
+            Ok(Ok(watched)) => waiting.watched = Some(watched),
+            Ok(Err(why)) if !matches!(dispatched, Ok(Ok(()))) => {
+                return Err(match why.rpc {
+                    Some(_) => NotTaken::Gone(why.message),
+                    None => NotTaken::Refused(why.message),
+                });
+            }
+            // The first look at the turn subscribes.
+            Ok(Err(_)) | Err(_) => {}
+        }
+        let mut dispatched = Some(dispatched);
         for last in [false, true] {
-            let Err(why) = self.dispatch(chat, &started).await? else { return Ok(Taken::Accepted) };
+            let dispatched = match dispatched.take() {
+                Some(dispatched) => dispatched,
+                None => self.dispatch(chat, &started).await,
+            };
+            let Err(why) = dispatched? else { return Ok(Taken::Accepted) };
             let Some(why) = why else { return Ok(Taken::Unheard) };
-            let state = self.state(chat, 1).await.map_err(|why| NotTaken::Gone(why.message))?;
+            let (_, state) = self.read(chat, 1).await.map_err(|why| NotTaken::Gone(why.message))?;
             if !state["activeTurn"].is_null() {
                 let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": turn, "message": message });
                 return match self.dispatch(chat, &queued).await? {
@@ -133,11 +200,11 @@ impl Talk {
     }
 
     /// What a turn ends as, once it has. `sure` where the host is known to have it.
-    pub async fn end_of(&self, waiting: Waiting, chat: &str, turn: &str, sure: bool) -> Ended {
+    pub async fn end_of(&self, mut waiting: Waiting, chat: &str, turn: &str, sure: bool) -> Ended {
         let began = Instant::now();
         loop {
             let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
-            match self.look(chat, turn).await {
+            match self.look(&mut waiting, chat, turn).await {
                 Look::Ended(ended) => return ended,
                 Look::Nowhere if sure => return Ended::withdrawn(),
                 Look::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
@@ -150,9 +217,8 @@ impl Talk {
 
     /// As [`Talk::end_of`], for a turn that may have ended before anybody asked.
     pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
-        let waiting = self.wait_for(turn);
-        let _ = self.watch(chat).await;
-        match self.look(chat, turn).await {
+        let mut waiting = self.wait_for(turn);
+        match self.look(&mut waiting, chat, turn).await {
             Look::Ended(ended) => ended,
             Look::Nowhere => Ended::withdrawn(),
             Look::Goes => self.end_of(waiting, chat, turn, true).await,
@@ -161,30 +227,31 @@ impl Talk {
 
     /// Begins what waits in a chat where nothing runs: a host that went down left it waiting.
     pub async fn go_on(&self, chat: &str) {
-        let Ok(state) = self.state(chat, 1).await else { return };
+        let Ok((_watched, state)) = self.read(chat, 1).await else { return };
         let waiting = &state["queuedMessages"][0];
         if !state["activeTurn"].is_null() || waiting.is_null() {
             return;
         }
-        if self.watch(chat).await.is_ok() {
-            let (id, message) = (&waiting["id"], &waiting["message"]);
-            let again =
-                json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
-            let _ = self.dispatch(chat, &again).await;
-        }
+        let (id, message) = (&waiting["id"], &waiting["message"]);
+        let again =
+            json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
+        let _ = self.dispatch(chat, &again).await;
     }
 
     /// Starts to listen for a turn's end; has to come before the turn is sent.
     pub fn wait_for(&self, turn: &str) -> Waiting {
         let notify = lock(&self.heard).ends.entry(turn.to_owned()).or_default().clone();
-        Waiting { notify, heard: self.heard.clone() }
+        Waiting { notify, heard: self.heard.clone(), watched: None }
     }
 
-    /// Where a turn is.
-    async fn look(&self, chat: &str, turn: &str) -> Look {
+    /// Where a turn is. `waiting` receives the chat's actions from then on.
+    async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> Look {
         for newest in [NEWEST, u32::MAX] {
-            let state = match self.state(chat, newest).await {
-                Ok(state) => state,
+            let state = match self.read(chat, newest).await {
+                Ok((watched, state)) => {
+                    waiting.watched = Some(watched);
+                    state
+                }
                 Err(why) if why.rpc.is_some() => {
                     return Look::Ended(Ended::failed("the session ended before the turn"));
                 }
@@ -199,24 +266,25 @@ impl Talk {
         Look::Nowhere
     }
 
-    async fn state(&self, chat: &str, newest: u32) -> Result<Value, Thrown> {
+    /// Subscribes to a chat and returns its state with its newest turns.
+    async fn read(&self, chat: &str, newest: u32) -> Result<(Watched, Value), Thrown> {
         let params = match newest {
             u32::MAX => json!({ "channel": chat }),
             newest => json!({ "channel": chat, "view": { "turns": newest } }),
         };
-        let mut subscribed = self.request("subscribe", params).await?;
-        Ok(subscribed["snapshot"]["state"].take())
+        let (watched, mut subscribed) =
+            self.request_with("subscribe", params, |line| Watched::of(line, chat)).await?;
+        watched.confirm();
+        Ok((watched, subscribed["snapshot"]["state"].take()))
     }
 
-    /// Watches a chat, once per connection.
-    async fn watch(&self, chat: &str) -> Result<(), Thrown> {
-        let line = self.line().await?;
-        if lock(&line.watched).contains(chat) {
-            return Ok(());
+    /// Subscribes to a chat, unless another call is subscribed to it.
+    async fn watch(&self, chat: &str) -> Result<Watched, Thrown> {
+        let watched = Watched::of(&self.line().await?, chat);
+        match watched.confirmed() {
+            true => Ok(watched),
+            false => self.read(chat, 1).await.map(|(watched, _)| watched),
         }
-        self.state(chat, 1).await?;
-        lock(&line.watched).insert(chat.to_owned());
-        Ok(())
     }
 
     /// Dispatches an action; answers `Ok` once the host took it, why not, or nothing where it was not heard.
@@ -225,13 +293,8 @@ impl Talk {
         let (echo, wait) = oneshot::channel();
         lock(&self.heard).echoes.insert(seq, echo);
         let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
-        let sent = match self.line().await {
-            Ok(line) => line.peer.notify.call(("dispatchAction".to_owned(), params.as_object().cloned())),
-            Err(why) => Err(why),
-        };
-        if let Err(why) = sent {
+        if let Err(why) = self.notify("dispatchAction", &params).await {
             lock(&self.heard).echoes.remove(&seq);
-            *self.line.lock().await = None;
             return Err(NotTaken::Refused(why.message));
         }
         match tokio::time::timeout(ECHO_LIMIT, wait).await {
@@ -248,22 +311,49 @@ impl Talk {
         }
     }
 
-    /// Asks the host; once more over a fresh connection where this one was lost.
     async fn request(&self, method: &str, params: Value) -> Result<Value, Thrown> {
+        self.request_with(method, params, |_| ()).await.map(|((), answer)| answer)
+    }
+
+    /// Sends a request; once more over a new connection if this one was lost. `before` is called for the connection
+    /// before the request is sent on it; what it returns lives until the answer, also if this future is dropped.
+    async fn request_with<T: Send + 'static>(
+        &self,
+        method: &str,
+        params: Value,
+        before: impl Fn(&Arc<Line>) -> T,
+    ) -> Result<(T, Value), Thrown> {
         for last in [false, true] {
             let line = self.line().await?;
-            let answer = line.peer.request.call((method.to_owned(), params.as_object().cloned())).await;
+            let with = before(&line);
+            let asked = line.peer.request.call((method.to_owned(), params.as_object().cloned()));
+            let answered = tokio::spawn(async move { (with, asked.await) }).await;
+            let (with, answer) = answered.map_err(|_| Thrown::new("the host is closing"))?;
             match answer {
-                Err(why) if why.rpc.is_none() && !last => {
-                    let mut held = self.line.lock().await;
-                    if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &line)) {
-                        *held = None;
-                    }
-                }
-                answer => return answer,
+                Err(why) if why.rpc.is_none() && !last => self.lost(&line).await,
+                answer => return answer.map(|answer| (with, answer)),
             }
         }
         Err(Thrown::new("the connection was lost"))
+    }
+
+    /// Sends a notification; over a new connection if this one was lost.
+    async fn notify(&self, method: &str, params: &Value) -> Result<(), Thrown> {
+        let line = self.line().await?;
+        let sent = line.peer.notify.call((method.to_owned(), params.as_object().cloned()));
+        if sent.is_ok() {
+            return sent;
+        }
+        self.lost(&line).await;
+        self.line().await?.peer.notify.call((method.to_owned(), params.as_object().cloned()))
+    }
+
+    /// Leaves a connection that was lost.
+    async fn lost(&self, line: &Arc<Line>) {
+        let mut held = self.line.lock().await;
+        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, line)) {
+            *held = None;
+        }
     }
 
     async fn line(&self) -> Result<Arc<Line>, Thrown> {
@@ -290,6 +380,8 @@ impl Talk {
 pub(crate) struct Waiting {
     notify: Arc<Notify>,
     heard: Arc<Mutex<Heard>>,
+    /// The subscription that carries the turn's end.
+    watched: Option<Watched>,
 }
 
 impl Drop for Waiting {

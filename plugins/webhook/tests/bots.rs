@@ -81,6 +81,53 @@ async fn a_call_is_answered_when_its_turn_is_accepted_and_neither_before_nor_at_
 }
 
 #[tokio::test]
+async fn a_chat_is_left_once_no_call_waits_in_it() {
+    let dir = folder();
+    let replies = ["reply: none", "reply: sync", "callbackPrefix: https://hooks.example/in/"];
+    let endpoints: Vec<String> = (0..6).map(|at| format!("e{at}")).collect();
+    for (at, id) in endpoints.iter().enumerate() {
+        endpoint(dir.path(), id, &format!("bot: bot://echo\n{}", replies[at % 3]));
+    }
+    let few = |builder: Builder| builder.options(|options| options.limits.awake_sessions = 2);
+    let mut world = World::of(&dir, few(builder(dir.path()).await)).await;
+    // Each endpoint has its own session. One that the plugin was still subscribed to could not sleep.
+    for (at, id) in endpoints.iter().enumerate() {
+        let (status, body) = world.say_back(id, "t", "hello", BACK).await;
+        assert_eq!(status, if at % 3 == 1 { 200 } else { 202 }, "{id}: {body}");
+        let chat = world.chat_of(id).await;
+        until(async || world.chat(&chat).await["activeTurn"].is_null().then_some(())).await;
+        world.posts.wait_for((at + 1) / 3).await;
+    }
+    // Nor are those that the next host looks at when it starts.
+    world.host.host.close().await;
+    drop(world);
+    world = World::of(&dir, few(builder(dir.path()).await)).await;
+    world.listening().await;
+    for id in endpoints.iter().rev() {
+        let (status, body) = world.say_back(id, "t", "again", BACK).await;
+        assert!(status < 300, "{id}: {body}");
+        let chat = world.chat_of(id).await;
+        until(async || world.chat(&chat).await["activeTurn"].is_null().then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_ends_leaves_the_chat_to_those_that_wait_in_it() {
+    let dir = folder();
+    endpoint(dir.path(), "sync", "bot: bot://echo\nreply: sync");
+    let world = World::start(&dir).await;
+    assert_eq!(world.say("sync", "t", "hello").await.0, 200);
+    let begun = std::time::Instant::now();
+    let (first, second) =
+        tokio::join!(world.say("sync", "t", "/slow 200ms one"), world.say("sync", "u", "/slow 200ms two"));
+    for ((status, body), text) in [(first, "one"), (second, "two")] {
+        assert_eq!((status, &body["text"]), (200, &json!(text)));
+    }
+    // Without the chat's actions the end of a turn is found 15 seconds later.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn one_chat_per_endpoint_and_every_thread_in_it() {
     let dir = folder();
     endpoint(dir.path(), "one", "bot: bot://helper\nreply: none");

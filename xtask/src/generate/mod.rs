@@ -8,6 +8,8 @@ mod wire;
 use std::fs;
 use std::path::Path;
 
+use crate::cargo::cargo;
+
 /// A file and what stands in it.
 struct Generated {
     path: &'static str,
@@ -38,7 +40,21 @@ pub fn write(root: &Path) -> Result<(), String> {
         }
         fs::write(&file, text).map_err(|error| format!("{path}: {error}"))?;
     }
-    Ok(())
+    configuration(root)
+}
+
+/// Writes the table of the configuration keys. Only the daemon's crate knows them, and its test writes the page.
+fn configuration(root: &Path) -> Result<(), String> {
+    let ended = cargo()
+        .current_dir(root)
+        .args(["test", "--quiet", "--package", "ostler", "--lib", "config::page"])
+        .env("OSTLER_WRITE_CONFIGURATION", "1")
+        .status()
+        .map_err(|error| format!("cargo test could not be started: {error}"))?;
+    match ended.success() {
+        true => Ok(()),
+        false => Err("docs/configuration.md could not be written".to_owned()),
+    }
 }
 
 /// Adds a problem for each file that says something else than it would now.

@@ -14,6 +14,7 @@ use super::{Checked, Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Mismatch, Text, data_from_live, data_to_live};
 use crate::live::Live;
+use crate::owner::Owner;
 use crate::recorder::{Key, Space, Unique};
 use crate::reserved;
 use crate::shape::Shape;
@@ -252,11 +253,11 @@ impl Reader {
         }
         let in_team =
             |team: &str| self.memberships.iter().any(|held| held.strip_suffix(":*").unwrap_or(held) == team);
-        match owner.split_once(':') {
-            Some(("team", team)) => in_team(team),
-            Some(("project", project)) => {
-                self.memberships.iter().any(|held| held == project)
-                    || project.split_once(':').is_some_and(|(team, _)| in_team(team))
+        match Owner::parse(owner) {
+            Some(Owner::Team(team)) => in_team(team),
+            Some(Owner::Project { team, project }) => {
+                let scope = (team, project);
+                in_team(team) || self.memberships.iter().any(|held| held.split_once(':') == Some(scope))
             }
             _ => false,
         }

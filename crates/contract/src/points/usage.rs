@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::PortValue;
 use crate::call::Call;
 use crate::cross::Mismatch;
+use crate::owner::Owner;
 
 /// The store of usage. Entries never change.
 ///
@@ -292,8 +293,8 @@ impl UsageEntry {
     /// An invalid member.
     pub fn refuse(&self) -> Result<(), Mismatch> {
         for (at, pool) in self.pools.iter().flatten().enumerate() {
-            if !is_pool(pool) {
-                return Err(Mismatch::expected(OWNER_FORMS).at(at).within("pools"));
+            if Owner::parse(pool).is_none() {
+                return Err(Mismatch::expected(Owner::FORMS).at(at).within("pools"));
             }
         }
         if self.at.as_ref().is_some_and(|at| at.parse::<jiff::Timestamp>().is_err()) {
@@ -305,9 +306,12 @@ impl UsageEntry {
         if !amounts.flatten().all(|amount| amount.is_finite() && amount >= 0.0) {
             return Err(Mismatch::expected("a number of 0 or more").within("cost"));
         }
-        if self.pools.is_none() && self.charged().iter().any(|pool| !is_pool(pool)) {
-            let member =
-                if self.owner.as_ref().is_some_and(|owner| !is_pool(owner)) { "owner" } else { "team" };
+        if self.pools.is_none() && self.charged().iter().any(|pool| Owner::parse(pool).is_none()) {
+            let member = if self.owner.as_ref().is_some_and(|owner| Owner::parse(owner).is_none()) {
+                "owner"
+            } else {
+                "team"
+            };
             return Err(Mismatch::expected(
                 "whose work it is, as user:<id>, with a team and a project by their ids",
             )
@@ -315,22 +319,4 @@ impl UsageEntry {
         }
         Ok(())
     }
-}
-
-/// The forms of owners and pools.
-pub const OWNER_FORMS: &str = "user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
-
-/// Returns whether text is a pool.
-pub fn is_pool(pool: &str) -> bool {
-    let mut parts = pool.split(':');
-    let words = match parts.next() {
-        Some("user" | "root" | "plugin" | "team") => 1,
-        Some("project") => 2,
-        _ => return false,
-    };
-    let rest: Vec<&str> = parts.collect();
-    let is_name = |word: &&str| {
-        !word.trim().is_empty() && !word.contains(['/', '\\']) && !word.contains(char::is_control)
-    };
-    rest.len() == words && rest.iter().all(is_name)
 }

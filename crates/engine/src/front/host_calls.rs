@@ -6,6 +6,7 @@ use bytes::Bytes;
 use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
+use ostler_contract::owner::Owner;
 use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
 };
@@ -102,8 +103,8 @@ impl HostCalls for HostDoor {
                     "startSession needs to be asked for once a host is built over this plugin",
                 ));
             }
-            if !is_owner(&request.owner) {
-                let what = format!("startSession needs owner to be {}", ostler_contract::points::OWNER_FORMS);
+            if Owner::parse(&request.owner).is_none() {
+                let what = format!("startSession needs owner to be {}", Owner::FORMS);
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
             front.access.require_of(&request.owner, &Grant::of("session", "create"))?;
@@ -247,13 +248,6 @@ impl HostCalls for HostDoor {
     fn subscribers(&self, caller: &Caller, scheme: String, uri: String) -> Result<Vec<Subscriber>, Thrown> {
         Ok(self.front()?.channels.channel_subscribers(&caller.plugin, &scheme, &uri))
     }
-}
-
-/// `user:<id>` and the like.
-fn is_owner(owner: &str) -> bool {
-    owner.split_once(':').is_some_and(|(kind, rest)| {
-        matches!(kind, "user" | "team" | "project" | "root" | "plugin") && !rest.trim().is_empty()
-    })
 }
 
 /// Whether a name may be read for this work. The host trusts the work a plugin names.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
@@ -44,14 +45,14 @@ impl Access {
         if !self.gate.guarded {
             return None;
         }
-        match owner.split_once(':') {
-            Some(("root", _)) => None,
-            Some(("plugin", id)) => {
+        match Owner::parse(owner) {
+            Some(Owner::Root(_)) => None,
+            Some(Owner::Plugin(id)) => {
                 let plugins = self.core.registry().map(|registry| registry.plugins()).unwrap_or_default();
                 let plugin = plugins.iter().find(|plugin| **plugin.id() == *id);
                 Some(plugin.map(|plugin| plugin.caller().grants.clone()).unwrap_or_default())
             }
-            Some(("user", id)) => {
+            Some(Owner::User(id)) => {
                 Some(self.person(id).map(|person| person.grants.clone().into()).unwrap_or_default())
             }
             _ => Some(
@@ -130,5 +131,5 @@ impl Access {
 
 /// Whether an owner is a team or a project.
 fn is_group(owner: &str) -> bool {
-    owner.starts_with("team:") || owner.starts_with("project:")
+    matches!(Owner::parse(owner), Some(Owner::Team(_) | Owner::Project { .. }))
 }

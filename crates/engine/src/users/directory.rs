@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::names;
@@ -275,11 +276,11 @@ impl Directory {
 
     /// What the work of a team or a project may do: a known one has the role `member`.
     pub fn group_grants(&self, owner: &str) -> &[Grant] {
-        let known = match owner.split_once(':') {
-            Some(("team", team)) => self.teams.contains(team),
-            Some(("project", scope)) => scope
-                .split_once(':')
-                .is_some_and(|(team, project)| self.teams.contains(team) && self.projects.contains(project)),
+        let known = match Owner::parse(owner) {
+            Some(Owner::Team(team)) => self.teams.contains(team),
+            Some(Owner::Project { team, project }) => {
+                self.teams.contains(team) && self.projects.contains(project)
+            }
             _ => false,
         };
         self.role(GROUP_ROLE).filter(|_| known).unwrap_or_default()

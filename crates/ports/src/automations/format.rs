@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use ostler_contract::cross::{Mismatch, check_data};
-use ostler_contract::points::{KeptAutomation, OWNER_FORMS, is_pool};
+use ostler_contract::owner::Owner;
+use ostler_contract::points::KeptAutomation;
 use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationDefinitionPatch, Message};
 use ostler_contract::shape::{FieldShape, Shape};
 use ostler_contract::{Cross, JsonObject, Text, Value, json};
@@ -151,8 +152,8 @@ impl Format for AutomationFormat {
         if let Some(written) = text("id").filter(|written| *written != id) {
             return Err(format!("id {written} does not match the file name {id}"));
         }
-        if text("owner").is_some_and(|owner| !is_pool(owner)) {
-            return Err(format!("owner must be {OWNER_FORMS}"));
+        if text("owner").is_some_and(|owner| Owner::parse(owner).is_none()) {
+            return Err(format!("owner must be {}", Owner::FORMS));
         }
         for field in ["createdAt", "modifiedAt"] {
             if text(field).is_some_and(|at| !is_timestamp(at)) {

@@ -1,75 +1,288 @@
-//! The configuration keys: name, type and description of each. Error messages for wrong values are derived from these
-//! declarations, and a test compares `docs/configuration.md` with them.
+//! The declarations of the configuration keys: documentation, type, flag, root setting and effect of each. Error messages
+//! for wrong values are derived from these declarations, and a test compares `docs/configuration.md` with them.
 
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use clap::Args;
 use ostler_contract::cross::{data_from_live, data_to_live};
 use ostler_contract::live::Live;
 use ostler_contract::shape::Shape;
-use ostler_contract::{Cross, JsonObject, Mismatch};
+use ostler_contract::{Cross, JsonObject, Mismatch, json};
+use ostler_engine::Limits;
 use serde::{Deserialize, Serialize};
 
-/// The contents of a configuration file.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
-#[serde(rename_all = "camelCase", default)]
-#[cross(data)]
-pub struct Config {
+use super::declare::{Effect, Flag, Key, RootSetting, keys};
+use crate::cli::KeptPorts;
+use crate::exit::Exit;
+use crate::root_settings;
+use crate::settings::{self, Settings};
+
+keys! {
     /// Port to listen on; 0 selects a free port. Default: 9187.
-    pub port: Option<Port>,
+    port: Port {
+        flag {
+            /// Port to listen on; 0 selects a free port [default: 9187]
+            #[arg(long, value_name = "N")]
+            port: Option<u16>
+        }
+        root "Port" => Effect::Restart;
+    }
+
     /// Address to listen on. Default: `127.0.0.1`. An address that is not loopback requires one of the three token
     /// settings.
-    pub host: Option<String>,
+    host: String {
+        flag {
+            /// Address to listen on [default: 127.0.0.1]
+            #[arg(long, value_name = "ADDRESS")]
+            host: Option<String>
+        }
+        root "Address" => Effect::Restart;
+    }
+
     /// Directories to serve; the first is the default for new sessions. Clients create sessions only in and below these
     /// directories. Default: the working directory.
-    pub paths: Option<Vec<String>>,
+    paths: Vec<String> {
+        relative: true;
+        flag {
+            /// Directory to serve (repeatable); the first is the default for new sessions [default: the working directory]
+            #[arg(long, value_name = "DIR")]
+            path: Vec<PathBuf>
+        }
+        also {
+            /// Do not serve the working directory by default
+            #[arg(long)]
+            no_cwd: bool
+        }
+        root "Served directories" => Effect::Restart;
+    }
+
     /// Token required from every connection.
-    pub connection_token: Option<String>,
+    connection_token: String {
+        hides { "writeOnly": true };
+        flag {
+            /// Token required from every connection
+            #[arg(long, value_name = "TOKEN")]
+            connection_token: Option<String>
+        }
+    }
+
     /// File with the connection token; created with a random token if missing.
-    pub connection_token_file: Option<String>,
+    connection_token_file: String {
+        relative: true;
+        flag {
+            /// File with the connection token; created with a random token if missing
+            #[arg(long, value_name = "FILE")]
+            connection_token_file: Option<PathBuf>
+        }
+    }
+
     /// Whether to accept connections without a token from any address.
-    pub without_connection_token: Option<bool>,
+    without_connection_token: bool {
+        flag {
+            /// Accept connections without a token from any address
+            #[arg(long)]
+            without_connection_token: bool
+        }
+    }
+
     /// Users file with roles, teams, projects and users. Without one, grants are not checked.
-    pub users: Option<String>,
+    users: String {
+        relative: true;
+        flag {
+            /// Users file with roles and grants; without one, grants are not checked
+            #[arg(long, value_name = "FILE")]
+            users: Option<PathBuf>
+        }
+        sets |settings, file| settings.users = Some(file.into());
+    }
+
     /// HTTPS URL that users sign in to. Default: derived from the listening address.
-    pub resource: Option<String>,
+    resource: String {
+        flag {
+            /// HTTPS URL that users sign in to [default: derived from the listening address]
+            #[arg(long, value_name = "URL")]
+            resource: Option<String>
+        }
+        sets |settings, url| settings.resource = Some(settings::sign_in_resource(url)?);
+    }
+
     /// Default issuer of user sign-ins: `github`, or the URL of an OpenID Connect provider.
-    pub issuer: Option<String>,
+    issuer: String {
+        flag {
+            /// Default issuer of user sign-ins: github, or the URL of an OpenID Connect provider
+            #[arg(long, value_name = "ISSUER")]
+            issuer: Option<String>
+        }
+        sets |settings, name| settings.issuer = Some(settings::issuer(&name)?);
+    }
+
     /// Whether a personal token on the handshake authenticates the connection as its user.
-    pub trust_token: Option<bool>,
-    /// Timeout of client tools in milliseconds; 0 disables it. Default: 600000.
-    pub client_tool_timeout_ms: Option<u64>,
-    /// How long deltas after a part's first one are coalesced, in milliseconds, 0 to 1000. Default: 75.
-    pub delta_window_ms: Option<DeltaWindow>,
-    /// Whether to offer tools that require the operator's permission.
-    pub advanced_tools: Option<bool>,
-    /// Where to store sessions: `file` or `memory`. Default: `file`.
-    pub sessions: Option<Keep>,
+    trust_token: bool {
+        flag {
+            /// Treat a personal token on the handshake as authentication
+            #[arg(long)]
+            trust_token: bool
+        }
+        also {
+            /// Serve one connection on stdin and stdout, one message per line
+            #[arg(long)]
+            stdio: bool
+        }
+        sets |settings, trusted| settings.trust_token = trusted;
+    }
+
     /// Where to store automations: `file` or `memory`. Default: `file`.
-    pub automations: Option<Keep>,
+    automations: Keep {
+        flag {
+            /// Where to store automations [default: file]
+            #[arg(long, value_enum)]
+            automations: Option<Keep>
+        }
+        sets |settings, keep| settings.automations = keep;
+    }
+
     /// Automations without an owner that events may start: `every` or `none`. Default: `every`.
-    pub unowned_automations: Option<Unowned>,
+    unowned_automations: Unowned {
+        flag {
+            /// Automations without an owner that events may start [default: every]
+            #[arg(long, value_enum)]
+            unowned_automations: Option<Unowned>
+        }
+        sets |settings, which| settings.host.unowned_automations = which == Unowned::Every;
+    }
+
+    /// Where to store sessions: `file` or `memory`. Default: `file`.
+    sessions: Keep {
+        flag {
+            /// Where to store sessions [default: file]
+            #[arg(long, value_enum)]
+            sessions: Option<Keep>
+        }
+        sets |settings, keep| settings.sessions = keep;
+    }
+
+    /// Timeout of client tools in milliseconds; 0 disables it. Default: 600000.
+    client_tool_timeout_ms: u64 {
+        flag {
+            /// Timeout of client tools in milliseconds; 0 disables it [default: 600000]
+            #[arg(long, value_name = "MS")]
+            client_tool_timeout_ms: Option<u64>
+        }
+        sets |settings, timeout| settings.host.client_tool_timeout_ms = timeout;
+    }
+
+    /// How long deltas after a part's first one are coalesced, in milliseconds, 0 to 1000. Default: 75.
+    delta_window_ms: DeltaWindow {
+        sets |settings, window| settings.host.delta_window_ms = window.0.into();
+    }
+
+    /// Whether to offer tools that require the operator's permission.
+    advanced_tools: bool {
+        flag {
+            /// Offer tools that require the operator's permission
+            #[arg(long)]
+            advanced_tools: bool
+        }
+        root "Offer tools that require the operator's permission" => Effect::Live(root_settings::advanced_tools);
+        sets |settings, offered| settings.host.advanced_tools = offered;
+    }
+
     /// File that records the frames of every connection as JSON lines, without credentials and at most 1 MiB of each
     /// frame. It is rotated at 75 MiB; five files are retained.
-    pub wire: Option<String>,
+    wire: String {
+        relative: true;
+        flag {
+            /// Record the frames of every connection to a file, as JSON lines
+            #[arg(long, value_name = "FILE")]
+            wire: Option<PathBuf>
+        }
+        root "Record frames to" => Effect::Live(root_settings::wire);
+        sets |settings, file| settings.wire = Some(file.into());
+    }
+
     /// MCP servers by name: `{ type: 'stdio', command, args?, env?, cwd? }` or `{ type: 'http', url, headers? }`. A
     /// value in `env` or `headers` is a credential and may be `{ $secret: <name> }`.
-    pub mcp_servers: Option<JsonObject>,
+    mcp_servers: JsonObject {
+        hides { "additionalProperties": { "properties": {
+            "env": { "additionalProperties": { "writeOnly": true } },
+            "headers": { "additionalProperties": { "writeOnly": true } },
+        } } };
+        root "MCP servers" => Effect::Live(root_settings::mcp_servers);
+    }
+
     /// Public URLs of this host. Plugin routes accept their hosts, and a listener without a token accepts web pages
     /// from them.
-    pub origins: Option<Vec<String>>,
+    origins: Vec<String> {
+        sets |settings, urls| settings.origins = settings::origins(urls)?;
+    }
+
     /// Separate listener for plugin routes.
-    pub routes: Option<RoutesListener>,
+    routes: RoutesListener {}
+
     /// HTTP API: `true` serves it on the daemon's port, `{ port, host }` on a separate listener. It requires a
     /// connection token or a users file.
-    pub http: Option<HttpApi>,
+    http: HttpApi {
+        root "HTTP API" => Effect::Restart;
+    }
+
     /// Policy enforcement.
-    pub policies: Option<PolicySwitch>,
+    policies: PolicySwitch {
+        sets |settings, policies| settings.host.check_policies = policies.check.unwrap_or_default();
+    }
+
     /// Usage accounting.
-    pub usage: Option<UsageSettings>,
+    usage: UsageSettings {}
+
     /// Limits of each JavaScript plugin. A plugin that exceeds one is interrupted.
-    pub javascript: Option<JavaScriptLimits>,
+    javascript: JavaScriptLimits {
+        sets |settings, limits| settings.javascript = limits;
+    }
+
     /// Limits on resources used for clients and callers. Work beyond a limit waits, is rejected, or sleeps.
-    pub limits: Option<LimitSettings>,
+    limits: LimitSettings {
+        sets |settings, limits| settings.host.limits = limits.over(settings.host.limits);
+    }
+
     /// Plugins to load, in order.
-    pub plugins: Option<Vec<PluginEntry>>,
+    plugins: Vec<PluginEntry> {
+        flag {
+            /// Plugin to load instead of the configured ones (repeatable)
+            #[arg(long, value_name = "SPEC", conflicts_with = "no_plugins")]
+            plugin: Vec<String>
+        }
+        also {
+            /// Load no plugins
+            #[arg(long)]
+            no_plugins: bool
+        }
+        also {
+            /// Plugin option for this run: <id>.<key>[.<key>]=<value> (repeatable)
+            #[arg(long, value_name = "OPTION")]
+            plugin_option: Vec<String>
+        }
+        also {
+            /// Restart on the same port when a file of a plugin changes
+            #[arg(long, conflicts_with_all = ["stdio", "no_plugins"])]
+            watch_plugins: bool
+        }
+    }
+}
+
+impl LimitSettings {
+    /// The limits, with `default` for those that are absent.
+    fn over(&self, default: Limits) -> Limits {
+        let number = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+        let bytes = |value: Option<Mebibytes>, default: usize| {
+            value.map_or(default, |value| number(value.0).saturating_mul(1024 * 1024))
+        };
+        Limits {
+            memory: bytes(self.memory_mb, default.memory),
+            connection_memory: bytes(self.connection_memory_mb, default.connection_memory),
+            unverified_bodies: bytes(self.unverified_bodies_mb, default.unverified_bodies),
+            awake_sessions: self.awake_sessions.map_or(default.awake_sessions, |count| number(count.0)),
+        }
+    }
 }
 
 /// Limits on resources used for clients and callers.
