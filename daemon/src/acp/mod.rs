@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::answer::Answer;
-use crate::cli::RunFlags;
 use crate::client::Connection;
+use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;

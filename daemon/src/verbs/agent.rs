@@ -7,10 +7,9 @@ use ostler_engine::Log;
 use ostler_loader::Hidden;
 
 use crate::answer::Answer;
-use crate::cli::RunFlags;
 use crate::client::Connection;
 use crate::compose::{Composed, compose};
-use crate::config::Keep;
+use crate::config::{Keep, RunFlags};
 use crate::exit::Exit;
 use crate::log::one_line;
 use crate::place::Place;
