@@ -3,7 +3,7 @@
 //! A cancellation, the disposal and the end of a session do not wait behind what backends emitted. They travel in the
 //! priority lane, which the actor looks into before each message. What a client sent before its cancellation is still
 //! handled before it: the lane records how many requests were sent earlier, and the actor takes those of the same client
-//! out of the queue, past the emitted actions. See D-262.
+//! out of the queue, past the emitted actions. See D-267.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
