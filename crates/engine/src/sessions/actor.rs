@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
-use super::backend::Tell;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
@@ -24,6 +23,7 @@ use super::mailbox::{Subscription, ToSession};
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
+use super::turns::cursor;
 use super::{Entry, Place};
 use crate::core::fanout::{Audience, Origin, Outgoing};
 use crate::core::refusals::nothing_at;
@@ -199,50 +199,6 @@ impl Actor {
                     }
                 }
             }
-        }
-    }
-
-    /// Puts the messages of the priority lane before those that wait, each with what has to be handled before it.
-    fn take_priority(&mut self, inbox: &mut Inbox) {
-        while let Some(posted) = inbox.next_priority() {
-            let ToSession::Dispatch(cancel) = &posted.message else {
-                // The session ends: what runs is stopped now. What came before is still handled, so that neither what
-                // was emitted nor what was asked for is lost.
-                self.stop_backends();
-                inbox.put_last(posted);
-                continue;
-            };
-            let connection = cancel.connection.id;
-            // What its sender sent before, and what the turn has consumed until now.
-            let mut first = inbox.sent_before(&posted, |message| {
-                message.dispatched_by() == Some(connection) || message.is_usage()
-            });
-            let usage = first.iter().filter(|held| held.message.is_emitted()).count();
-            self.ahead.taken(usage);
-            first.push_back(posted);
-            // What was held back for longer comes first.
-            self.again.extend(first);
-        }
-    }
-
-    /// Has the backends of all running turns stop.
-    fn stop_backends(&mut self) {
-        for at in 0..self.chats.len() {
-            // A worker's turn ends with the one that spawned it.
-            if let Some(turn) = self.chats[at].running().map(str::to_owned)
-                && self.chats[at].backend.is_some()
-            {
-                self.cancel_backend(at, turn);
-            }
-        }
-    }
-
-    /// Has a chat's backend stop a turn; once for each turn.
-    pub(super) fn cancel_backend(&mut self, at: usize, turn: String) {
-        let chat = &mut self.chats[at];
-        if chat.cancelled.as_ref() != Some(&turn) {
-            chat.cancelled = Some(turn.clone());
-            self.tell_if_awake(at, Tell::Cancel { turn });
         }
     }
 
@@ -606,16 +562,6 @@ async fn wait_until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// Where older turns begin: an opaque word to clients.
-pub(super) fn cursor(before: usize) -> String {
-    format!("turn-{before}")
-}
-
-/// Reads a [`cursor`].
-pub(super) fn read_cursor(cursor: &str) -> Option<usize> {
-    cursor.strip_prefix("turn-")?.parse().ok()
 }
 
 /// `{ resource, state, fromSeq }` around a state that is JSON text already.

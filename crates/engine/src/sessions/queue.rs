@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::ToSession;
+use super::actor::Actor;
+use super::backend::Tell;
 
 /// How many messages are taken out of the channel at once.
 pub(super) const BATCH: usize = 256;
@@ -181,6 +183,52 @@ impl Inbox {
         super::rest::release(&mut self.taken);
         if self.queue.is_empty() {
             self.queue = VecDeque::new();
+        }
+    }
+}
+
+impl Actor {
+    /// Puts the messages of the priority lane before those that wait, each with what has to be handled before it.
+    pub(super) fn take_priority(&mut self, inbox: &mut Inbox) {
+        while let Some(posted) = inbox.next_priority() {
+            let ToSession::Dispatch(cancel) = &posted.message else {
+                // The session ends: what runs is stopped now. What came before is still handled, so that neither what
+                // was emitted nor what was asked for is lost.
+                self.stop_backends();
+                inbox.put_last(posted);
+                continue;
+            };
+            let connection = cancel.connection.id;
+            // What its sender sent before, and what the turn has consumed until now.
+            let mut first = inbox.sent_before(&posted, |message| {
+                message.dispatched_by() == Some(connection) || message.is_usage()
+            });
+            let usage = first.iter().filter(|held| held.message.is_emitted()).count();
+            self.ahead.taken(usage);
+            first.push_back(posted);
+            // What was held back for longer comes first.
+            self.again.extend(first);
+        }
+    }
+
+    /// Has the backends of all running turns stop.
+    fn stop_backends(&mut self) {
+        for at in 0..self.chats.len() {
+            // A worker's turn ends with the one that spawned it.
+            if let Some(turn) = self.chats[at].running().map(str::to_owned)
+                && self.chats[at].backend.is_some()
+            {
+                self.cancel_backend(at, turn);
+            }
+        }
+    }
+
+    /// Has a chat's backend stop a turn; once for each turn.
+    pub(super) fn cancel_backend(&mut self, at: usize, turn: String) {
+        let chat = &mut self.chats[at];
+        if chat.cancelled.as_ref() != Some(&turn) {
+            chat.cancelled = Some(turn.clone());
+            self.tell_if_awake(at, Tell::Cancel { turn });
         }
     }
 }

@@ -17,7 +17,7 @@ use ostler_protocol::{RpcError, names, uri};
 
 use super::Happened;
 use super::Place;
-use super::actor::{Actor, cursor, read_cursor};
+use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
@@ -483,6 +483,16 @@ impl Actor {
         }
         responder.raw("{}");
     }
+}
+
+/// Where older turns begin: an opaque word to clients.
+pub(super) fn cursor(before: usize) -> String {
+    format!("turn-{before}")
+}
+
+/// Reads a [`cursor`].
+fn read_cursor(cursor: &str) -> Option<usize> {
+    cursor.strip_prefix("turn-")?.parse().ok()
 }
 
 /// The id of a thing asked and the chat that asked it.
