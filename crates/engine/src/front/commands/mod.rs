@@ -174,6 +174,40 @@ fn channels_of(command: &Command) -> Vec<&str> {
             Some(TerminalClaim::Session(claim)) => vec![&claim.session],
             _ => Vec::new(),
         },
-        _ => Vec::new(),
+        // Their own handlers look, or they are about no session.
+        Command::Ping(_)
+        | Command::Authenticate(_)
+        | Command::ListSessions(_)
+        | Command::CreateSession(_)
+        | Command::Completions(_)
+        | Command::ResolveSessionConfig(_)
+        | Command::SessionConfigCompletions(_)
+        | Command::ResourceRead(_)
+        | Command::ResourceList(_)
+        | Command::ResourceResolve(_)
+        | Command::ResourceWrite(_)
+        | Command::ResourceMkdir(_)
+        | Command::ResourceDelete(_)
+        | Command::ResourceMove(_)
+        | Command::ResourceCopy(_)
+        | Command::ResourceRequest(_)
+        | Command::CreateResourceWatch(_)
+        | Command::DisposeTerminal(_)
+        | Command::DevContainersAvailable(_)
+        | Command::DevContainersConnect(_)
+        | Command::DevContainersRelaySend(_)
+        | Command::DevContainersDisconnect(_)
+        | Command::DevContainersStop(_)
+        | Command::DevContainersRemove(_)
+        | Command::InvokeChangesetOperation(_)
+        | Command::ListAutomationTriggerDefinitions(_)
+        | Command::RunAutomation(_)
+        | Command::UsageTotals(_)
+        | Command::UsageRecords(_)
+        | Command::UsageGroups(_)
+        | Command::PullRequestCreate(_)
+        | Command::DiagnosticsNetwork(_)
+        | Command::DiagnosticsFetch(_)
+        | Command::FetchAutomationRuns(_) => Vec::new(),
     }
 }
