@@ -4,7 +4,8 @@
 
 mod automation_support;
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
@@ -297,28 +298,38 @@ async fn a_run_is_asked_of_its_owners_policies_with_the_model_it_names() {
     pinned["_meta"]["ostler"]["pinned"] = json!(true);
     kept.put_of("pinned", Some("user:ada"), pinned);
     let known = people(&["ada"], &[("ada", &["session:read", "session:create"])]);
-    let folder = tempfile::tempdir().unwrap();
-    let policies = std::sync::Arc::new(ostler_ports::FilePolicies::new(folder.path())).into_point();
-    for row in [
+    let rows = [
         json!({ "id": "yes", "scope": "all", "kind": "agent", "effect": "allow" }),
         json!({ "id": "frugal", "scope": "user:ada", "kind": "agent", "effect": "deny",
             "match": { "model": ["maker/large"] } }),
-    ] {
-        policies.put.call((row.as_object().cloned().unwrap(),)).await.unwrap();
-    }
+    ];
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = reads.clone();
+    let policies = ostler_contract::points::Policies {
+        list: ostler_contract::Call::now(move |()| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(rows.iter().map(|row| row.as_object().cloned().unwrap()).collect())
+        }),
+        get: ostler_contract::Call::now(|_| Ok(None)),
+        put: ostler_contract::Call::now(|_| Ok(())),
+        remove: ostler_contract::Call::now(|_| Ok(false)),
+        close: None,
+    };
     let mut yard = Yard::with(&kept, Stage::default(), |builder| {
         builder.people(known).policies(policies).options(|options| options.check_policies = true)
     })
     .await;
+    // The host itself looks when it starts.
+    reads.store(0, Ordering::SeqCst);
     for id in ["small", "large", "pinned"] {
         yard.press(id, "r").await.unwrap();
     }
-    // The policies are read from a file, on a thread of their own.
     let waits = |id: &&str| kept.runs_of(id).is_empty() || statuses(&kept.runs_of(id)) == ["pending"];
     while ["small", "large", "pinned"].iter().any(waits) {
         settle().await;
     }
     assert_eq!(statuses(&kept.runs_of("small")), ["running"]);
+    assert_eq!(reads.load(Ordering::SeqCst), 3, "once for each run");
     for id in ["large", "pinned"] {
         let runs = kept.runs_of(id);
         assert_eq!(statuses(&runs), ["failed"]);

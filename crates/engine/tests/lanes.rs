@@ -1,11 +1,19 @@
-//! The priority lane of a session's mailbox: what it passes, and what it does not pass.
+//! No plugin call blocks others: the priority lane of a session's mailbox, and stores and backends that never answer.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ostler_contract::points::Emit;
-use ostler_contract::{Value, json};
-use ostler_testkit::cases::empty_sessions;
-use ostler_testkit::{MemoryHost, RawClient, Stage, action};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ostler_contract::host::SessionRequest;
+use ostler_contract::points::{AutomationStore, Emit, Policies, SessionStore};
+use ostler_contract::{Call, Plugin, Value, json};
+use ostler_engine::users::UsersFile;
+use ostler_engine::{People, Principal};
+use ostler_testkit::cases::{empty_automations, empty_sessions};
+use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
+use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
 
@@ -95,4 +103,215 @@ async fn a_disposed_session_stops_before_it_takes_what_was_emitted() {
     assert_eq!((told(&stage, "cancel"), told(&stage, "close")), (1, 1));
     let deltas = client.ready_frames().await.into_iter().filter(|frame| frame["method"] == "action").count();
     assert!(deltas > 0, "what was emitted before is not lost");
+}
+
+/// Policies that allow everything, until they never answer again.
+#[derive(Clone, Default)]
+struct Stuck {
+    stuck: Arc<AtomicBool>,
+    /// How often they were read.
+    reads: Arc<AtomicUsize>,
+}
+
+impl Stuck {
+    fn policies(&self) -> Policies {
+        let Self { stuck, reads } = self.clone();
+        Policies {
+            list: Call::new(move |()| {
+                let stuck = stuck.load(Ordering::SeqCst);
+                reads.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    if stuck {
+                        return std::future::pending().await;
+                    }
+                    let row = json!({ "id": "yes", "scope": "all", "kind": "agent", "effect": "allow" });
+                    Ok(vec![row.as_object().cloned().unwrap()])
+                }
+            }),
+            get: Call::now(|_| Ok(None)),
+            put: Call::now(|_| Ok(())),
+            remove: Call::now(|_| Ok(false)),
+            close: None,
+        }
+    }
+
+    /// A host that asks them, with a session of a user they restrict.
+    async fn host(&self, stage: &Stage) -> (MemoryHost, RawClient) {
+        let people = People::new(SIGN_IN, "inn");
+        let file = json!({
+            "roles": { "keeper": ["session:*"] },
+            "users": [{ "id": "ada", "roles": ["admin"] }, { "id": "ben", "roles": ["keeper"] }]
+        });
+        people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+        let caller = Plugin::new("@test/caller", |_, _| Box::pin(async { Ok(()) }));
+        let host = MemoryHost::builder()
+            .plugin(stage.plugin(), json!({}))
+            .plugin(caller, json!({}))
+            .grants(&["session:*"])
+            .options(|options| options.check_policies = true)
+            .people(people)
+            .policies(self.policies())
+            .start()
+            .await;
+        let mut ben = user(&host, "ben").await;
+        ben.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+        ben.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+        (host, ben)
+    }
+}
+
+async fn user(host: &MemoryHost, id: &str) -> RawClient {
+    let person = host.host.access.gate.people().unwrap().now().person(id).unwrap();
+    let mut client = host.raw_as(Principal::Person(person));
+    client.initialize(id).await;
+    client
+}
+
+/// What came back of an action a client dispatched.
+async fn echo_of(client: &mut RawClient, seq: i64) -> Value {
+    loop {
+        let mut frame = client.next_frame().await.unwrap();
+        if frame["params"]["origin"]["clientSeq"] == seq {
+            return frame["params"].take();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_that_never_answer_hold_up_only_what_waits_for_them() {
+    let (stage, stuck) = (Stage::default(), Stuck::default());
+    let (host, mut ben) = stuck.host(&stage).await;
+    let mut ada = user(&host, "ada").await;
+    stuck.stuck.store(true, Ordering::SeqCst);
+    let since = Instant::now();
+    ben.dispatch(&chat(), 1, begin("b")).await;
+    let draft =
+        json!({ "type": "chat/draftChanged", "draft": { "text": "Next.", "origin": { "kind": "user" } } });
+    ben.dispatch(&chat(), 2, draft).await;
+    // Another client of the same chat, and other requests of the same connection.
+    ada.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    ada.dispatch(&chat(), 11, begin("a")).await;
+    assert_eq!(echo_of(&mut ada, 11).await["rejectionReason"], Value::Null);
+    ada.dispatch(&chat(), 12, cancel("a")).await;
+    assert_eq!(echo_of(&mut ada, 12).await["rejectionReason"], Value::Null);
+    ben.request("fetchTurns", json!({ "channel": chat() })).await.unwrap();
+    ben.request("subscribe", json!({ "channel": SESSION })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let why = "cannot read the policies, so no work can start: it did not answer within 5 seconds";
+    let refused = echo_of(&mut ben, 1).await;
+    assert!(refused["rejectionReason"].as_str().unwrap().starts_with(why), "{refused}");
+    assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
+    let later = echo_of(&mut ben, 2).await;
+    assert_eq!(later["action"]["type"], "chat/draftChanged", "what followed keeps its place: {later}");
+    assert_eq!(later["rejectionReason"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_are_read_once_for_each_start_of_work() {
+    let (stage, stuck) = (Stage::default(), Stuck::default());
+    let (host, mut ben) = stuck.host(&stage).await;
+    let reads = || stuck.reads.swap(0, Ordering::SeqCst);
+    reads();
+    ben.dispatch(&chat(), 1, begin("a")).await;
+    ben.actions_until("chat/turnStarted").await;
+    assert_eq!(reads(), 1, "a turn");
+    ben.dispatch(&chat(), 2, cancel("a")).await;
+    ben.actions_until("chat/turnCancelled").await;
+    assert_eq!(reads(), 0, "a cancel");
+    let waits = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "w",
+        "message": { "text": "Go.", "origin": { "kind": "user" } } });
+    ben.dispatch(&chat(), 3, waits).await;
+    ben.actions_until("chat/turnStarted").await;
+    assert_eq!(reads(), 1, "a queued message that starts immediately");
+    let request = SessionRequest {
+        owner: "user:ben".to_owned(),
+        prompt: Some("Go.".to_owned()),
+        ..SessionRequest::default()
+    };
+    host.plugin("caller").start_session(request).await.unwrap();
+    assert_eq!(reads(), 1, "a session with its first turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_automation_store_that_never_answers_holds_up_no_other_request() {
+    let store = AutomationStore { triggers: Call::new(|()| std::future::pending()), ..empty_automations() };
+    let host =
+        MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).automations(store).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let since = Instant::now();
+    let asked = json!({ "jsonrpc": "2.0", "id": "slow", "method": "listAutomationTriggerDefinitions",
+        "params": { "channel": "ahp-root://" } });
+    client.send(&asked.to_string()).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let failed = loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["id"] == "slow" {
+            break frame;
+        }
+    };
+    let why = "the automation store did not answer within 10 seconds";
+    assert!(failed["error"]["message"].as_str().unwrap_or_default().starts_with(why), "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_never_takes_a_message_in_holds_up_nothing() {
+    let stage = Stage::default().never_steering();
+    let (host, mut client) = running(&stage).await;
+    let mut other = host.raw();
+    other.initialize("o").await;
+    let since = Instant::now();
+    let steering = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": "s",
+        "message": { "text": "Left.", "origin": { "kind": "user" } } });
+    client.dispatch(&chat(), 2, steering).await;
+    stage.wait_told("steer").await;
+    other.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    other.dispatch(&chat(), 1, cancel("t")).await;
+    other.actions_until("chat/turnCancelled").await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let started = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    assert_eq!(started["action"]["message"]["text"], "Left.", "it becomes the next turn");
+    assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_reaches_a_backend_while_the_session_waits_for_its_store() {
+    let (stage, stuck) = (Stage::default(), Arc::new(AtomicBool::new(false)));
+    let gate = stuck.clone();
+    let store = SessionStore {
+        set_turn: Some(Call::new(move |_| {
+            let stuck = gate.load(Ordering::SeqCst);
+            async move {
+                match stuck {
+                    true => std::future::pending().await,
+                    false => Ok(()),
+                }
+            }
+        })),
+        turns: Some(Call::now(|_| Ok(Vec::new()))),
+        drop_turns: Some(Call::now(|_| Ok(()))),
+        ..empty_sessions()
+    };
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for session in [SESSION, "stage:/2"] {
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+    }
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    stuck.store(true, Ordering::SeqCst);
+    let since = Instant::now();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    stage.wait_told("begin").await;
+    client.dispatch(&chat(), 2, cancel("t")).await;
+    stage.wait_told("cancel").await;
+    client.request("subscribe", json!({ "channel": "stage:/2" })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let seen = client.actions_until("chat/turnCancelled").await;
+    assert_eq!(seen[0]["action"]["type"], "chat/turnStarted", "each in its place: {seen:?}");
+    assert!(since.elapsed() >= Duration::from_secs(10), "nothing is acknowledged before it is stored");
+    assert!(since.elapsed() < Duration::from_secs(31), "{:?}", since.elapsed());
+    assert_eq!(told(&stage, "cancel"), 1, "its backend is told once");
 }

@@ -257,7 +257,8 @@ pub async fn the_host_closes_in_order(builder: Builder) {
     assert!(begun.elapsed() < Duration::from_secs(15));
 }
 
-fn empty_automations() -> AutomationStore {
+/// An automation store that keeps nothing.
+pub fn empty_automations() -> AutomationStore {
     AutomationStore {
         list: Call::now(|()| Ok(Vec::new())),
         get: Call::now(|_| Ok(None)),

@@ -17,6 +17,7 @@ pub struct Stage {
     without_stop_worker: bool,
     never_closes: bool,
     steers: bool,
+    never_steers: bool,
     chats: Option<ChatAbilities>,
     forks_at: Option<Value>,
     many_folders: bool,
@@ -55,6 +56,12 @@ impl Stage {
     #[must_use]
     pub fn steering(self) -> Self {
         Self { steers: true, ..self }
+    }
+
+    /// One whose running turns are asked to take messages in and never answer.
+    #[must_use]
+    pub fn never_steering(self) -> Self {
+        Self { steers: true, never_steers: true, ..self }
     }
 
     /// One that keeps several chats in a session, forks and opens side chats.
@@ -173,9 +180,15 @@ impl Stage {
                 },
             )),
             steer: self.steers.then(|| {
-                Call::now(move |(_, text, _): (String, String, Option<Vec<MessageAttachment>>)| {
+                let never = self.never_steers;
+                Call::new(move |(_, text, _): (String, String, Option<Vec<MessageAttachment>>)| {
                     steer(text.into());
-                    Ok(true)
+                    async move {
+                        match never {
+                            true => std::future::pending().await,
+                            false => Ok(true),
+                        }
+                    }
                 })
             }),
             stop_worker: (!self.without_stop_worker).then(|| {

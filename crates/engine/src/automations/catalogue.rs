@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation, RunPage};
-use ostler_contract::{Call, JsonObject};
+use ostler_contract::{Call, JsonObject, Pending, Thrown};
 use ostler_protocol::wire::actions::{AutomationRemovedAction, StateAction};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
@@ -20,6 +21,9 @@ use crate::core::fanout::{Fanout, Origin, Subscriber};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::{does_not_belong, lacks_field};
 use crate::users::principal::Principal;
+
+/// How long the store may take with a request.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Entries by id.
 #[derive(Debug, Default)]
@@ -303,7 +307,8 @@ impl Automations {
         let store = self.core.automations_kept()?;
         let mut items = super::rule::definitions();
         items.extend(super::triggers::registered(self));
-        items.extend(store.triggers.call(()).await.map_err(|why| why.into_rpc())?);
+        let stored = asked(store.triggers.call(())).await?;
+        items.extend(stored);
         Ok(items)
     }
 
@@ -318,9 +323,20 @@ impl Automations {
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         self.entry(id).ok_or_else(unknown)?;
-        let page = store.runs.call((id.to_owned(), cursor)).await.map_err(|why| why.into_rpc())?;
+        let page = asked(store.runs.call((id.to_owned(), cursor))).await?;
         self.add_page(&self.core.fanout, id, page);
         Ok(())
+    }
+}
+
+/// The answer of the store to a request, or a failure that says how long it was waited for.
+async fn asked<T>(answer: Pending<T>) -> Result<T, RpcError> {
+    match tokio::time::timeout(LIMIT, answer).await {
+        Ok(answered) => answered.map_err(Thrown::into_rpc),
+        Err(_) => Err(RpcError::internal(format!(
+            "the automation store did not answer within {} seconds; check the plugin that registers it, then try again",
+            LIMIT.as_secs()
+        ))),
     }
 }
 

@@ -338,6 +338,8 @@ impl Automations {
                 model: None,
                 sender: settings.editor.clone().or(entry.owner.clone()),
                 queue: false,
+                // What is added to a turn that runs starts no work.
+                allowed: true,
             };
             let (taken, wait) = oneshot::channel();
             self.sessions.tell(&target, ToSession::Steer { request: Box::new(request), taken });

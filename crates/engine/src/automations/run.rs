@@ -27,7 +27,7 @@ use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::message::message;
-use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest};
+use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
 use crate::users::policies::Use;
 use crate::users::principal::Principal;
 
@@ -317,16 +317,21 @@ impl Automations {
             (None, Some(provider)) => Some(provider.clone()),
             (None, None) => self.core.first_agent().map(|agent| agent.provider.to_string()),
         };
-        // Asked of the turn, with its model, before a session is made for it.
+        let sender = settings.editor.clone().or_else(|| entry.owner.clone());
+        // Asked once, of the session and the turn with its model, before the session is made.
+        let allowed = provider.is_some();
         if let Some(agent) = &provider {
             let model = model.as_ref().map(|model| model.id.as_str());
-            let wanted = Use { agent, model, computer: None };
-            self.access.may_use(entry.owner.as_deref(), wanted).await.map_err(|refused| refused.message)?;
+            let turn = Use { agent, model, computer: None };
+            let computer = pinned.is_none().then_some(definition.session.config.as_ref()).flatten();
+            let wanted = Use { computer: computer.and_then(computer_in), ..turn };
+            let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
+            self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
         }
         let session = match pinned {
             Some(session) => session,
             None => {
-                let session = self.new_run_session(&entry, run).await?;
+                let session = self.new_run_session(&entry, run, allowed).await?;
                 if settings.pinned {
                     self.pin(id, &session.uri).await;
                 }
@@ -353,7 +358,8 @@ impl Automations {
             place: Place::DefaultChat,
             message: first,
             model,
-            sender: settings.editor.clone().or_else(|| entry.owner.clone()),
+            sender,
+            allowed,
             // Somebody may have begun to talk in a pinned chat just now.
             queue: settings.pinned,
         };
@@ -365,6 +371,7 @@ impl Automations {
         self: &Arc<Self>,
         entry: &Entry,
         run: &AutomationRunState,
+        allowed: bool,
     ) -> Result<Arc<Session>, String> {
         let definition = &entry.wire.definition;
         let new = NewSession {
@@ -374,6 +381,7 @@ impl Automations {
             working_directories: definition.session.working_directories.clone().unwrap_or_default(),
             config: definition.session.config.clone().unwrap_or_default(),
             title: Some(definition.title.clone()),
+            allowed,
             origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
             ..NewSession::default()
         };

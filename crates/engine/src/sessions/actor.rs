@@ -20,6 +20,7 @@ use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
 use super::mailbox::{Subscription, ToSession};
+use super::prepare::Preparing;
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
@@ -49,6 +50,9 @@ pub(super) struct Actor {
     pub next_chat: u64,
     /// Chats on their way.
     pub opening: Vec<Opening>,
+    /// Actions that are being prepared.
+    pub preparing: Vec<Preparing>,
+    pub next_preparation: u64,
     /// What was held back for one that is there now.
     pub again: VecDeque<Box<Posted>>,
     pub mailbox: Mailbox,
@@ -106,6 +110,8 @@ impl Actor {
             chats,
             next_chat,
             opening: Vec::new(),
+            preparing: Vec::new(),
+            next_preparation: 0,
             again: VecDeque::new(),
             mailbox,
             ahead: Ahead::default(),
@@ -159,6 +165,7 @@ impl Actor {
                 });
                 let Some(posted) = next else { break };
                 let Some(posted) = self.held_back(posted) else { continue };
+                let Some(posted) = self.waits_for_prepared(posted) else { continue };
                 let Some(message) = self.stream(posted.message) else { continue };
                 if let Some(how) = Box::pin(self.handle(message)).await {
                     end = Some(how);
@@ -258,10 +265,9 @@ impl Actor {
                     self.chats[at].backend_id = Some(id.clone());
                     if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
                         self.entry.row.lock().kept.backend_id = Some(id);
-                        futures::join!(self.keep_session(), self.keep_chats());
-                    } else {
-                        self.keep_chats().await;
+                        self.write_unwaited(self.keep_session());
                     }
+                    self.write_unwaited(self.keep_chats());
                 }
             }
             ToSession::Turn { request, taken } => {
@@ -270,7 +276,23 @@ impl Actor {
                 let _ = taken.send(outcome);
             }
             ToSession::Steer { request, taken } => {
-                let _ = taken.send(self.steer_turn(*request).await);
+                self.steer_turn(*request, taken);
+            }
+            ToSession::Steered { chat, id, taken, answer } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.steered(at, &id, taken).await;
+                }
+                if let Some(answer) = answer {
+                    let _ = answer.send(taken);
+                }
+            }
+            ToSession::Prepared { number, dispatch, outcome } => {
+                self.prepared(number, *dispatch, outcome).await;
+            }
+            ToSession::QueuedAsked { chat, id, refused } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.queued_asked(at, &id, refused).await;
+                }
             }
             ToSession::Rename { title } => self.rename(&title, None).await,
             ToSession::Turns { place, answer } => {
@@ -300,7 +322,7 @@ impl Actor {
             }
             ToSession::OpenChat { chat, answer } => {
                 self.busy_at = Instant::now();
-                self.open_chat(*chat, answer).await;
+                self.open_chat(*chat, answer);
             }
             ToSession::ChatReady(ready) => self.chat_ready(*ready).await,
             ToSession::CloseChat { spelled, place, answer } => {
@@ -489,7 +511,8 @@ impl Actor {
                 self.flush_gathered(at);
             }
             if self.chats[at].unkept && self.chats[at].kept_at + KEEP_EVERY <= now {
-                self.keep_running_turn(at).await;
+                let write = self.keep_running_turn(at);
+                self.write_unwaited(write);
             }
         }
         if self.deferred.due().is_some_and(|due| due <= now) {

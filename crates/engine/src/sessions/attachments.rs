@@ -2,6 +2,7 @@
 //! and messages refer to them by URI.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +14,13 @@ use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
 use super::chat::Chat;
+use crate::core::in_time::in_time;
 use crate::sessions::Sessions;
 
 /// The most an attachment may hold to stay in its message, in bytes.
 const INLINE_MAX: usize = 4096;
+/// How long the store may take with one.
+const LIMIT: Duration = Duration::from_secs(10);
 
 impl Sessions {
     /// The store that keeps attachments, where one does.
@@ -33,8 +37,7 @@ impl Sessions {
         let unknown = || RpcError::not_found(format!("No attachment at {named}"));
         let id = uri::attachment_id(named).ok_or_else(unknown)?.to_owned();
         let read = self.attachment_store().and_then(|store| store.attachment.as_ref()).ok_or_else(unknown)?;
-        let kept = read
-            .call((id,))
+        let kept = in_time(LIMIT, read.call((id,)))
             .await
             .map_err(|why| RpcError::internal(format!("{named} could not be read: {}", why.message)))?;
         kept.ok_or_else(unknown)
@@ -71,11 +74,17 @@ impl Sessions {
     }
 }
 
-impl Actor {
+impl Sessions {
+    /// Whether a message has attachments that are stored beside it.
+    pub(super) fn has_attachments_to_store(&self, message: &Message) -> bool {
+        let large = |attachment: &MessageAttachment| matches!(attachment, MessageAttachment::EmbeddedResource(inline) if inline.data.len() > INLINE_MAX);
+        message.attachments.iter().flatten().any(large) && self.attachment_store().is_some()
+    }
+
     /// Stores the large attachments of a message before it is taken; the message then refers to them. Where no store
     /// keeps attachments they stay as they are.
-    pub(super) async fn store_attachments(&self, message: &mut Message) -> Result<(), String> {
-        let store = self.sessions.attachment_store().and_then(|store| store.set_attachment.as_ref());
+    pub(super) async fn store_attachments(&self, session: &str, message: &mut Message) -> Result<(), String> {
+        let store = self.attachment_store().and_then(|store| store.set_attachment.as_ref());
         let Some(set) = store else { return Ok(()) };
         for attachment in message.attachments.iter_mut().flatten() {
             let MessageAttachment::EmbeddedResource(inline) = attachment else { continue };
@@ -94,7 +103,7 @@ impl Actor {
                 content_type: inline.content_type.clone(),
                 data: std::mem::take(&mut inline.data),
             };
-            let stored = set.call((self.entry.id.clone(), id.clone(), kept)).await;
+            let stored = in_time(LIMIT, set.call((session.to_owned(), id.clone(), kept))).await;
             stored.map_err(|why| {
                 format!("the attachment {} could not be stored: {}", inline.label, why.message)
             })?;
@@ -112,7 +121,9 @@ impl Actor {
         }
         Ok(())
     }
+}
 
+impl Actor {
     /// Stores the attachments of a chat that comes from another session beside this one too: they stay when the other
     /// is removed.
     pub(super) async fn adopt_attachments(&self, chats: &[Chat]) -> bool {
@@ -122,8 +133,10 @@ impl Actor {
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
-            let moved = match read.call((id.to_owned(),)).await {
-                Ok(Some(kept)) => set.call((self.entry.id.clone(), id.to_owned(), kept)).await,
+            let moved = match in_time(LIMIT, read.call((id.to_owned(),))).await {
+                Ok(Some(kept)) => {
+                    in_time(LIMIT, set.call((self.entry.id.clone(), id.to_owned(), kept))).await
+                }
                 // A message may name one that is long gone.
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),

@@ -117,6 +117,11 @@ impl Backend {
         let _ = self.lane.send(Box::new(tell));
     }
 
+    /// Where a cancellation is sent; it does not keep the backend.
+    pub fn stopper(&self) -> mpsc::WeakUnboundedSender<Box<Tell>> {
+        self.lane.downgrade()
+    }
+
     /// Whether it could not be started or has ended.
     pub fn is_dead(&self) -> bool {
         self.lane.is_closed()

@@ -8,7 +8,7 @@ use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ostler_contract::points::{KeptChat, SessionFlags, StartingTurn};
 use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, StateAction};
 use ostler_protocol::wire::state::{
-    ChatInteractivity, ChatState, ChatSummary, SessionStatus, ToolResultSubagentContent, Turn,
+    ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent, Turn,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -34,6 +34,10 @@ pub(super) struct Chat {
     pub backend: Option<Backend>,
     /// The running turn, once its backend was told to stop it.
     pub cancelled: Option<String>,
+    /// Steering messages of clients that its backend has before it.
+    pub steering: Vec<PendingMessage>,
+    /// The queued message the policies are being asked about.
+    pub asking: Option<String>,
     /// The backend's own id to wake it with.
     pub backend_id: Option<String>,
     /// Whether its title was given, not derived.
@@ -181,6 +185,8 @@ impl Chat {
             state,
             backend: None,
             cancelled: None,
+            steering: Vec::new(),
+            asking: None,
             backend_id: None,
             titled: !title.is_empty(),
             sender: None,

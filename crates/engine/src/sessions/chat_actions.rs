@@ -7,7 +7,7 @@ use ostler_protocol::wire::actions::{
     ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
     ChatTurnCancelledAction, ChatTurnStartedAction, StateAction,
 };
-use ostler_protocol::wire::state::{Message, MessageKind, PendingMessageKind};
+use ostler_protocol::wire::state::{Message, MessageKind, PendingMessage, PendingMessageKind};
 use tokio::sync::oneshot;
 
 use super::Happened;
@@ -15,7 +15,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::deferred::Part;
-use super::mailbox::Dispatch;
+use super::mailbox::{Dispatch, ToSession};
 use super::watched::STEER_LIMIT;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
@@ -24,7 +24,6 @@ use crate::core::refusals::{
     not_loaded, one_folder,
 };
 use crate::core::titles::named;
-use crate::users::policies::Use;
 
 /// How long a backend may take to delete its copy of a conversation before the next one starts.
 const DELETE_LIMIT: Duration = Duration::from_secs(30);
@@ -85,6 +84,9 @@ impl Actor {
             StateAction::ChatPendingMessageSet(set) => self.set_pending(at, set, origin, dispatch).await,
             StateAction::ChatPendingMessageRemoved(removed) => {
                 let id = removed.id.clone();
+                if removed.kind == PendingMessageKind::Steering {
+                    self.chats[at].steering.retain(|held| held.id != id);
+                }
                 if !self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), origin) {
                     return refuse(format!("no message {id} waits here"));
                 }
@@ -97,10 +99,7 @@ impl Actor {
                 }
                 Ok(())
             }
-            StateAction::ChatDraftChanged(mut changed) => {
-                if let Some(draft) = &mut changed.draft {
-                    self.store_attachments(draft).await?;
-                }
+            StateAction::ChatDraftChanged(changed) => {
                 if self.chats[at].state.draft != changed.draft {
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
                     self.deferred.add(Part::Chats);
@@ -109,10 +108,6 @@ impl Actor {
             }
             StateAction::ChatTurnResume(resume) => {
                 let turn = resume.turn_id.clone();
-                if let Some(last) = self.chats[at].state.turns.last() {
-                    let message = last.message.clone();
-                    self.may_spend(&message, dispatch.sender.as_deref()).await?;
-                }
                 if self.chats[at].is_worker()
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
                 {
@@ -165,6 +160,14 @@ impl Actor {
         origin: Option<Origin>,
         dispatch: &Dispatch,
     ) -> Refused {
+        self.may_start(at, &started)?;
+        self.sign(&mut started.message, dispatch.sender.as_deref());
+        self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
+        Ok(())
+    }
+
+    /// Whether a client's turn may start as the chat is now.
+    pub(super) fn may_start(&self, at: usize, started: &ChatTurnStartedAction) -> Refused {
         self.may_talk(at, &started.message)?;
         let chat = &self.chats[at];
         if chat.running().is_some() {
@@ -176,19 +179,7 @@ impl Actor {
         if chat.state.turns.iter().any(|turn| turn.id == started.turn_id) {
             return refuse(format!("there was a turn {} in this chat already", started.turn_id));
         }
-        self.may_spend(&started.message, dispatch.sender.as_deref()).await?;
-        self.store_attachments(&mut started.message).await?;
-        self.sign(&mut started.message, dispatch.sender.as_deref());
-        self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
-    }
-
-    /// Whether the policies let somebody's turn start with the model it names.
-    pub(super) async fn may_spend(&self, message: &Message, sender: Option<&str>) -> Refused {
-        let model = message.model.as_ref().map(|model| model.id.as_str());
-        // A session stays in its machine, which was asked for when it was made.
-        let wanted = Use { agent: &self.entry.provider, model, computer: None };
-        self.sessions.access.may_use(sender, wanted).await.map_err(|refused| refused.message)
     }
 
     /// Whether a client may say something in a chat.
@@ -225,7 +216,6 @@ impl Actor {
         dispatch: &Dispatch,
     ) -> Refused {
         self.may_talk(at, &set.message)?;
-        self.store_attachments(&mut set.message).await?;
         self.sign(&mut set.message, dispatch.sender.as_deref());
         if set.kind == PendingMessageKind::Steering {
             let running = self.chats[at].running().is_some();
@@ -240,20 +230,40 @@ impl Actor {
                 taken,
             });
             let id = set.id.clone();
+            self.chats[at].steering.push(PendingMessage { id: id.clone(), message: set.message.clone() });
             self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
             self.flush_out();
             // A backend takes a message in at once; one that cannot leaves it to the queue.
-            let steered = tokio::time::timeout(STEER_LIMIT, wait).await;
-            return self.steered(at, &id, matches!(steered, Ok(Ok(true)))).await;
+            self.await_steered(at, id, wait, None);
+            return Ok(());
         }
-        self.may_spend(&set.message, dispatch.sender.as_deref()).await?;
+        let id = set.id.clone();
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
         self.happened(at, Happened::Queued);
         self.keep_chats().await;
         if self.chats[at].running().is_none() {
-            self.begin_queued(at).await;
+            // The policies have just allowed this one.
+            match self.first_queued(at) {
+                Some(next) if next.id == id => self.begin_next(at, next, None).await,
+                _ => drop(self.begin_queued(at).await),
+            }
         }
         Ok(())
+    }
+
+    /// Waits outside the mailbox until a backend took a steering message in, or had its time.
+    pub(super) fn await_steered(
+        &self,
+        at: usize,
+        id: String,
+        wait: oneshot::Receiver<bool>,
+        answer: Option<oneshot::Sender<bool>>,
+    ) {
+        let (chat, mailbox) = (self.chats[at].number, self.mailbox.clone());
+        tokio::spawn(async move {
+            let taken = matches!(tokio::time::timeout(STEER_LIMIT, wait).await, Ok(Ok(true)));
+            let _ = mailbox.send(ToSession::Steered { chat, id, taken, answer });
+        });
     }
 
     /// Takes back a steering message: no backend has it before it any more.
@@ -263,8 +273,10 @@ impl Actor {
     }
 
     /// What becomes of a steering message: it is in the turn, or waits for the next one.
-    pub(super) async fn steered(&mut self, at: usize, id: &str, taken: bool) -> Refused {
-        let message = self.chats[at].state.steering_message.clone().filter(|message| message.id == id);
+    pub(super) async fn steered(&mut self, at: usize, id: &str, taken: bool) {
+        let held = self.chats[at].steering.iter().position(|message| message.id == id);
+        // Its sender may have taken it back.
+        let message = held.map(|held| self.chats[at].steering.remove(held));
         self.no_longer_steering(at, id.to_owned());
         if let (false, Some(message)) = (taken, message) {
             let queued = ChatPendingMessageSetAction {
@@ -274,8 +286,10 @@ impl Actor {
             };
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
             self.keep_chats().await;
+            if self.chats[at].running().is_none() {
+                self.begin_queued(at).await;
+            }
         }
-        Ok(())
     }
 
     /// Changes which of the session's folders a chat works in; its conversation is taken up again there.
@@ -350,7 +364,7 @@ impl Actor {
         }
         self.flush_gathered(at);
         if let Some(turn) = running.clone() {
-            self.tell_if_awake(at, Tell::Cancel { turn });
+            self.cancel_backend(at, turn);
             self.drop_running(at).await;
         }
         self.chats[at].reduce(&truncated);

@@ -26,6 +26,7 @@ use super::queue::Posted;
 use crate::core::in_time::in_time;
 use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 use crate::sessions::Sessions;
+use crate::users::policies::Use;
 
 /// A chat asked for.
 #[derive(Debug, Default)]
@@ -99,12 +100,8 @@ impl Actor {
     }
 
     /// Begins to open a chat: what can be refused is refused here, the rest is done outside the mailbox.
-    pub(super) async fn open_chat(
-        &mut self,
-        mut new: NewChat,
-        answer: oneshot::Sender<Result<(), RpcError>>,
-    ) {
-        let (source, agent) = match self.may_open(&mut new).await {
+    pub(super) fn open_chat(&mut self, new: NewChat, answer: oneshot::Sender<Result<(), RpcError>>) {
+        let (source, agent) = match self.may_open(&new) {
             Ok(allowed) => allowed,
             Err(refused) => {
                 self.sessions.release_chat(&new.uri);
@@ -143,9 +140,18 @@ impl Actor {
         self.opening.push(Opening { uri: new.uri, number, waiting: Vec::new() });
         let (sessions, mailbox, provider) =
             (self.sessions.clone(), self.mailbox.clone(), self.entry.provider.clone());
-        let (message, sender, beside) = (new.message, new.sender, source.context);
+        let (mut message, sender, beside) = (new.message, new.sender, source.context);
         let entry = self.entry.clone();
         tokio::spawn(async move {
+            if let Some(message) = &mut message
+                && let Err(refused) = first_message(&sessions, &entry, message, sender.as_deref()).await
+            {
+                let outcome = Err(refused);
+                let ready =
+                    ChatReady { number, chat: Box::new(chat), outcome, message: None, sender, answer };
+                let _ = mailbox.send(ToSession::ChatReady(Box::new(ready)));
+                return;
+            }
             start.mcp_servers = sessions.mcp_servers_for(&entry).await;
             if let Some(about) = about {
                 let said = [sessions.chat_preamble(&about).await, beside].into_iter().flatten();
@@ -170,7 +176,7 @@ impl Actor {
     }
 
     /// Whether a chat may be opened as asked, and what it is made from.
-    async fn may_open(&mut self, new: &mut NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
+    fn may_open(&self, new: &NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
         let (session, provider) = (&self.entry.uri, &self.entry.provider);
         if self.core.is_stopping() {
             return Err(RpcError::internal(STOPPING));
@@ -187,12 +193,6 @@ impl Actor {
             && let Some(other) = wanted.iter().find(|wanted| !folders.clone().any(|folder| folder == *wanted))
         {
             return Err(RpcError::invalid_params(no_directory_of(other, session)));
-        }
-        if let Some(message) = &new.message {
-            self.may_spend(message, new.sender.as_deref()).await.map_err(RpcError::permission_denied)?;
-        }
-        if let Some(message) = &mut new.message {
-            self.store_attachments(message).await.map_err(RpcError::internal)?;
         }
         Ok((source, agent))
     }
@@ -360,7 +360,7 @@ impl Actor {
     async fn stop_for_good(&mut self, at: usize) {
         self.chats[at].state.queued_messages = None;
         let Some(turn) = self.chats[at].running().map(str::to_owned) else { return };
-        self.tell_if_awake(at, Tell::Cancel { turn });
+        self.cancel_backend(at, turn);
         self.cancel_running(at).await;
     }
 
@@ -385,6 +385,19 @@ impl Actor {
             }
         });
     }
+}
+
+/// What comes before the first message of a new chat is taken.
+async fn first_message(
+    sessions: &Sessions,
+    entry: &super::Entry,
+    message: &mut Message,
+    sender: Option<&str>,
+) -> Result<(), RpcError> {
+    let model = message.model.as_ref().map(|model| model.id.as_str());
+    let wanted = Use { agent: &entry.provider, model, computer: None };
+    sessions.access.may_use(sender, wanted).await?;
+    sessions.store_attachments(&entry.id, message).await.map_err(RpcError::internal)
 }
 
 fn cannot_fork(turn: &str) -> RpcError {

@@ -43,6 +43,14 @@ impl Actor {
                 Err(why) => return self.reject(&dispatch, &why),
             }
         }
+        let dispatch = match self.chat_at(&dispatch.place) {
+            Some(at) => match self.prepare(at, &action, dispatch) {
+                Ok(Some(dispatch)) => dispatch,
+                Ok(None) => return,
+                Err((dispatch, why)) => return self.reject(&dispatch, &why),
+            },
+            None => dispatch,
+        };
         let origin = dispatch.origin.clone();
         let outcome = match self.chat_at(&dispatch.place) {
             _ if dispatch.place == Place::Annotations => self.annotate(action, Some(origin)).await,

@@ -57,6 +57,10 @@ pub struct NewSession {
     pub config: JsonObject,
     /// Its title, if it has one before anybody spoke.
     pub title: Option<String>,
+    /// The model of the turn that follows immediately.
+    pub model: Option<String>,
+    /// Whether the policies have been asked about it already.
+    pub allowed: bool,
     /// What made it, where that was no person.
     pub origin: Option<Value>,
     /// The creator's presence.
@@ -143,6 +147,9 @@ impl Sessions {
 
     /// Sends a message to a session, waking it where it rests; answers whether there was somebody to take it.
     pub fn tell(self: &Arc<Self>, entry: &Arc<Entry>, message: ToSession) -> bool {
+        if let ToSession::Dispatch(dispatch) = &message {
+            entry.stop_if_cancelled(dispatch);
+        }
         let mut resting = entry.mailbox.lock();
         match &*resting {
             Resting::Open(mailbox, _) => mailbox.send(message).is_ok(),
@@ -170,12 +177,13 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         row: parking_lot::Mutex::new(Row { summary, kept, flags, unsaved: false }),
         tokens: parking_lot::Mutex::default(),
         mailbox: parking_lot::Mutex::new(resting),
+        stops: super::stop::Stops::default(),
         used: std::sync::atomic::AtomicU64::default(),
     }
 }
 
 /// The machine settings name.
-fn computer_in(config: &JsonObject) -> Option<&str> {
+pub(crate) fn computer_in(config: &JsonObject) -> Option<&str> {
     config.get(SETTING).and_then(Value::as_str).filter(|named| !named.is_empty())
 }
 
@@ -192,11 +200,14 @@ impl Claimed {
     /// it; what the backend, its machine or the store failed with.
     pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
         let Self { entry, agent, new, mailbox, mut inbox } = self;
-        let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
+        let model = new.model.as_deref();
+        let wanted = Use { agent: &entry.provider, model, computer: computer_in(&new.config) };
         let made = async {
             sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
             sessions.room_for_session().await?;
-            sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
+            if !new.allowed {
+                sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
+            }
             let directory = entry.directory().map(|(path, _)| path);
             if let Some(tree) = sessions.workspace.isolate(&entry.id, directory, &agent, &new.config).await? {
                 entry.move_into(tree);

@@ -59,9 +59,19 @@ impl Actor {
         let flags = OptionFuture::from(flags.then(|| self.keep_flags()));
         let session = OptionFuture::from(session.then(|| self.keep_session()));
         let chats = OptionFuture::from(chats.then(|| self.keep_chats()));
+        self.write_unwaited(async move {
+            futures::join!(flags, session, chats);
+        });
+    }
+
+    /// Lets a write go on by itself that no answer waits for. The session does not end or sleep before it.
+    pub(super) fn write_unwaited<T: Send + 'static>(
+        &mut self,
+        write: impl Future<Output = T> + Send + 'static,
+    ) {
         self.unwaited.retain(|task| !task.is_finished());
         self.unwaited.push(tokio::spawn(async move {
-            futures::join!(flags, session, chats);
+            write.await;
         }));
     }
 

@@ -78,6 +78,8 @@ pub struct TurnRequest {
     pub sender: Option<String>,
     /// Whether a busy chat queues it rather than refusing.
     pub queue: bool,
+    /// Whether the policies have been asked about it already.
+    pub allowed: bool,
 }
 
 /// What became of a [`TurnRequest`].
@@ -162,6 +164,35 @@ pub enum ToSession {
         request: Box<TurnRequest>,
         /// Whether the backend took it.
         taken: oneshot::Sender<bool>,
+    },
+    /// A backend took a steering message in, or did not.
+    Steered {
+        /// The chat's number.
+        chat: u64,
+        /// The message.
+        id: String,
+        /// Whether the backend took it.
+        taken: bool,
+        /// Gets the same, where no client sent it.
+        answer: Option<oneshot::Sender<bool>>,
+    },
+    /// A client's action was prepared, or refused meanwhile.
+    Prepared {
+        /// Which preparation.
+        number: u64,
+        /// What the client dispatched.
+        dispatch: Box<Dispatch>,
+        /// The action to take.
+        outcome: Result<Box<StateAction>, String>,
+    },
+    /// The policies were asked about a queued message.
+    QueuedAsked {
+        /// The chat's number.
+        chat: u64,
+        /// The message.
+        id: String,
+        /// Their sentence, where they refuse it.
+        refused: Option<String>,
     },
     /// A tool or plugin renames the session.
     Rename {
@@ -353,6 +384,8 @@ impl ToSession {
             | Self::BackendFailed { chat, .. }
             | Self::TurnRefused { chat, .. }
             | Self::BackendId { chat, .. }
+            | Self::Steered { chat, .. }
+            | Self::QueuedAsked { chat, .. }
             | Self::WorkerEmit { chat, .. } => Some(*chat),
             Self::Worker(opened) => Some(opened.parent),
             _ => None,

@@ -32,11 +32,13 @@ mod observer;
 mod older;
 mod places;
 mod preamble;
+mod prepare;
 mod queue;
 mod requests;
 mod rest;
 mod shared;
 mod start;
+mod stop;
 mod summary;
 mod tools;
 mod tools_server;
@@ -64,6 +66,7 @@ pub(crate) use attachments::content_of;
 pub use bound::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
+pub(crate) use create::computer_in;
 use drafts::Draft;
 pub use mailbox::{Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
@@ -128,6 +131,8 @@ pub struct Entry {
     /// Tokens of whoever made it, by what they are for.
     tokens: Mutex<BTreeMap<String, String>>,
     mailbox: Mutex<Resting>,
+    /// Its running turns, for those who stop them.
+    stops: stop::Stops,
     /// When it was looked up last, of all look-ups.
     used: AtomicU64,
 }

@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 
 use super::ToSession;
 use super::actor::Actor;
-use super::backend::Tell;
 
 /// How many messages are taken out of the channel at once.
 pub(super) const BATCH: usize = 256;
@@ -220,15 +219,6 @@ impl Actor {
             {
                 self.cancel_backend(at, turn);
             }
-        }
-    }
-
-    /// Has a chat's backend stop a turn; once for each turn.
-    pub(super) fn cancel_backend(&mut self, at: usize, turn: String) {
-        let chat = &mut self.chats[at];
-        if chat.cancelled.as_ref() != Some(&turn) {
-            chat.cancelled = Some(turn.clone());
-            self.tell_if_awake(at, Tell::Cancel { turn });
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::core::refusals::{SESSION_ENDED, nothing_at};
 use crate::core::titles::tidy_title;
 use crate::sessions::Sessions;
 use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken};
+use crate::users::policies::Use;
 
 impl Sessions {
     /// What a listing shows, newest first.
@@ -44,8 +45,17 @@ impl Sessions {
     pub async fn start_turn(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
-        request: TurnRequest,
+        mut request: TurnRequest,
     ) -> Result<TurnTaken, String> {
+        if !request.allowed {
+            let model = request.model.as_ref().or(request.message.model.as_ref());
+            let model = model.map(|model| model.id.as_str());
+            // A session stays in its machine, which was asked for when it was made.
+            let wanted = Use { agent: &entry.provider, model, computer: None };
+            let asked = self.access.may_use(request.sender.as_deref(), wanted).await;
+            asked.map_err(|refused| refused.message)?;
+        }
+        self.store_attachments(&entry.id, &mut request.message).await?;
         let (taken, wait) = oneshot::channel();
         self.tell(entry, ToSession::Turn { request: Box::new(request), taken });
         wait.await.map_err(|_| SESSION_ENDED.to_owned())?
@@ -175,7 +185,7 @@ impl Sessions {
     /// Makes a session and says the first thing in it.
     pub(crate) async fn session_with_prompt(
         self: &Arc<Self>,
-        new: NewSession,
+        mut new: NewSession,
         prompt: Option<String>,
         model: Option<String>,
         kind: MessageKind,
@@ -186,6 +196,8 @@ impl Sessions {
             )));
         }
         let owner = new.owner.clone();
+        // The policies are asked once, of the session and its first turn together.
+        new.model = model.clone().filter(|_| prompt.is_some());
         let entry = self.claim_session(new)?.start(self).await?;
         if let Some(text) = prompt {
             let request = TurnRequest {
@@ -194,6 +206,7 @@ impl Sessions {
                 model: model.map(|id| ModelSelection { id, config: None }),
                 sender: owner,
                 queue: false,
+                allowed: true,
             };
             if let Err(why) = self.start_turn(&entry, request).await {
                 let _ = self.dispose_session(&entry).await;

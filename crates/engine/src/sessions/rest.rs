@@ -148,10 +148,12 @@ impl Actor {
     pub(super) fn is_idle(&self) -> bool {
         self.audience.count() == 0
             && self.opening.is_empty()
+            && self.preparing.is_empty()
             && self
                 .chats
                 .iter()
                 .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
+            && self.chats.iter().all(|chat| chat.asking.is_none() && chat.steering.is_empty())
     }
 
     pub(super) fn may_sleep(&self) -> bool {

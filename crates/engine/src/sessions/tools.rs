@@ -246,6 +246,7 @@ fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<To
                 model: None,
                 sender: None,
                 queue: true,
+                allowed: false,
             };
             match sessions.start_turn(&entry, request).await.map_err(Thrown::new)? {
                 TurnTaken::Started { .. } => Ok("sent".to_owned()),

@@ -10,7 +10,7 @@ use ostler_protocol::wire::actions::{
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessageKind, ResponsePart,
+    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind, ResponsePart,
     SessionInputRequest, SessionStatus, TurnState,
 };
 use ostler_protocol::{RpcError, names, uri};
@@ -188,6 +188,9 @@ impl Actor {
             self.wake_backend(at);
         }
         if let Some(backend) = &self.chats[at].backend {
+            if let Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn } = &tell {
+                self.entry.stops.add(&self.chats[at].uri, turn, backend.stopper());
+            }
             backend.tell(tell);
         }
     }
@@ -219,8 +222,6 @@ impl Actor {
         if request.model.is_some() {
             message.model = request.model;
         }
-        self.may_spend(&message, request.sender.as_deref()).await?;
-        self.store_attachments(&mut message).await?;
         self.sign(&mut message, request.sender.as_deref());
         if self.chats[at].running().is_some() {
             if !request.queue {
@@ -257,15 +258,23 @@ impl Actor {
     /// What follows a turn's end: its questions are withdrawn, the next message takes its place.
     async fn after_turn(&mut self, at: usize) {
         let Some(turn) = self.chats[at].state.turns.last() else { return };
+        let (turn, status) = (turn.id.clone(), status_of(turn.state));
+        self.close_turn(at, turn, status).await;
+        self.after_quiet(at).await;
+    }
+
+    /// Begins the next message of a chat in which no turn runs, or tells that nothing follows its last turn.
+    pub(super) async fn after_quiet(&mut self, at: usize) {
+        if self.chats[at].is_worker() || self.begin_queued(at).await {
+            return;
+        }
+        let Some(turn) = self.chats[at].state.turns.last() else { return };
         let why = match turn.response_parts.last() {
             Some(ResponsePart::Error(part)) => Some(part.error.message.clone()),
             _ => None,
         };
-        let (turn, status) = (turn.id.clone(), status_of(turn.state));
-        self.close_turn(at, turn, status).await;
-        if !self.chats[at].is_worker() && !self.begin_queued(at).await {
-            self.fall_quiet(at, status, why);
-        }
+        let status = status_of(turn.state);
+        self.fall_quiet(at, status, why);
     }
 
     /// Withdraws what a turn asked, and tells everybody but the chat's watchers that it is over.
@@ -275,6 +284,7 @@ impl Actor {
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
         self.chats[at].cancelled = None;
+        self.entry.stops.ended(&chat);
         self.chats[at].links.clear();
         if self.chats[at].is_worker() {
             self.happened(at, Happened::Child(chat));
@@ -300,16 +310,29 @@ impl Actor {
         }
     }
 
-    /// Takes the first message that waits. The policies may have changed while it did: one they refuse now is a turn
-    /// that fails at once and says so.
+    /// The first message that waits in a chat.
+    pub(super) fn first_queued(&self, at: usize) -> Option<PendingMessage> {
+        self.chats[at].state.queued_messages.as_ref().and_then(|queue| queue.first().cloned())
+    }
+
+    /// Takes the first message that waits; answers whether there is one. The policies may have changed while it waited
+    /// and are asked again, outside the mailbox.
     pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
-        let Some(next) =
-            self.chats[at].state.queued_messages.as_ref().and_then(|queue| queue.first().cloned())
-        else {
-            return false;
-        };
+        let Some(next) = self.first_queued(at) else { return false };
+        if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
+            return true;
+        }
         let sender = sender_of(&next.message);
-        let refused = self.may_spend(&next.message, sender.as_deref()).await.err();
+        match self.sessions.access.asks_policies(sender.as_deref()) {
+            true => self.ask_about_queued(at, next.id, next.message.model.map(|model| model.id), sender),
+            false => self.begin_next(at, next, None).await,
+        }
+        true
+    }
+
+    /// Begins the turn of a message that waited. One that the policies refuse is a turn that fails immediately and says so.
+    pub(super) async fn begin_next(&mut self, at: usize, next: PendingMessage, refused: Option<String>) {
+        let sender = sender_of(&next.message);
         let turn = self.core.new_id();
         let action = ChatTurnStartedAction {
             turn_id: turn.clone(),
@@ -327,7 +350,6 @@ impl Actor {
                 let _ = self.mailbox.send(ToSession::TurnRefused { chat: self.chats[at].number, turn, why });
             }
         }
-        true
     }
 
     /// Takes back what a chat asked people: nobody waits for an answer any more.

@@ -59,13 +59,17 @@ impl Actor {
         })
     }
 
-    /// Says something in the turn that runs; answers whether the backend took it.
-    pub(super) async fn steer_turn(&mut self, request: TurnRequest) -> bool {
-        let Some(at) = self.chat_at(&request.place) else { return false };
+    /// Says something in the turn that runs, and answers whether the backend took it.
+    pub(super) fn steer_turn(&mut self, request: TurnRequest, answer: oneshot::Sender<bool>) {
+        let Some(at) = self.chat_at(&request.place) else {
+            let _ = answer.send(false);
+            return;
+        };
         let mut message = request.message;
         self.sign(&mut message, request.sender.as_deref());
         let (Some(backend), true) = (&self.chats[at].backend, self.chats[at].running().is_some()) else {
-            return false;
+            let _ = answer.send(false);
+            return;
         };
         let (taken, wait) = oneshot::channel();
         let id = self.core.new_id();
@@ -79,8 +83,6 @@ impl Actor {
         let set = ChatPendingMessageSetAction { kind, id: id.clone(), message };
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), None);
         self.flush_out();
-        let taken = matches!(tokio::time::timeout(STEER_LIMIT, wait).await, Ok(Ok(true)));
-        self.no_longer_steering(at, id);
-        taken
+        self.await_steered(at, id, wait, Some(answer));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ostler_contract::points::{
     Encoding, Policies, Reader, ResourceContent, ResourceFacts, ResourceProvider, ResourceWrite,
@@ -13,10 +14,13 @@ use ostler_protocol::grants::{self, Grant};
 use ostler_protocol::wire::commands::DirectoryEntry;
 use ostler_protocol::{RpcError, json};
 
+use crate::core::in_time::in_time;
 use crate::core::shared::Core;
 use crate::users::access::Access;
 
 const SCHEME: &str = "policy";
+/// How long the store of policies may take.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// What work is about to use.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,26 +54,49 @@ impl std::fmt::Display for Use<'_> {
 }
 
 impl Access {
-    /// Refuses work a policy refuses, or none allows. Nobody is asked for the host itself, for work nobody owns, and
-    /// where the host knows no people or the operator has not switched policies on.
+    /// Whether policies restrict what an owner starts. They do not for the host itself, for work nobody owns, and where
+    /// the host knows no users or the operator has not switched policies on.
+    pub(crate) fn asks_policies(&self, owner: Option<&str>) -> bool {
+        self.restricted(owner).is_some()
+    }
+
+    fn restricted<'a>(&self, owner: Option<&'a str>) -> Option<&'a str> {
+        let owner = owner.filter(|owner| !owner.starts_with("root:"))?;
+        let asks =
+            self.gate.guarded && self.core.options.check_policies && !self.may(owner, &Grant::of("*", "*"));
+        asks.then_some(owner)
+    }
+
+    /// Refuses work a policy refuses, or none allows. It waits for a store, so no shared task calls it.
     pub(crate) async fn may_use(&self, owner: Option<&str>, wanted: Use<'_>) -> Result<(), RpcError> {
-        let Some(owner) = owner.filter(|owner| !owner.starts_with("root:")) else { return Ok(()) };
-        if !self.gate.guarded || !self.core.options.check_policies || self.may(owner, &Grant::of("*", "*")) {
+        self.may_all_use(&[(owner, wanted)]).await
+    }
+
+    /// The same of one start of work that counts as several owners' or in several respects: the policies are read once.
+    pub(crate) async fn may_all_use(&self, uses: &[(Option<&str>, Use<'_>)]) -> Result<(), RpcError> {
+        let uses: Vec<_> =
+            uses.iter().filter_map(|(owner, wanted)| Some((self.restricted(*owner)?, wanted))).collect();
+        if uses.is_empty() {
             return Ok(());
         }
         let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
         let Some(store) = self.core.policies() else { return Err(unreadable(&"there is no store")) };
-        let rows = store.list.call(()).await.map_err(|why| unreadable(&why))?;
+        let rows = in_time(LIMIT, store.list.call(())).await.map_err(|why| unreadable(&why))?;
+        let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
+        let rows = rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))?;
+        uses.into_iter().try_for_each(|(owner, wanted)| self.judge(&rows, owner, wanted))
+    }
+
+    fn judge(&self, rows: &[JsonObject], owner: &str, wanted: &Use<'_>) -> Result<(), RpcError> {
         let now = format!("{:.3}", self.core.clock.now());
         let (mut allowed, mut machine) = (false, wanted.computer.is_none());
         for row in rows {
-            let row = check_policy(&Value::Object(row)).map_err(|error| unreadable(&error.message))?;
-            let of_machine = wanted.computer.is_some() && is_of(&row, "kind", "computer");
-            if !(is_of(&row, "kind", "agent") || of_machine) || !holds(&row, owner) || !active(&row, &now) {
+            let of_machine = wanted.computer.is_some() && is_of(row, "kind", "computer");
+            if !(is_of(row, "kind", "agent") || of_machine) || !holds(row, owner) || !active(row, &now) {
                 continue;
             }
-            let denies = is_of(&row, "effect", "deny");
-            match (matches(&row, &wanted, denies), denies) {
+            let denies = is_of(row, "effect", "deny");
+            match (matches(row, wanted, denies), denies) {
                 (true, true) => {
                     let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
                     return Err(RpcError::permission_denied(format!("{id} refuses {wanted}")));
@@ -94,7 +121,7 @@ impl Access {
             return;
         }
         let Some(store) = self.core.policies() else { return };
-        match store.list.call(()).await {
+        match in_time(LIMIT, store.list.call(())).await {
             Ok(rows) if rows.is_empty() => {
                 self.core
                     .log

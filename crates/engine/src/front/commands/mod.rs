@@ -96,8 +96,8 @@ impl Connection {
                 responder.settle(by.front().sessions.complete_setting(params).await);
             };
             spawned Completions(params) => responder.ok(&by.front().complete(params).await);
-            awaited ListAutomationTriggerDefinitions(_) => {
-                let listed = front.automations.trigger_definitions().await;
+            spawned ListAutomationTriggerDefinitions(_) => {
+                let listed = by.front().automations.trigger_definitions().await;
                 responder.settle(listed.map(|items| json!({ "items": items })));
             };
             spawned RunAutomation(params) => {
@@ -105,9 +105,9 @@ impl Connection {
                 let run = automations.run_automation(&params.automation, &params.request_id, &by.principal).await;
                 responder.settle(run.map(|resource| json!({ "resource": resource })));
             };
-            awaited FetchAutomationRuns(params) => {
-                let loaded =
-                    front.automations.fetch_runs(&params.automation, params.cursor, connection.id()).await;
+            spawned FetchAutomationRuns(params) => {
+                let (automations, id) = (&by.front().automations, by.connection.id());
+                let loaded = automations.fetch_runs(&params.automation, params.cursor, id).await;
                 responder.settle(loaded.map(|()| json!({})));
             };
             spawned ResourceRead(params) => by.read_resource(params, responder).await;

@@ -1,0 +1,196 @@
+//! What comes before an action is taken: the policies are asked, and attachments stored. Both wait for a plugin, so they
+//! happen outside the mailbox. What the same client sends to the same chat afterwards waits for it; everything else
+//! continues.
+
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{Message, PendingMessageKind};
+
+use super::actor::Actor;
+use super::mailbox::{Dispatch, ToSession};
+use super::queue::Posted;
+use crate::core::ids::ConnectionId;
+use crate::core::refusals::NO_SUCH_CHAT;
+use crate::users::policies::Use;
+
+/// An action that is being prepared.
+#[derive(Debug)]
+pub(super) struct Preparing {
+    number: u64,
+    connection: ConnectionId,
+    /// The chat's number.
+    chat: u64,
+    #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
+    waiting: Vec<Box<Posted>>,
+}
+
+/// What has to be done first.
+#[derive(Debug)]
+struct Wanted {
+    /// The model to ask the policies about, where they are asked.
+    policies: Option<Option<String>>,
+    /// Whether the action's message brings attachments to store.
+    attachments: bool,
+}
+
+/// The message of a client's action.
+fn message_of(action: &mut StateAction) -> Option<&mut Message> {
+    match action {
+        StateAction::ChatTurnStarted(started) => Some(&mut started.message),
+        StateAction::ChatPendingMessageSet(set) => Some(&mut set.message),
+        StateAction::ChatDraftChanged(changed) => changed.draft.as_mut(),
+        _ => None,
+    }
+}
+
+impl Actor {
+    /// Begins what has to be done before an action is taken; returns the dispatch where there is nothing to do.
+    ///
+    /// # Errors
+    /// The action cannot be taken.
+    pub(super) fn prepare(
+        &mut self,
+        at: usize,
+        action: &StateAction,
+        dispatch: Dispatch,
+    ) -> Result<Option<Dispatch>, (Dispatch, String)> {
+        let wanted = match self.wanted(at, action, &dispatch) {
+            Ok(Some(wanted)) => wanted,
+            Ok(None) => return Ok(Some(dispatch)),
+            Err(why) => return Err((dispatch, why)),
+        };
+        let number = self.next_preparation;
+        self.next_preparation += 1;
+        self.preparing.push(Preparing {
+            number,
+            connection: dispatch.connection.id,
+            chat: self.chats[at].number,
+            waiting: Vec::new(),
+        });
+        let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
+        let mut action = Box::new(action.clone());
+        tokio::spawn(async move {
+            let prepared = async {
+                if let Some(model) = &wanted.policies {
+                    // A session stays in its machine, which was asked for when it was made.
+                    let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
+                    let asked = sessions.access.may_use(dispatch.sender.as_deref(), wanted).await;
+                    asked.map_err(|refused| refused.message)?;
+                }
+                match message_of(&mut action) {
+                    Some(message) if wanted.attachments => {
+                        sessions.store_attachments(&entry.id, message).await
+                    }
+                    _ => Ok(()),
+                }
+            };
+            let outcome = prepared.await.map(|()| action);
+            let dispatch = Box::new(dispatch);
+            let _ = mailbox.send(ToSession::Prepared { number, dispatch, outcome });
+        });
+        Ok(None)
+    }
+
+    fn wanted(&self, at: usize, action: &StateAction, dispatch: &Dispatch) -> Result<Option<Wanted>, String> {
+        let (message, spends, is_new) = match action {
+            StateAction::ChatTurnStarted(started) => {
+                self.may_start(at, started)?;
+                (&started.message, true, true)
+            }
+            StateAction::ChatPendingMessageSet(set) => {
+                self.may_talk(at, &set.message)?;
+                (&set.message, set.kind == PendingMessageKind::Queued, true)
+            }
+            StateAction::ChatDraftChanged(changed) => match &changed.draft {
+                Some(draft) => (draft, false, true),
+                None => return Ok(None),
+            },
+            StateAction::ChatTurnResume(_) => match self.chats[at].state.turns.last() {
+                Some(last) => (&last.message, true, false),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let asks = spends && self.sessions.access.asks_policies(dispatch.sender.as_deref());
+        let attachments = is_new && self.sessions.has_attachments_to_store(message);
+        let wanted = Wanted {
+            policies: asks.then(|| message.model.as_ref().map(|model| model.id.clone())),
+            attachments,
+        };
+        Ok((asks || attachments).then_some(wanted))
+    }
+
+    /// Takes an action that was prepared, and then what waited for it.
+    pub(super) async fn prepared(
+        &mut self,
+        number: u64,
+        dispatch: Dispatch,
+        outcome: Result<Box<StateAction>, String>,
+    ) {
+        let at = self.preparing.iter().position(|preparing| preparing.number == number);
+        let waiting = at.map(|at| self.preparing.swap_remove(at).waiting).unwrap_or_default();
+        let outcome = match (outcome, self.chat_at(&dispatch.place)) {
+            (Ok(action), Some(at)) => self.chat_action(at, *action, dispatch.origin.clone(), &dispatch).await,
+            (Ok(_), None) => Err(NO_SUCH_CHAT.to_owned()),
+            (Err(why), _) => Err(why),
+        };
+        if let Err(why) = outcome {
+            self.reject(&dispatch, &why);
+        }
+        for posted in waiting.into_iter().rev() {
+            self.again.push_front(posted);
+        }
+    }
+
+    /// Whether a client's message waits for an action of the same client that is being prepared.
+    pub(super) fn waits_for_prepared(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
+        if self.preparing.is_empty() {
+            return Some(posted);
+        }
+        let message = &posted.message;
+        let Some(connection) = message.dispatched_by() else { return Some(posted) };
+        let chat = message.place().and_then(|place| self.chat_at(place)).map(|at| self.chats[at].number);
+        let of =
+            |preparing: &&mut Preparing| preparing.connection == connection && Some(preparing.chat) == chat;
+        match self.preparing.iter_mut().find(of) {
+            Some(preparing) => {
+                preparing.waiting.push(posted);
+                None
+            }
+            None => Some(posted),
+        }
+    }
+
+    /// Asks the policies whether a queued message may become a turn now; the answer comes into the mailbox.
+    pub(super) fn ask_about_queued(
+        &mut self,
+        at: usize,
+        id: String,
+        model: Option<String>,
+        sender: Option<String>,
+    ) {
+        let chat = self.chats[at].number;
+        self.chats[at].asking = Some(id.clone());
+        let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
+        tokio::spawn(async move {
+            let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
+            let asked = sessions.access.may_use(sender.as_deref(), wanted).await;
+            let refused = asked.err().map(|refused| refused.message);
+            let _ = mailbox.send(ToSession::QueuedAsked { chat, id, refused });
+        });
+    }
+
+    /// Begins a queued message that the policies were asked about.
+    pub(super) async fn queued_asked(&mut self, at: usize, id: &str, refused: Option<String>) {
+        if self.chats[at].asking.as_deref() == Some(id) {
+            self.chats[at].asking = None;
+        }
+        if self.chats[at].running().is_some() {
+            // Somebody was faster; the end of that turn takes it up again.
+            return;
+        }
+        match self.first_queued(at) {
+            Some(next) if next.id == id => self.begin_next(at, next, refused).await,
+            _ => self.after_quiet(at).await,
+        }
+    }
+}
