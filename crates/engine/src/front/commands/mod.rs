@@ -17,8 +17,10 @@ use std::sync::Arc;
 
 use ostler_protocol::commands::Command;
 use ostler_protocol::json;
+use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands::ChatMoveDestination;
 use ostler_protocol::wire::state::TerminalClaim;
+use tracing::Span;
 
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
@@ -26,6 +28,7 @@ use crate::front::connection::Connection;
 impl Connection {
     pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
         let front = self.front().clone();
+        self.record_channel(&command);
         // What a command is of is looked for in memory from here on, until whoever takes it has it.
         let _held = front.sessions.load_channels(&channels_of(&command)).await;
         match command {
@@ -113,6 +116,22 @@ impl Connection {
                 tokio::spawn(async move { responder.settle(front.workspace.operate(params).await) });
             }
         }
+    }
+}
+
+impl Connection {
+    /// Records in the command's span which session or chat it is about.
+    fn record_channel(&self, command: &Command) {
+        let span = Span::current();
+        let Some(channel) = channels_of(command).first().copied().filter(|_| !span.is_disabled()) else {
+            return;
+        };
+        let field = match self.front().sessions.channel(channel) {
+            Channel::Session(_) => "session",
+            Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => "chat",
+            _ => return,
+        };
+        span.record(field, channel);
     }
 }
 
