@@ -63,7 +63,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "soak",
         what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
-        subset: "none",
+        subset: "15 seconds",
         run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
     },
     Check {

@@ -2,18 +2,20 @@
 //!
 //! `ostler-floor memory` keeps sessions in a map. `ostler-floor durable <folder>` commits one row to SQLite (WAL,
 //! `synchronous=FULL`) before it answers whatever ostler answers only once it is durable. It checks nothing, serves
-//! each connection on a blocking thread and publishes to the connection that asked.
+//! each connection in one task of an event loop, commits in that task, and publishes to the connection that asked.
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::{SinkExt as _, StreamExt as _};
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use tungstenite::{Message, WebSocket};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
 
 /// Where what is promised is kept.
 enum Store {
@@ -21,6 +23,7 @@ enum Store {
     Durable(Connection),
 }
 
+type Socket = WebSocketStream<TcpStream>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
@@ -49,39 +52,43 @@ fn open(folder: &Path) -> Result<Store, Failure> {
 
 fn serve(store: Store) -> Result<(), Failure> {
     let store = Arc::new(Mutex::new(store));
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    writeln!(std::io::stdout(), "floor on ws://{}", listener.local_addr()?)?;
-    for stream in listener.incoming() {
-        let (stream, store) = (stream?, store.clone());
-        std::thread::spawn(move || {
-            if let Err(why) = converse(stream, &store) {
-                let _ = writeln!(std::io::stderr(), "{why}");
-            }
-        });
-    }
-    Ok(())
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        writeln!(std::io::stdout(), "floor on ws://{}", listener.local_addr()?)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let store = store.clone();
+            tokio::spawn(async move {
+                if let Err(why) = converse(stream, &store).await {
+                    let _ = writeln!(std::io::stderr(), "{why}");
+                }
+            });
+        }
+    })
 }
 
-fn converse(stream: TcpStream, store: &Mutex<Store>) -> Result<(), Failure> {
+async fn converse(stream: TcpStream, store: &Mutex<Store>) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
-    let mut socket = tungstenite::accept(stream).map_err(|why| why.to_string())?;
+    let mut socket = tokio_tungstenite::accept_async(stream).await?;
     let mut seq = 0;
-    loop {
-        let text = match socket.read() {
-            Ok(Message::Text(text)) => text,
-            Ok(Message::Close(_)) | Err(tungstenite::Error::ConnectionClosed) => return Ok(()),
-            Ok(_) => continue,
-            Err(why) => return Err(why.into()),
+    while let Some(message) = socket.next().await {
+        let text = match message? {
+            Message::Text(text) => text,
+            Message::Close(_) => return Ok(()),
+            _ => continue,
         };
         let message: Value = serde_json::from_str(&text)?;
         match message["method"].as_str() {
-            Some("dispatchAction") => dispatch(&mut socket, store, &message["params"], &mut seq)?,
+            Some("dispatchAction") => dispatch(&mut socket, store, &message["params"], &mut seq).await?,
             method => {
                 let result = answer(store, method.unwrap_or_default(), &message["params"])?;
-                send(&mut socket, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
+                send(&mut socket, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+                    .await?;
             }
         }
     }
+    Ok(())
 }
 
 fn answer(store: &Mutex<Store>, method: &str, params: &Value) -> Result<Value, Failure> {
@@ -101,8 +108,8 @@ fn answer(store: &Mutex<Store>, method: &str, params: &Value) -> Result<Value, F
 }
 
 /// Publishes an action to its sender; a turn `/words <n>` as the echo backend answers it.
-fn dispatch(
-    socket: &mut WebSocket<TcpStream>,
+async fn dispatch(
+    socket: &mut Socket,
     store: &Mutex<Store>,
     params: &Value,
     seq: &mut u64,
@@ -113,12 +120,12 @@ fn dispatch(
     if durable {
         keep(store, channel, action)?;
     }
-    let mut publish = |action: &Value| {
+    let mut publish = async |action: &Value| {
         *seq += 1;
         let params = json!({ "channel": channel, "action": action, "serverSeq": *seq });
-        send(socket, &json!({ "jsonrpc": "2.0", "method": "action", "params": params }))
+        send(socket, &json!({ "jsonrpc": "2.0", "method": "action", "params": params })).await
     };
-    publish(action)?;
+    publish(action).await?;
     if kind != "chat/turnStarted" {
         return Ok(());
     }
@@ -126,13 +133,14 @@ fn dispatch(
     let text = action["message"]["text"].as_str().unwrap_or_default();
     let words: u64 = text.strip_prefix("/words ").and_then(|count| count.parse().ok()).unwrap_or(1);
     let part = json!({ "kind": "markdown", "id": "answer", "content": "" });
-    publish(&json!({ "type": "chat/responsePart", "turnId": turn, "part": part }))?;
+    publish(&json!({ "type": "chat/responsePart", "turnId": turn, "part": part })).await?;
     for at in 0..words {
         let content = format!("word {at} ");
-        publish(&json!({ "type": "chat/delta", "turnId": turn, "partId": "answer", "content": content }))?;
+        publish(&json!({ "type": "chat/delta", "turnId": turn, "partId": "answer", "content": content }))
+            .await?;
     }
     keep(store, channel, action)?;
-    publish(&json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 0 }))
+    publish(&json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 0 })).await
 }
 
 fn keep(store: &Mutex<Store>, id: &str, value: &Value) -> Result<(), Failure> {
@@ -148,6 +156,6 @@ fn keep(store: &Mutex<Store>, id: &str, value: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn send(socket: &mut WebSocket<TcpStream>, message: &Value) -> Result<(), Failure> {
-    Ok(socket.send(Message::text(message.to_string()))?)
+async fn send(socket: &mut Socket, message: &Value) -> Result<(), Failure> {
+    Ok(socket.send(Message::text(message.to_string())).await?)
 }

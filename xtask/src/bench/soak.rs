@@ -23,8 +23,8 @@ const SUBSCRIBERS: usize = 8;
 const WORDS: usize = 200;
 /// Webhook calls of each round, and the connections they come over.
 const CALLS: (u64, usize) = (200, 8);
-/// The part of the time after which memory is expected to have settled: one in so many.
-const SETTLES: u32 = 4;
+/// The part of the time after which memory is expected to have settled, one in so many: by then the replay log is full.
+const SETTLES: u32 = 2;
 /// By how much memory may grow after that, in kB: measuring noise and one arena of the allocator.
 const GROWTH: f64 = 4096.0;
 

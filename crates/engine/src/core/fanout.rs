@@ -17,11 +17,13 @@ use crate::core::outbox::{Batch, Item, Outbox};
 
 /// What an overlay counts for beside its frame, in bytes.
 const OVERLAY_WEIGHT: usize = 1024;
+/// What the allocator and the count of its owners add to a frame, in bytes.
+const FRAME_WEIGHT: usize = 48;
 
 /// How many actions of a replay somebody is asked about; where there are more, a client begins anew.
 const MOST_ASKED: usize = 1000;
 
-/// How much of the past is kept, in bytes of frames.
+/// How much of the past is kept, in bytes of memory.
 pub const DEFAULT_REPLAY: usize = 16 * 1024 * 1024;
 
 /// Who dispatched an action.
@@ -169,10 +171,12 @@ struct Logged {
 }
 
 impl Logged {
-    /// What it takes to keep it: an overlay holds more than its frame shows.
+    /// What it takes in memory to keep it: a short frame takes less than what stands around it, and an overlay holds
+    /// more than its frame shows.
     fn weight(&self) -> usize {
         let older = self.outgoing.older.as_ref().map_or(0, String::len);
-        self.frame.len() + older + if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 }
+        let overlay = if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 };
+        size_of::<Self>() + FRAME_WEIGHT + self.frame.len() + older + overlay
     }
 }
 
@@ -655,7 +659,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_replay_follows_on_exactly_or_not_at_all() {
-        let fanout = Fanout::new(400, 0);
+        let fanout = Fanout::new(2000, 0);
         fanout.publish("c", vec![action("a"), action("b")]);
         fanout.publish("d", vec![action("x")]);
         let again = subscriber(1, Version::V1, None);

@@ -11,7 +11,6 @@ use ostler_contract::budget::{SMALL, VALUE};
 use ostler_contract::events::Event;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
-use ostler_protocol::uri::Channel;
 use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -25,6 +24,7 @@ use crate::core::responder::{ConnectionRef, Responder};
 use crate::core::traces;
 use crate::core::wire::{Sender, Tap};
 use crate::front::Front;
+use crate::front::channels::kind_of;
 use crate::front::client_requests::Requests;
 use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
@@ -309,11 +309,7 @@ impl Connection {
     pub(crate) fn drop_forbidden(self: &Arc<Self>) {
         let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
         for spelled in held {
-            match self.front.sessions.channel(&spelled) {
-                Channel::Plugin { scheme } => self.recheck_plugin(&scheme, &spelled),
-                channel if self.may_subscribe(&channel).is_err() => self.handle_unsubscribe(&spelled),
-                _ => {}
-            }
+            kind_of(&self.front, &spelled).recheck(self, &spelled);
         }
     }
 
@@ -363,35 +359,9 @@ impl Connection {
         let channel = self.state.lock().subscriptions.remove(spelled);
         let Some(channel) = channel else { return };
         self.front.sessions.unsubscribe(&channel, self.id);
-        self.left(&channel);
-    }
-
-    /// Tells a session, a watch or a plugin's channel that one of its watchers is gone.
-    fn left(&self, channel: &str) {
-        if self.left_at_once(channel) {
-            return;
-        }
-        let Some(client) = self.client_id() else { return };
-        let Some((entry, place)) = self.front.sessions.locate(&self.front.sessions.channel(channel)) else {
-            return;
-        };
-        self.front.sessions.draft_left(&entry, &client);
-        if place == Place::Session && entry.is_awake() {
-            self.front.sessions.tell(&entry, ToSession::Left { client });
-        }
-    }
-
-    /// What is told at once, however the connection ends; answers whether it was that.
-    fn left_at_once(&self, channel: &str) -> bool {
-        match self.front.sessions.channel(channel) {
-            Channel::ResourceWatch(_) => self.front.resources.release_watch(channel),
-            Channel::Telemetry => self.front.channels.release_telling(channel),
-            Channel::Plugin { scheme } => {
-                self.front.channels.left_plugin_channel(&scheme, channel, self, false)
-            }
-            _ => return false,
-        }
-        true
+        let kind = kind_of(&self.front, &channel);
+        kind.left(self, &channel);
+        kind.unsubscribed(self, &channel);
     }
 
     /// Ends the connection: its subscriptions go at once, its presence in sessions after a while, so that a
@@ -409,7 +379,7 @@ impl Connection {
         self.requests.close();
         for channel in subscriptions.values() {
             self.front.sessions.unsubscribe(channel, self.id);
-            self.left_at_once(channel);
+            kind_of(&self.front, channel).left(self, channel);
         }
         self.front.workspace.relays_left(self.id);
         self.front.core.root.forget(self.id);

@@ -1,6 +1,7 @@
 //! The way in: connections and what their messages ask, plugins' own connections, and what plugins ask of the host.
 
 pub(crate) mod advertised;
+mod channels;
 pub(crate) mod client_requests;
 pub(crate) mod commands;
 pub(crate) mod completions;
@@ -8,10 +9,7 @@ pub mod connection;
 pub(crate) mod host_calls;
 pub(crate) mod mentions;
 pub(crate) mod peer;
-pub(crate) mod plugin_channels;
 pub(crate) mod plugin_commands;
-pub(crate) mod root_settings;
-pub(crate) mod telemetry;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

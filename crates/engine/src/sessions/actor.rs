@@ -30,6 +30,8 @@ use crate::sessions::Sessions;
 
 /// How many messages are taken before what came of them goes out.
 const BATCH: usize = 256;
+/// After how many batches in a row the summaries are brought up to date though more waits.
+const MOST_UNSETTLED: usize = 4;
 /// How often a running turn is kept as far as it has come.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -128,6 +130,7 @@ impl Actor {
     /// boxed while it runs.
     pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
         let mut batch = Vec::new();
+        let mut unsettled = 0;
         loop {
             let taken = tokio::select! {
                 biased;
@@ -158,6 +161,20 @@ impl Actor {
             match end {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
+                    self.flush_out();
+                    if self.dirty && unsettled < MOST_UNSETTLED {
+                        unsettled += 1;
+                        if !inbox.is_empty() {
+                            // What a watcher waits for goes first: the start of a turn is followed by its first words.
+                            continue;
+                        }
+                        // What was just published is written before the summaries of it are made.
+                        tokio::task::yield_now().await;
+                        if !inbox.is_empty() {
+                            continue;
+                        }
+                    }
+                    unsettled = 0;
                     self.settle();
                     // A backend that never pauses leaves no moment in which nothing waits.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {

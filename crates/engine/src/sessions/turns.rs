@@ -141,7 +141,9 @@ impl Actor {
         self.happened(at, Happened::Began);
         match draft {
             Some(draft) => self.announce_begun(draft),
-            None => self.refresh_summaries(),
+            // Whoever hears of the turn finds it in the session's row.
+            None if self.core.events.listened(EventName::TurnStart) => self.refresh_summaries(),
+            None => self.dirty = true,
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.core.events.raise(Event::TurnStart {

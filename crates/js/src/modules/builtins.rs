@@ -31,7 +31,7 @@ const NODE: &[(&str, &str)] = scripts!("node":
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "ciphers" "commonjs" "console" "context" "crypto-bytes" "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals"
-    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "stack" "stream/adapters" "stream/base"
+    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "signals" "stack" "stream/adapters" "stream/base"
     "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "test" "text" "ticks"
     "timers" "url" "watch" "webcrypto" "websocket"
 );

@@ -1,29 +1,11 @@
+import { signals } from 'internal/signals';
 import native from 'native/process';
 import process from 'node:process';
 
 export const EOL = '\n';
 export const devNull = '/dev/null';
 export const constants = {
-  signals: {
-    SIGHUP: 1,
-    SIGINT: 2,
-    SIGQUIT: 3,
-    SIGILL: 4,
-    SIGTRAP: 5,
-    SIGABRT: 6,
-    SIGBUS: 7,
-    SIGFPE: 8,
-    SIGKILL: 9,
-    SIGUSR1: 10,
-    SIGSEGV: 11,
-    SIGUSR2: 12,
-    SIGPIPE: 13,
-    SIGALRM: 14,
-    SIGTERM: 15,
-    SIGCHLD: 17,
-    SIGCONT: 18,
-    SIGSTOP: 19,
-  },
+  signals,
   errno: { ENOENT: 2, EACCES: 13, EEXIST: 17, ENOTDIR: 20, EISDIR: 21, EINVAL: 22, EPIPE: 32, ENOTEMPTY: 39 },
   priority: { PRIORITY_LOW: 19, PRIORITY_NORMAL: 0, PRIORITY_HIGH: -14 },
 };

@@ -3,6 +3,7 @@ import native from 'native/process';
 import { EventEmitter } from 'node:events';
 import { coded, outOfRange, wrongType } from 'internal/errors';
 import { nextTick } from 'internal/ticks';
+import { signals } from 'internal/signals';
 
 export { nextTick };
 
@@ -14,31 +15,6 @@ function refuseExit(what) {
     `${what} does not end the daemon: a plugin is stopped by its configuration`,
   );
 }
-
-const signals = {
-  SIGHUP: 1,
-  SIGINT: 2,
-  SIGQUIT: 3,
-  SIGILL: 4,
-  SIGTRAP: 5,
-  SIGABRT: 6,
-  SIGBUS: 7,
-  SIGFPE: 8,
-  SIGKILL: 9,
-  SIGUSR1: 10,
-  SIGSEGV: 11,
-  SIGUSR2: 12,
-  SIGPIPE: 13,
-  SIGALRM: 14,
-  SIGTERM: 15,
-  SIGCHLD: 17,
-  SIGCONT: 18,
-  SIGSTOP: 19,
-  SIGTSTP: 20,
-  SIGTTIN: 21,
-  SIGTTOU: 22,
-  SIGWINCH: 28,
-};
 
 // A plugin's own copy: what it writes there, its child processes see, and nobody else.
 const variables = new Proxy(Object.assign(Object.create(null), native.env()), {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
@@ -215,6 +216,8 @@ fn configure(connection: Connection) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Otherwise SQLite plans a statement anew for each value of a parameter that a partial index might depend on.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
@@ -233,12 +236,35 @@ fn read_all(connection: &Mutex<Connection>, asked: &Mutex<mpsc::Receiver<Read>>)
     }
 }
 
+/// One view of the database for everything that is read while it lasts.
+struct View<'a>(&'a Connection);
+
+impl<'a> View<'a> {
+    fn begin(connection: &'a Connection) -> rusqlite::Result<Self> {
+        execute(connection, "BEGIN")?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        // Nothing was written. Where this fails, the next view cannot begin, and says why.
+        let _ = execute(self.0, "ROLLBACK");
+    }
+}
+
 /// Reads in one view for all that the job asks.
 fn view<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    connection.unchecked_transaction().map_err(Failure::from).and_then(|_view| job(connection))
+    let view = View::begin(connection)?;
+    job(view.0)
+}
+
+/// Executes a statement that is prepared once.
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 /// Reads, or returns nothing where that would wait for another process.

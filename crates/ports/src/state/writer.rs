@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::guard::Guard;
-use super::{Failure, Hears, sentence, thrown};
+use super::{Failure, Hears, execute, sentence, thrown};
 use crate::worker::stopped;
 
 /// How many writes go into one commit at most.
@@ -172,8 +172,4 @@ fn one(connection: &Connection, write: &mut dyn Write) -> rusqlite::Result<()> {
         execute(connection, "ROLLBACK TO one")?;
     }
     execute(connection, "RELEASE one")
-}
-
-fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(drop)
 }

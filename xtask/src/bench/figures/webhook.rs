@@ -130,6 +130,7 @@ fn burst(address: SocketAddr, endpoint: &str) -> Result<f64> {
 fn until_runs_end(address: SocketAddr) -> Result<()> {
     let mut client = Ws::introduced(address, "bench")?;
     let deadline = Instant::now() + RUNS;
+    let mut last = String::new();
     while Instant::now() < deadline {
         let seen = client.ask("subscribe", serde_json::json!({ "channel": "ahp-automations://" }))?;
         let entries = seen.pointer("/snapshot/state/entries");
@@ -142,7 +143,8 @@ fn until_runs_end(address: SocketAddr) -> Result<()> {
         if !burst.contains(r#""status":"pending""#) && !burst.contains(r#""status":"running""#) {
             return Ok(());
         }
+        last = burst;
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(Failure::new("the runs of the burst did not end"))
+    Err(Failure::new(format!("the runs of the burst did not end: {last}")))
 }

@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use ostler_protocol::commands::{DispatchAction, UnreadAction};
 use ostler_protocol::grants::Grant;
-use ostler_protocol::uri::{self, Channel};
-use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
-use ostler_protocol::{RpcError, Value, actions, json};
+use ostler_protocol::{RpcError, Value, actions, json, uri};
 use serde_json::value::RawValue;
 
 use crate::core::editor_settings::is_own;
 use crate::core::fanout::{Origin, rejection};
-use crate::core::refusals::{NO_ACTION_TYPE, does_not_belong, message_too_long, no_channel, nothing_at};
+use crate::core::refusals::{NO_ACTION_TYPE, message_too_long};
+use crate::front::channels::{Dispatched, kind_of};
 use crate::front::connection::Connection;
-use crate::sessions::{Dispatch, ToSession};
 
 /// The action that changes the host's settings.
 const SETTINGS: &str = "root/configChanged";
 
-/// How often an action is in memory until it is handled, beside its text.
-const COPIES: usize = 2;
 /// Where an action of a client has the text of a message.
 const MESSAGES: &[&str] = &["/message/text", "/draft/text"];
 
@@ -48,9 +44,9 @@ impl Connection {
         let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
             return refuse(NO_ACTION_TYPE);
         };
-        let channel = front.sessions.channel(&dispatch.channel);
-        if matches!(channel, Channel::Plugin { .. }) {
-            return refuse("nothing is dispatched to a plugin's channel");
+        let kind = kind_of(front, &dispatch.channel);
+        if let Some(why) = kind.takes_none() {
+            return refuse(why);
         }
         let Some(row) = actions::action(name) else {
             return refuse(&format!("{name} is not an action this host serves"));
@@ -74,71 +70,10 @@ impl Connection {
             let rejection = rejection(&dispatch.channel, &action.to_string(), seq, &origin, &why);
             return self.outbox.send(rejection);
         }
-        match (front.sessions.locate(&channel), &channel) {
-            (Some((entry, place)), _) => {
-                let message = Dispatch {
-                    spelled: dispatch.channel.clone(),
-                    place,
-                    row,
-                    action: dispatch.action.clone(),
-                    origin: origin.clone(),
-                    connection: self.reference(),
-                    sender: self.owner(),
-                    charge: self.charge_copies(length, COPIES),
-                };
-                if !front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
-                    refuse(&nothing_at(&dispatch.channel).message);
-                }
-            }
-            (None, Channel::Root) => {
-                let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
-                    actions::read(dispatch.action.clone())
-                else {
-                    return refuse(&does_not_belong(name, "the root channel"));
-                };
-                self.change_config(&dispatch.channel, origin.clone(), config, replace == Some(true));
-            }
-            (None, Channel::Automations | Channel::AutomationRun(_)) => {
-                let (front, by) = (front.clone(), self.principal());
-                let (outbox, spelled, action) =
-                    (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
-                let charge = self.charge_copies(length, COPIES);
-                tokio::spawn(async move {
-                    let _charge = charge;
-                    if let Err(why) = front.automations.automation_action(&action, origin.clone(), &by).await
-                    {
-                        let seq = front.core.fanout.seq();
-                        outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
-                    }
-                });
-            }
-            (None, Channel::Terminal(uri)) => {
-                if let Err(why) = front.workspace.terminal_action(uri, row, &dispatch.action, origin.clone())
-                {
-                    refuse(&why);
-                }
-            }
-            (None, Channel::Changeset { .. }) => {
-                let front = front.clone();
-                let (outbox, spelled, action) =
-                    (self.outbox.clone(), dispatch.channel.clone(), dispatch.action.clone());
-                let charge = self.charge_copies(length, COPIES);
-                tokio::spawn(async move {
-                    let _charge = charge;
-                    if let Err(why) = front.workspace.review(&spelled, action.clone(), origin.clone()).await {
-                        let seq = front.core.fanout.seq();
-                        outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
-                    }
-                });
-            }
-            _ => refuse(&match channel {
-                Channel::Session(_)
-                | Channel::Chat(_)
-                | Channel::DefaultChat(_)
-                | Channel::Worker { .. }
-                | Channel::Annotations(_) => nothing_at(&dispatch.channel).message,
-                _ => no_channel(&dispatch.channel).message,
-            }),
+        let (spelled, action) = (&*dispatch.channel, &dispatch.action);
+        let dispatched = Dispatched { spelled, row, action, origin: &origin, length };
+        if let Err(why) = kind.dispatch(self, dispatched) {
+            refuse(&why);
         }
     }
 

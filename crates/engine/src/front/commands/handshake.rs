@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
 use super::subscribe::COLLECT_LIMIT;
 use crate::core::outbox::Closed;
 use crate::core::responder::Responder;
+use crate::front::channels::kind_of;
 use crate::front::connection::Connection;
 use crate::sessions::{Entry, ToSession};
 use crate::workspace::terminals::PREFIX;
@@ -90,11 +90,11 @@ impl Connection {
         let mut missing = Vec::new();
         let mut asked = Vec::new();
         for spelled in &params.subscriptions {
-            let parsed = front.sessions.channel(spelled);
-            match self.channel_of(spelled) {
-                Ok(channel) if self.may_subscribe(&parsed).is_ok() => {
-                    if let Channel::Plugin { scheme } = parsed {
-                        asked.push((known.len(), scheme, spelled.clone()));
+            let kind = kind_of(&front, spelled);
+            match kind.resolve(&front, spelled) {
+                Ok(channel) if kind.may_watch(self).is_ok() => {
+                    if kind.asks_plugin() {
+                        asked.push((known.len(), kind, spelled.clone()));
                     }
                     known.push((spelled.clone(), channel));
                 }
@@ -115,10 +115,10 @@ impl Connection {
         }
         let connection = self.clone();
         tokio::spawn(async move {
-            let asked = asked.into_iter().map(|(at, scheme, spelled)| {
+            let asked = asked.into_iter().map(|(at, kind, spelled)| {
                 let connection = connection.clone();
                 async move {
-                    let asked = connection.may_watch_plugin(&scheme, &spelled);
+                    let asked = kind.may_resume(&connection, &spelled);
                     (at, tokio::time::timeout(COLLECT_LIMIT, asked).await.unwrap_or_default())
                 }
             });
@@ -145,10 +145,7 @@ impl Connection {
         match front.core.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
             Some(replay) => {
                 for (spelled, channel) in &known {
-                    match front.sessions.channel(spelled) {
-                        Channel::Plugin { scheme } => self.resume_watch(&scheme, spelled),
-                        _ => self.remember(spelled, channel),
-                    }
+                    kind_of(&front, spelled).resume(self, spelled, channel);
                 }
                 if self.is_closed() {
                     for (_, channel) in &known {

@@ -1,7 +1,6 @@
 //! What each client command does. The match is exhaustive over the protocol's table.
 
 mod authenticate;
-mod changesets;
 mod chats;
 mod containers;
 mod dispatch;

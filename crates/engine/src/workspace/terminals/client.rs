@@ -20,11 +20,10 @@ impl Workspace {
         action: &Value,
         origin: Origin,
     ) -> Result<(), String> {
-        let workspace = self;
         if row.scope != Scope::Terminal {
             return Err(does_not_belong(row.name, "a terminal"));
         }
-        let open = workspace.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
+        let open = self.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
         let read = actions::read(action.clone()).map_err(|_| lacks_field(row.name, action))?;
         match read {
             // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
@@ -34,36 +33,28 @@ impl Workspace {
                 let rows = size("rows", Some(resized.rows), SIZE.1).map_err(|error| error.message)?;
                 let mut screen = open.screen.lock();
                 if (screen.state.cols, screen.state.rows) != (Some(resized.cols), Some(resized.rows)) {
-                    screen.apply(
-                        &workspace.core.fanout,
-                        &StateAction::TerminalResized(resized),
-                        Some(origin),
-                    );
+                    screen.apply(&self.core.fanout, &StateAction::TerminalResized(resized), Some(origin));
                     drop(screen);
                     open.resize(cols, rows);
                 }
                 Ok(())
             }
             StateAction::TerminalClaimed(claimed) => {
-                workspace.may_hold(&claimed.claim).map_err(|error| error.message)?;
+                self.may_hold(&claimed.claim).map_err(|error| error.message)?;
                 let held = open.screen.lock().state.claim.clone();
                 if let TerminalClaim::Client(held) = held
                     && held.client_id != origin.client_id
-                    && workspace.access.clients.is_connected(&held.client_id)
+                    && self.access.clients.is_connected(&held.client_id)
                 {
                     return Err(format!("{} holds this terminal; only it can hand it over", held.client_id));
                 }
                 let mut screen = open.screen.lock();
                 let new = screen.state.claim != claimed.claim;
                 if new {
-                    screen.apply(
-                        &workspace.core.fanout,
-                        &StateAction::TerminalClaimed(claimed),
-                        Some(origin),
-                    );
+                    screen.apply(&self.core.fanout, &StateAction::TerminalClaimed(claimed), Some(origin));
                 }
                 drop(screen);
-                workspace.relist(&open, new);
+                self.relist(&open, new);
                 Ok(())
             }
             StateAction::TerminalTitleChanged(mut titled) => {
@@ -72,19 +63,15 @@ impl Workspace {
                 screen.named = true;
                 let new = screen.state.title != titled.title;
                 if new {
-                    screen.apply(
-                        &workspace.core.fanout,
-                        &StateAction::TerminalTitleChanged(titled),
-                        Some(origin),
-                    );
+                    screen.apply(&self.core.fanout, &StateAction::TerminalTitleChanged(titled), Some(origin));
                 }
                 drop(screen);
-                workspace.relist(&open, new);
+                self.relist(&open, new);
                 Ok(())
             }
             StateAction::TerminalCleared(cleared) => {
                 open.screen.lock().apply(
-                    &workspace.core.fanout,
+                    &self.core.fanout,
                     &StateAction::TerminalCleared(cleared),
                     Some(origin),
                 );
@@ -93,9 +80,7 @@ impl Workspace {
             _ => Err(lacks_field(row.name, action)),
         }
     }
-}
 
-impl Workspace {
     /// Whether somebody can hold a terminal: a client that says who it is, or a session there is.
     pub(crate) fn may_hold(&self, claim: &TerminalClaim) -> Result<(), RpcError> {
         match claim {

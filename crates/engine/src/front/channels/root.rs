@@ -1,23 +1,56 @@
-//! Changes of the root channel's settings.
+//! The root channel, and changes of its settings.
 
 use std::sync::Arc;
 
-use ostler_protocol::{JsonObject, json};
+use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
+use ostler_protocol::{JsonObject, RpcError, actions, json, names, uri};
 
+use super::{ChannelKind, Dispatched, Subscribing, begin};
 use crate::channels::root_settings::OwnChange;
 use crate::core::fanout::{Origin, rejection};
+use crate::core::refusals::does_not_belong;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
+/// The root channel.
+pub(super) struct Root;
+
+impl ChannelKind for Root {
+    fn may_watch(&self, _: &Connection) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    fn resolve(&self, _: &Front, _: &str) -> Result<String, RpcError> {
+        Ok(uri::ROOT.to_owned())
+    }
+
+    fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
+        let (front, principal) = (connection.front(), connection.principal());
+        begin(connection, uri::ROOT, subscribing, |subscriber| {
+            let (mut state, seq) = front.core.root.subscribe(&front.core.fanout, subscriber);
+            front.channels.show_own_settings(&mut state, &principal);
+            if let Some(principal) = front.access.principal_fact(&principal) {
+                state["_meta"][names::meta_key("principal")] = principal.into();
+            }
+            Ok((state.to_string(), seq))
+        });
+    }
+
+    fn dispatch(&self, connection: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
+        let Dispatched { spelled, row, action, origin, .. } = dispatched;
+        let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
+            actions::read(action.clone())
+        else {
+            return Err(does_not_belong(row.name, "the root channel"));
+        };
+        connection.change_config(spelled, origin.clone(), config, replace == Some(true));
+        Ok(())
+    }
+}
+
 impl Connection {
     /// Takes a change of the root channel's settings: those of whoever built the host first, then the rest.
-    pub(crate) fn change_config(
-        self: &Arc<Self>,
-        channel: &str,
-        origin: Origin,
-        config: JsonObject,
-        replace: bool,
-    ) {
+    fn change_config(self: &Arc<Self>, channel: &str, origin: Origin, config: JsonObject, replace: bool) {
         let front = self.front().clone();
         let settings = front.channels.own_settings().cloned();
         let owns = |key: &str| settings.as_ref().is_some_and(|settings| settings.owns(key));

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use ostler_contract::points::SchemeChannel;
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, Value};
 use ostler_protocol::RpcError;
 use tokio::sync::oneshot;
 
+use super::ChannelKind;
 use crate::channels::plugin::{Begin, channel_name};
 use crate::core::backlog::Backlog;
 use crate::core::in_time::in_time;
 use crate::core::refusals::nothing_serves;
+use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{Snapshots, snapshot};
 
@@ -25,7 +28,7 @@ const MOST_WATCHED: usize = 4096;
 const LONGEST: usize = 2048;
 
 /// A watch on its way.
-struct Subscribing {
+struct Watch {
     channel: Owned<SchemeChannel>,
     /// The URI as the client spelt it.
     spelled: String,
@@ -33,39 +36,93 @@ struct Subscribing {
     answer: Snapshots,
 }
 
-impl Connection {
-    /// Subscribes to a URI of a plugin's channel.
-    pub(crate) fn subscribe_to_plugin(
-        self: &Arc<Self>,
-        scheme: &str,
-        spelled: &str,
-        latency: Option<u64>,
-        answer: Snapshots,
-    ) {
-        let Some(channel) = self.front().channels.plugin_channel(scheme) else {
-            return answer.fail(nothing_serves(scheme));
+/// A plugin's channel, by its scheme in lowercase.
+pub(super) struct Plugin {
+    pub scheme: String,
+}
+
+impl ChannelKind for Plugin {
+    fn may_watch(&self, _: &Connection) -> Result<(), RpcError> {
+        // Asked when it is subscribed to: its plugin may decide.
+        Ok(())
+    }
+
+    fn resolve(&self, front: &Front, spelled: &str) -> Result<String, RpcError> {
+        match front.channels.plugin_channel(&self.scheme) {
+            Some(_) => Ok(channel_name(spelled)),
+            None => Err(nothing_serves(&self.scheme)),
+        }
+    }
+
+    fn subscribe(&self, connection: &Arc<Connection>, subscribing: super::Subscribing) {
+        let super::Subscribing { spelled, latency, answer, .. } = subscribing;
+        let front = connection.front();
+        let Some(channel) = front.channels.plugin_channel(&self.scheme) else {
+            return answer.fail(nothing_serves(&self.scheme));
         };
-        if let Err(refusal) = self.may_watch_more(spelled) {
+        if let Err(refusal) = connection.may_watch_more(&spelled) {
             return answer.fail(refusal);
         }
-        self.remember(spelled, &channel_name(spelled));
-        let subscribing = Subscribing { channel, spelled: spelled.to_owned(), latency, answer };
-        match self.front().access.require_named(&self.principal(), &subscribing.channel.channel.grant) {
-            Ok(()) => self.begin_watch(subscribing),
+        connection.remember(&spelled, &channel_name(&spelled));
+        let watch = Watch { channel, spelled, latency, answer };
+        match front.access.require_named(&connection.principal(), &watch.channel.channel.grant) {
+            Ok(()) => connection.begin_watch(watch),
             Err(refusal) => {
-                let connection = self.clone();
+                let connection = connection.clone();
                 tokio::spawn(async move {
-                    if connection.authorized_for(&subscribing.channel, &subscribing.spelled).await {
-                        return connection.begin_watch(subscribing);
+                    if connection.authorized_for(&watch.channel, &watch.spelled).await {
+                        return connection.begin_watch(watch);
                     }
                     // Who is refused watches it no longer either.
-                    connection.handle_unsubscribe(&subscribing.spelled);
-                    subscribing.answer.fail(refusal);
+                    connection.handle_unsubscribe(&watch.spelled);
+                    watch.answer.fail(refusal);
                 });
             }
         }
     }
 
+    fn takes_none(&self) -> Option<&'static str> {
+        Some("nothing is dispatched to a plugin's channel")
+    }
+
+    fn asks_plugin(&self) -> bool {
+        true
+    }
+
+    fn may_resume<'a>(&'a self, connection: &'a Arc<Connection>, spelled: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(connection.may_watch_plugin(&self.scheme, spelled))
+    }
+
+    /// Nothing is asked, what was missed is replayed.
+    fn resume(&self, connection: &Connection, spelled: &str, _: &str) {
+        let name = channel_name(spelled);
+        connection.remember(spelled, &name);
+        match connection.count_watch(&self.scheme, spelled, &name, None) {
+            true => {
+                let client = connection.client_id().unwrap_or_default();
+                connection.front().channels.came_to_watch(&self.scheme, &client);
+            }
+            false => {
+                connection.front().core.fanout.unsubscribe(&name, connection.id());
+            }
+        }
+    }
+
+    fn recheck(&self, connection: &Arc<Connection>, spelled: &str) {
+        let (connection, scheme, spelled) = (connection.clone(), self.scheme.clone(), spelled.to_owned());
+        tokio::spawn(async move {
+            if !connection.may_watch_plugin(&scheme, &spelled).await {
+                connection.handle_unsubscribe(&spelled);
+            }
+        });
+    }
+
+    fn left(&self, connection: &Connection, channel: &str) {
+        connection.front().channels.left_plugin_channel(&self.scheme, channel, connection, false);
+    }
+}
+
+impl Connection {
     /// A plugin's channel has as many URIs as its clients make up, so what one client may make up has an end.
     fn may_watch_more(&self, spelled: &str) -> Result<(), RpcError> {
         if spelled.len() > LONGEST {
@@ -80,7 +137,7 @@ impl Connection {
     }
 
     /// Whether the connection may watch a URI of a plugin's channel.
-    pub(crate) async fn may_watch_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) -> bool {
+    async fn may_watch_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) -> bool {
         let Some(channel) = self.front().channels.plugin_channel(scheme) else { return false };
         self.front().access.require_named(&self.principal(), &channel.channel.grant).is_ok()
             || self.authorized_for(&channel, spelled).await
@@ -94,19 +151,9 @@ impl Connection {
         self.front().access.authorized(&channel.owner, &uri, &self.principal(), ask).await
     }
 
-    /// Ends a watch the connection may not have any more.
-    pub(crate) fn recheck_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) {
-        let (connection, scheme, spelled) = (self.clone(), scheme.to_owned(), spelled.to_owned());
-        tokio::spawn(async move {
-            if !connection.may_watch_plugin(&scheme, &spelled).await {
-                connection.handle_unsubscribe(&spelled);
-            }
-        });
-    }
-
     /// Counts as a subscriber from here on; what is published waits behind the snapshot.
-    fn begin_watch(self: &Arc<Self>, subscribing: Subscribing) {
-        let Subscribing { channel, spelled, latency, answer } = subscribing;
+    fn begin_watch(self: &Arc<Self>, watch: Watch) {
+        let Watch { channel, spelled, latency, answer } = watch;
         let front = self.front().clone();
         let name = channel_name(&spelled);
         let watched = front.core.fanout.watchers(&name).contains(&self.id());
@@ -159,21 +206,6 @@ impl Connection {
                 }
             }
         });
-    }
-
-    /// Takes a watch up again where a lost connection was: nothing is asked, what was missed is replayed.
-    pub(crate) fn resume_watch(&self, scheme: &str, spelled: &str) {
-        let name = channel_name(spelled);
-        self.remember(spelled, &name);
-        match self.count_watch(scheme, spelled, &name, None) {
-            true => {
-                let client = self.client_id().unwrap_or_default();
-                self.front().channels.came_to_watch(scheme, &client);
-            }
-            false => {
-                self.front().core.fanout.unsubscribe(&name, self.id());
-            }
-        }
     }
 
     /// Counts a watch the client still wants.

@@ -1,0 +1,28 @@
+//! What is no channel of this host.
+
+use std::sync::Arc;
+
+use ostler_protocol::RpcError;
+
+use super::{ChannelKind, Subscribing};
+use crate::core::refusals::no_channel;
+use crate::front::Front;
+use crate::front::connection::Connection;
+
+/// No channel.
+pub(super) struct NoChannel;
+
+impl ChannelKind for NoChannel {
+    fn may_watch(&self, _: &Connection) -> Result<(), RpcError> {
+        // Nobody may not watch what is not there: the subscription says so.
+        Ok(())
+    }
+
+    fn resolve(&self, _: &Front, spelled: &str) -> Result<String, RpcError> {
+        Err(no_channel(spelled))
+    }
+
+    fn subscribe(&self, _: &Arc<Connection>, subscribing: Subscribing) {
+        subscribing.answer.fail(no_channel(&subscribing.spelled));
+    }
+}

@@ -1,0 +1,86 @@
+//! A session and what is in it: its chats, and the notes beside its files.
+
+use std::sync::Arc;
+
+use ostler_protocol::uri::Channel;
+use ostler_protocol::{RpcError, uri};
+
+use super::{COPIES, ChannelKind, Dispatched, Subscribing, require};
+use crate::core::refusals::nothing_at;
+use crate::front::Front;
+use crate::front::connection::Connection;
+use crate::sessions::{Dispatch, Entry, Place, Subscription, ToSession};
+
+/// A session's channel, or one in it.
+pub(super) struct OfSession(pub Channel);
+
+fn name_of(entry: &Entry, place: &Place) -> String {
+    match place {
+        Place::Session => entry.uri.clone(),
+        Place::DefaultChat => entry.default_chat(),
+        Place::Chat(chat) => chat.clone(),
+        Place::Annotations => uri::annotations(&entry.uri),
+    }
+}
+
+impl ChannelKind for OfSession {
+    fn may_watch(&self, connection: &Connection) -> Result<(), RpcError> {
+        match self.0 {
+            Channel::Session(_) | Channel::Annotations(_) => require(connection, "session", "state"),
+            _ => require(connection, "chat", "turns"),
+        }
+    }
+
+    fn resolve(&self, front: &Front, spelled: &str) -> Result<String, RpcError> {
+        let located = front.sessions.locate(&self.0);
+        located.map(|(entry, place)| name_of(&entry, &place)).ok_or_else(|| nothing_at(spelled))
+    }
+
+    fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
+        let front = connection.front();
+        let Subscribing { spelled, latency, turns, answer } = subscribing;
+        let Some((entry, place)) = front.sessions.locate(&self.0) else {
+            return answer.fail(nothing_at(&spelled));
+        };
+        if let Err(full) = front.sessions.may_wake(&entry) {
+            return answer.fail(full);
+        }
+        let name = name_of(&entry, &place);
+        let subscriber = connection.subscriber(&spelled, &name, latency);
+        connection.remember(&spelled, &name);
+        let client = connection.client_id().unwrap_or_else(|| "anonymous".to_owned());
+        let subscription = Subscription { spelled, place, subscriber, turns, client, answer };
+        front.sessions.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
+    }
+
+    fn dispatch(&self, connection: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
+        let front = connection.front();
+        let gone = || nothing_at(dispatched.spelled).message;
+        let (entry, place) = front.sessions.locate(&self.0).ok_or_else(gone)?;
+        let message = Dispatch {
+            spelled: dispatched.spelled.to_owned(),
+            place,
+            row: dispatched.row,
+            action: dispatched.action.clone(),
+            origin: dispatched.origin.clone(),
+            connection: connection.reference(),
+            sender: connection.owner(),
+            charge: connection.charge_copies(dispatched.length, COPIES),
+        };
+        match front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
+            true => Ok(()),
+            false => Err(gone()),
+        }
+    }
+
+    fn unsubscribed(&self, connection: &Connection, _: &str) {
+        let sessions = &connection.front().sessions;
+        let (Some(client), Some((entry, place))) = (connection.client_id(), sessions.locate(&self.0)) else {
+            return;
+        };
+        sessions.draft_left(&entry, &client);
+        if place == Place::Session && entry.is_awake() {
+            sessions.tell(&entry, ToSession::Left { client });
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Logs, spans and measurements of the host.
+
+use std::sync::Arc;
+
+use ostler_protocol::RpcError;
+
+use super::{ChannelKind, Subscribing, require};
+use crate::core::refusals::no_channel;
+use crate::front::Front;
+use crate::front::connection::Connection;
+use crate::sessions::Snapshots;
+
+/// A telemetry channel. It has no state, and nothing of the past is told, so that it is never taken up again.
+pub(super) struct Telemetry;
+
+impl ChannelKind for Telemetry {
+    fn may_watch(&self, connection: &Connection) -> Result<(), RpcError> {
+        require(connection, "diagnostics", "logs")
+    }
+
+    fn resolve(&self, _: &Front, spelled: &str) -> Result<String, RpcError> {
+        Err(no_channel(spelled))
+    }
+
+    fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
+        let front = connection.front();
+        let (channel, answer) = (&*subscribing.spelled, subscribing.answer);
+        let subscriber = connection.subscriber(channel, channel, None);
+        let Some(teller) = front.channels.teller(channel) else {
+            return answer.fail(no_channel(channel));
+        };
+        connection.remember(channel, channel);
+        front.core.fanout.subscribe(channel, subscriber);
+        match answer {
+            Snapshots::Subscribe(responder) => responder.raw("{}"),
+            Snapshots::Collect(collect) => drop(collect.send(None)),
+        }
+        // Only now: what is told at once has to find who asked.
+        front.channels.begin_telling(channel, teller);
+    }
+
+    fn left(&self, connection: &Connection, channel: &str) {
+        connection.front().channels.release_telling(channel);
+    }
+}
