@@ -315,8 +315,7 @@ mod tests {
         let filter = filter("trace").unwrap();
         let lines = Lines { write, hidden, format }.with_filter(filter);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
-        let written = written.lock().unwrap().clone();
-        written
+        written.lock().unwrap().clone()
     }
 
     #[test]
