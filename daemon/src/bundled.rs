@@ -6,11 +6,17 @@ use ostler_contract::points::Agent;
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
     vec![
-        ostler_plugin_acp::plugin(),
+        ostler_plugin_acp::plugin(bridge()),
         ostler_plugin_bot::plugin(),
         ostler_plugin_echo::plugin(),
         ostler_plugin_webhook::plugin(),
     ]
+}
+
+/// The command of this program that serves a session's tools to an agent on stdio.
+fn bridge() -> Option<Vec<String>> {
+    let program = std::env::current_exe().ok()?;
+    Some(vec![program.to_str()?.to_owned(), "mcp-bridge".to_owned()])
 }
 
 /// The backends the daemon is built with, beside those of plugins: none. Whoever builds one of their own puts it here.

@@ -9,6 +9,7 @@ use ostler_contract::json;
 use ostler_engine::users::Kind;
 use ostler_protocol::names;
 
+use crate::acp::{self, AcpFlags};
 use crate::answer::{Answer, Common};
 use crate::config::RunFlags;
 use crate::exit::Exit;
@@ -61,6 +62,14 @@ enum Command {
     /// Manage plugins
     #[command(subcommand)]
     Plugin(verbs::PluginVerb),
+    /// List and check agents
+    #[command(subcommand)]
+    Agent(verbs::AgentVerb),
+    /// Serve the sessions of the daemon to an editor, as an ACP agent on stdin and stdout
+    Acp(AcpFlags),
+    /// Serve the tools of a session to an ACP agent on stdin and stdout
+    #[command(hide = true)]
+    McpBridge,
     /// Manage webhook endpoints
     #[command(subcommand)]
     Webhook(WebhookVerb),
@@ -260,9 +269,12 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Start(flags) => verbs::start(&place, &flags, arguments).await?,
         Command::Stop => verbs::stop(&place).await?,
         Command::Restart(flags) => verbs::restart::restart(&place, &flags).await?,
-        Command::Status => verbs::status::status(&place)?,
+        Command::Status => verbs::status::status(&place).await?,
         Command::Config => verbs::config(&place)?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
+        Command::Agent(verb) => verbs::agent(&place, verb).await?,
+        Command::McpBridge => acp::tools_bridge::bridge().await?,
+        Command::Acp(flags) => acp::acp(&place, flags).await?,
         Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
         Command::Automation(verb) => verbs::automation(&place, verb).await?,
         Command::Session(verb) => verbs::session(&place, verb).await?,

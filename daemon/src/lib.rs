@@ -1,5 +1,6 @@
 //! The daemon: what it is put together from, and its command line. The only crate that sees all others.
 
+pub mod acp;
 pub mod announce;
 pub mod answer;
 pub mod api;

@@ -23,6 +23,8 @@ fn main() -> ExitCode {
         "generate" => xtask::generate::write(&root).and_then(|()| xtask::verify::write_page(&root)),
         "examples" => xtask::examples::check(&root),
         "bench" => xtask::bench::run(&root, &arguments),
+        // Started by the benchmark `agents`.
+        "replay-agent" => xtask::bench::replay_agent(),
         "soak" => xtask::bench::soak(&root, &arguments).map(|what| print(&what)),
         "verify" => xtask::verify::run(&root, &arguments),
         _ => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::points::NamedMethod;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::Principal;
 use ostler_engine::users::Kind;
@@ -17,7 +18,7 @@ use crate::metrics;
 use crate::plugins::{self, Change, Changed, Row as PluginRow};
 use crate::process::Signal;
 use crate::run::busy;
-use crate::verbs::status::status_json;
+use crate::verbs::status::{PROCESSES, PROCESSES_LIMIT, status_json};
 
 /// What a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,6 +176,9 @@ impl Row {
             What::Metrics => Ok(control.metrics().into()),
             What::Status => {
                 let mut status = status_json(control.record()?);
+                if let Some(agents) = processes(control).await {
+                    status["agents"] = agents;
+                }
                 let lost = control.host.core.lost_storage();
                 status["ready"] = lost.is_none().into();
                 if let Some(lost) = lost {
@@ -227,6 +231,15 @@ impl Row {
             What::People(kind, verb) => people::run(control, caller, kind, verb, &body).await,
         }
     }
+}
+
+/// The agents that run and the memory they occupy, where a plugin knows.
+async fn processes(control: &Control) -> Option<Value> {
+    let commands = control.host.core.registry()?.all::<NamedMethod>();
+    let command = commands.iter().find(|command| *command.name == *PROCESSES)?;
+    let params = (JsonObject::new(), None, "ostler-api".to_owned(), None);
+    let answer = tokio::time::timeout(PROCESSES_LIMIT, command.method.handle.call(params)).await;
+    Some(answer.ok()?.ok()?["agents"].take())
 }
 
 /// What a pool was charged. Whose it is says who may ask.

@@ -76,6 +76,11 @@ impl Connection {
         &self.client
     }
 
+    /// The id it has towards the daemon.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Sends a request and returns its result.
     ///
     /// # Errors

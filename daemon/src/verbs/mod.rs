@@ -1,5 +1,6 @@
 //! What the command line does besides serving: one file per word.
 
+mod agent;
 mod ask;
 mod author;
 mod automation;
@@ -16,6 +17,7 @@ mod stop;
 pub mod vault;
 mod webhook;
 
+pub use agent::{AgentVerb, agent};
 pub use automation::{AutomationVerb, automation};
 pub use config::config;
 pub use init::{InitFlags, init};

@@ -47,7 +47,11 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     let out = log
         .writer()
         .map_err(|error| could_not(format!("{} could not be opened: {error}", log.path.display())))?;
-    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    // What ends the group of this command, as an editor does, is not meant for the daemon.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command
         .args(of_the_run(arguments))
         .arg(DETACHED)
         .stdin(Stdio::null())

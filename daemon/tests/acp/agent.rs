@@ -230,6 +230,11 @@ impl Agent {
                 }
                 "!withdraw" => self.ask_and_withdraw(&json()),
                 "!sleep" => sleep(Duration::from_millis(rest.parse().unwrap())),
+                "!fill" => {
+                    // Written to, so that it is occupied; never freed.
+                    let megabytes: usize = rest.parse().unwrap();
+                    std::mem::forget(vec![1_u8; megabytes << 20]);
+                }
                 "!touch" => fs::write(rest, "").unwrap(),
                 "!stderr" => eprintln!("{rest}"),
                 "!exit" => exit(rest.parse().unwrap()),
@@ -299,12 +304,15 @@ impl Agent {
         self.say(&answer.to_string());
     }
 
-    /// Asks the MCP server `ostler` over HTTP: `<method> <parameters>`.
+    /// Asks the MCP server `ostler`, over HTTP or stdio: `<method> <parameters>`.
     fn mcp(&mut self, call: &str) -> String {
         let (method, params) = call.split_once(' ').unwrap_or((call, "{}"));
         let server =
             self.servers.as_array().and_then(|all| all.iter().find(|server| server["name"] == "ostler"));
         let Some(server) = server else { return "no server".to_owned() };
+        if server.get("url").is_none() {
+            return mcp_over_stdio(server, method, params);
+        }
         let (url, header) = (server["url"].as_str().unwrap(), &server["headers"][0]);
         let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let params: Value = serde_json::from_str(params).unwrap();
@@ -322,6 +330,38 @@ impl Agent {
         stream.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
+}
+
+/// Starts an MCP server, asks it one thing after the handshake, and closes its input.
+fn mcp_over_stdio(server: &Value, method: &str, params: &str) -> String {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let env = server["env"].as_array().unwrap();
+    let mut child = Command::new(text(&server["command"]))
+        .args(server["args"].as_array().unwrap().iter().map(text))
+        .envs(env.iter().map(|pair| (text(&pair["name"]), text(&pair["value"]))))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut input = child.stdin.take().unwrap();
+    let mut ask = |id: u64, method: &str, params: Value| {
+        writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .unwrap();
+        loop {
+            let line = lines.next().expect("an answer").unwrap();
+            if serde_json::from_str::<Value>(&line).unwrap()["id"] == id {
+                return line;
+            }
+        }
+    };
+    let about = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "fake", "version": "1" } });
+    let greeted = ask(1, "initialize", about);
+    assert!(greeted.contains("\"result\""), "{greeted}");
+    let answer = ask(2, method, serde_json::from_str(params).unwrap());
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    answer
 }
 
 fn text_of(block: &Value) -> String {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::talk::{Stage, Talk, last};
 
-fn problems<T: JsonSchema>(value: &Value) -> Vec<String> {
+pub fn problems<T: JsonSchema>(value: &Value) -> Vec<String> {
     let schema = schema_for!(T).to_value();
     let validator = jsonschema::validator_for(&schema).unwrap();
     validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()

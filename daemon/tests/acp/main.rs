@@ -6,9 +6,12 @@
 mod support;
 
 mod agent;
+mod bots;
 mod deviations;
+mod editor;
 mod faults;
 mod frames;
+mod listing;
 mod model;
 mod processes;
 mod real;

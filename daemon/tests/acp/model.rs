@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use serde_json::{Value, json};
 /// A running server. It ends with the test's process.
 pub struct Model {
     pub port: u16,
+    /// The bodies of the requests so far.
+    seen: Arc<Mutex<Vec<String>>>,
 }
 
 /// What a request asks for.
@@ -35,16 +38,24 @@ impl Model {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        let seen = Arc::<Mutex<Vec<String>>>::default();
+        let requests = seen.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                thread::spawn(move || drop(serve(stream)));
+                let seen = requests.clone();
+                thread::spawn(move || drop(serve(stream, &seen)));
             }
         });
-        Self { port }
+        Self { port, seen }
+    }
+
+    /// Whether a request held all of these texts.
+    pub fn was_asked(&self, texts: &[&str]) -> bool {
+        self.seen.lock().unwrap().iter().any(|body| texts.iter().all(|text| body.contains(text)))
     }
 }
 
-fn serve(stream: TcpStream) -> std::io::Result<()> {
+fn serve(stream: TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
     let mut head = String::new();
@@ -64,6 +75,7 @@ fn serve(stream: TcpStream) -> std::io::Result<()> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
+    seen.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let place = path.split('?').next().unwrap_or_default();
     if place.ends_with("/chat/completions") {

@@ -5,25 +5,36 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Signal, wait_for};
+use crate::support::{Folder, Signal, tell, wait_for};
 use crate::talk::{Stage, Talk};
 
 /// The processes that agents of a daemon started and that still run.
 fn left(daemon: u32) -> Vec<String> {
-    let marker = format!(".{daemon}.");
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries
-        .filter(|entry| {
-            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-            environ.split(|byte| *byte == 0).any(|variable| {
-                let variable = String::from_utf8_lossy(variable);
-                variable
-                    .strip_prefix("OSTLER_AGENT_SCOPE=ostler-agent.")
-                    .is_some_and(|of| of.contains(&marker))
-            })
-        })
+        .filter(|entry| is_of(daemon, &entry.path()))
         .map(|entry| fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default().replace('\0', " "))
         .collect()
+}
+
+/// Kills every process of the agents of a daemon.
+pub fn kill_agents(daemon: u32) {
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if is_of(daemon, &entry.path()) {
+            tell(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Whether a process was started by an agent of a daemon.
+fn is_of(daemon: u32, process: &std::path::Path) -> bool {
+    let marker = format!(".{daemon}.");
+    let environ = fs::read(process.join("environ")).unwrap_or_default();
+    environ.split(|byte| *byte == 0).any(|variable| {
+        let variable = String::from_utf8_lossy(variable);
+        variable.strip_prefix("OSTLER_AGENT_SCOPE=ostler-agent.").is_some_and(|of| of.contains(&marker))
+    })
 }
 
 async fn none_is_left(daemon: u32) {
@@ -149,5 +160,58 @@ async fn many_sessions_of_a_stubborn_agent_leave_nothing() {
             (fields.next()? == "Z" && fields.next()? == daemon.to_string()).then_some(())
         });
         assert_eq!(zombies.count(), 0, "{scope}: processes whose end was not collected");
+    }
+}
+
+#[tokio::test]
+async fn the_memory_of_agents_is_reported() {
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+    for scope in SCOPES {
+        let options =
+            json!({ "scope": scope, "agents": { "fake": crate::agent::entry(json!({ "daemon": true })) } });
+        let folder = Folder::new(json!({ "http": true, "connectionToken": TOKEN,
+            "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+        let daemon = folder.start();
+        let status = || {
+            let ended = folder.run(&["status", "--json"]);
+            serde_json::from_str::<Value>(&ended.out).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
+        };
+        // Its record is written after it has announced itself.
+        let agents = wait_for(|| Some(status()["agents"].clone()).filter(Value::is_array));
+        assert_eq!(agents, Some(json!([])), "{scope}");
+        let sent = folder.run(&["session", "send", "--new", "hello", "--json"]);
+        let sent: Value = serde_json::from_str(&sent.out).unwrap_or_else(|why| panic!("{why}: {sent:?}"));
+        let header = format!("Authorization: Bearer {TOKEN}\r\n");
+        let (_, api) = daemon.ask("GET /api/status", &header, "").await;
+        for report in [status(), api] {
+            let row = &report["agents"][0];
+            assert_eq!((&row["provider"], &row["session"]), (&json!("fake"), &sent["session"]), "{report}");
+            assert!(row["processes"].as_u64().unwrap() >= 2, "the agent and what it left: {report}");
+            let memory = row["memoryBytes"].as_u64().unwrap();
+            assert!((1 << 18..1 << 31).contains(&memory), "{report}");
+            assert!(scope == "auto" || row["countedBy"] == "pss", "{report}");
+        }
+        let text = folder.run(&["status"]).out;
+        assert!(text.contains("agent fake: 1 session, "), "{text}");
+        let session = sent["session"].as_str().unwrap();
+        assert_eq!(folder.run(&["session", "dispose", session, "--yes"]).code, Some(0));
+        none_is_left(daemon.child.id()).await;
+        assert_eq!(status()["agents"], json!([]), "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_over_its_memory_is_stopped_and_the_next_turn_starts_it() {
+    for scope in SCOPES {
+        let stage = Stage::with(json!({}), json!({ "scope": scope, "memoryLimitMb": 200 }));
+        let mut talk = stage.talk().await;
+        let error = talk.fail("!say begun\n!fill 400\n!sleep 30000").await;
+        assert_eq!(error["errorType"], "agentMemory", "{scope}: {error}");
+        assert_eq!(
+            error["message"],
+            "fake used more than 200 MB of memory and was stopped; raise memoryLimitMb, or send the message again to \
+             restart it"
+        );
+        assert_eq!(talk.say("!say again").await, "again");
     }
 }

@@ -110,6 +110,7 @@ struct Driven {
     /// The directive that makes its model run a shell command.
     shell: &'static str,
     thinks: bool,
+    model: Model,
     _home: tempfile::TempDir,
 }
 
@@ -131,7 +132,8 @@ fn codex() -> Driven {
     let command = installed("codex", "@zed-industries/codex-acp-linux-x64/bin/codex-acp");
     let (home, env) = home();
     std::fs::create_dir_all(home.path().join(".codex")).unwrap();
-    let port = Model::start().port;
+    let model = Model::start();
+    let port = model.port;
     let provider = format!(
         "model_providers.fake={{name=\"fake\",base_url=\"http://127.0.0.1:{port}/v1\",wire_api=\"responses\",env_key=\"FAKE_KEY\"}}"
     );
@@ -149,13 +151,14 @@ fn codex() -> Driven {
     );
     let entry = json!({ "command": command, "args": args, "env": env });
     let shell = r#"!tool exec_command {"cmd":"echo hi-from-tool > f.txt; cat f.txt"}"#;
-    Driven { entry, shell, thinks: true, _home: home }
+    Driven { entry, shell, thinks: true, model, _home: home }
 }
 
 fn opencode() -> Driven {
     let command = installed("opencode", "opencode-linux-x64/bin/opencode");
     let (home, env) = home();
-    let port = Model::start().port;
+    let model = Model::start();
+    let port = model.port;
     let config = json!({ "autoupdate": false, "share": "disabled", "model": "fake/fake-model", "small_model": "fake/fake-model",
         "permission": { "bash": "ask", "edit": "ask" }, "provider": { "fake": { "npm": "@ai-sdk/openai-compatible", "name": "Fake",
             "options": { "baseURL": format!("http://127.0.0.1:{port}/v1"), "apiKey": "x" },
@@ -170,13 +173,14 @@ fn opencode() -> Driven {
     );
     let entry = json!({ "command": command, "args": ["acp"], "env": env });
     let shell = r#"!tool bash {"command":"echo hi-from-tool > f.txt; cat f.txt","description":"Writes"}"#;
-    Driven { entry, shell, thinks: true, _home: home }
+    Driven { entry, shell, thinks: true, model, _home: home }
 }
 
 fn gemini() -> Driven {
     let script = installed("gemini", "@google/gemini-cli/bundle/gemini.js");
     let (home, env) = home();
-    let port = Model::start().port;
+    let model = Model::start();
+    let port = model.port;
     let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } }, "privacy": { "usageStatisticsEnabled": false },
         "telemetry": { "enabled": false }, "general": { "enableAutoUpdate": false }, "model": { "name": "fake-model" } });
     std::fs::create_dir_all(home.path().join(".gemini")).unwrap();
@@ -188,7 +192,7 @@ fn gemini() -> Driven {
     );
     let entry = json!({ "command": "node", "args": [script, "--acp"], "env": env });
     let shell = r#"!tool run_shell_command {"command":"echo hi-from-tool > f.txt; cat f.txt"}"#;
-    Driven { entry, shell, thinks: true, _home: home }
+    Driven { entry, shell, thinks: true, model, _home: home }
 }
 
 /// Runs a turn and answers every approval the same way; answers the actions and how many approvals were asked.
@@ -217,7 +221,8 @@ async fn run(talk: &mut Talk, text: &str, approved: bool) -> (Vec<Value>, usize)
 
 /// Everything an agent is expected to do.
 async fn drive(driven: Driven) {
-    let Driven { entry, shell, thinks, _home } = driven;
+    let Driven { entry, shell, thinks, model, _home } = driven;
+    crate::bots::a_webhook_is_answered(&entry, "hello from outside").await;
     let stage = Stage::configured(entry, json!({}), json!({}), Some(TOOLS));
     let mut talk = stage.talk().await;
     let (seen, _) = run(&mut talk, "hello", true).await;
@@ -242,11 +247,26 @@ async fn drive(driven: Driven) {
     talk.until(&["chat/turnCancelled"]).await;
     let (seen, _) = run(&mut talk, "still there", true).await;
     assert!(text_of(&seen).contains("still there"), "{seen:#?}");
-    drop(talk);
+    // Two clients watch one turn.
+    let mut other = Talk::join(stage.daemon.initialized("other").await, "fake:/one").await;
+    let (mine, _) = run(&mut talk, "seen by two", true).await;
+    let theirs = other.until(&["chat/turnComplete"]).await;
+    assert_eq!(text_of(&mine), text_of(&theirs));
+    // The agent is killed in the middle of a turn; the next one continues the conversation.
+    talk.begin("!words 300").await;
+    talk.until(&["chat/responsePart"]).await;
+    crate::processes::kill_agents(stage.daemon.child.id());
+    let seen = talk.until(&["chat/error"]).await;
+    assert_eq!(last(&seen)["part"]["error"]["errorType"], "agentEnded", "{seen:#?}");
+    let (seen, _) = run(&mut talk, "after the agent's end", true).await;
+    assert!(text_of(&seen).contains("after the agent's end"), "{seen:#?}");
+    assert!(model.was_asked(&["seen by two", "after the agent's end"]), "the conversation continues");
+    drop((talk, other));
     let stage = stage.restarted(true);
     let mut talk = Talk::join(stage.daemon.initialized("later").await, "fake:/one").await;
     let (seen, _) = run(&mut talk, "after the restart", true).await;
     assert!(text_of(&seen).contains("after the restart"), "{seen:#?}");
+    assert!(model.was_asked(&["seen by two", "after the restart"]), "the conversation continues");
     assert_eq!(stage.daemon.stop(), Some(0));
 }
 

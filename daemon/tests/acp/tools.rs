@@ -87,13 +87,20 @@ async fn configured_servers_are_passed_on_with_their_secrets() {
 }
 
 #[tokio::test]
-async fn an_agent_without_http_is_offered_no_server_it_cannot_reach() {
+async fn an_agent_without_http_calls_the_tools_over_stdio() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let none = json!({ "agentCapabilities": { "mcpCapabilities": { "http": false } } });
     let stage = stage(json!({ "log": log.path(), "initialize": none }));
     let mut talk = stage.talk().await;
-    talk.say("hello").await;
-    stage.folder.wait_for_log("MCP server ostler is left out: the agent has no support for MCP over HTTP");
+    let said = talk.say("!mcp tools/list").await;
+    assert!(said.contains("\"name\":\"shout\""), "{said}");
+    let said = talk.say(r#"!mcp tools/call { "name": "shout", "arguments": { "text": "hay" } }"#).await;
+    assert!(said.contains("HAY"), "{said}");
+    let said = talk.say("!mcp nonsense").await;
+    assert!(said.contains("\"error\""), "{said}");
+    stage.folder.wait_for_log("MCP server web is left out: the agent has no support for MCP over HTTP");
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    assert!(!sent.contains("https://example.com/mcp"), "{sent}");
 }
 
 #[tokio::test]

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::errors::AgentError;
 use crate::options::{AgentOptions, Runtime};
-use crate::process::{Process, Program, Unstarted};
+use crate::process::{Owner, Process, Program, Unstarted};
 use crate::protocol::member;
 use crate::wire::{Failure, Incoming, PROTOCOL_VERSION, Wire, client_capabilities};
 
 /// What an agent said of itself in the answer to `initialize`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Facts {
     /// Its name, where it has one.
     pub name: Option<String>,
@@ -29,6 +31,12 @@ pub struct Facts {
     pub close: bool,
     /// `session/delete`.
     pub delete: bool,
+    /// `session/list`.
+    pub list: bool,
+    /// `session/fork`, which is not stable.
+    pub fork: bool,
+    /// `logout`.
+    pub logout: bool,
     /// Prompts with images.
     pub image: bool,
     /// Prompts with sound.
@@ -37,6 +45,8 @@ pub struct Facts {
     pub embedded: bool,
     /// MCP servers over HTTP.
     pub mcp_http: bool,
+    /// MCP servers over server-sent events.
+    pub mcp_sse: bool,
     /// More than one directory.
     pub directories: bool,
     /// How to sign in.
@@ -44,7 +54,8 @@ pub struct Facts {
 }
 
 /// One way to sign in.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct AuthMethod {
     /// The agent's id.
     pub id: String,
@@ -59,20 +70,17 @@ pub struct AuthMethod {
 impl AuthMethod {
     /// What to do, as an imperative.
     pub fn hint(&self, agent: &AgentOptions) -> String {
-        let words = |args: &[String]| {
-            std::iter::once(agent.command.as_str())
-                .chain(args.iter().map(String::as_str))
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        match (&self.terminal, &self.description) {
-            (Some(args), _) => {
-                let whole: Vec<String> = agent.args.iter().chain(args).cloned().collect();
-                format!("run `{}` in a terminal ({})", words(&whole), self.name)
-            }
+        match (self.command(agent), &self.description) {
+            (Some(command), _) => format!("run `{command}` in a terminal ({})", self.name),
             (None, Some(description)) => format!("use {:?} ({}: {description})", self.id, self.name),
             (None, None) => format!("use {:?} ({})", self.id, self.name),
         }
+    }
+
+    /// The command that signs in, where it runs in a terminal.
+    pub fn command(&self, agent: &AgentOptions) -> Option<String> {
+        let args = self.terminal.as_ref()?;
+        Some(agent.args.iter().chain(args).fold(agent.command.clone(), |line, arg| format!("{line} {arg}")))
     }
 }
 
@@ -93,11 +101,15 @@ impl Facts {
             resume: has("/agentCapabilities/sessionCapabilities/resume"),
             close: has("/agentCapabilities/sessionCapabilities/close"),
             delete: has("/agentCapabilities/sessionCapabilities/delete"),
+            list: has("/agentCapabilities/sessionCapabilities/list"),
+            fork: has("/agentCapabilities/sessionCapabilities/fork"),
+            logout: has("/agentCapabilities/auth/logout"),
             directories: has("/agentCapabilities/sessionCapabilities/additionalDirectories"),
             image: has("/agentCapabilities/promptCapabilities/image"),
             audio: has("/agentCapabilities/promptCapabilities/audio"),
             embedded: has("/agentCapabilities/promptCapabilities/embeddedContext"),
             mcp_http: has("/agentCapabilities/mcpCapabilities/http"),
+            mcp_sse: has("/agentCapabilities/mcpCapabilities/sse"),
             auth: answer
                 .get("authMethods")
                 .and_then(Value::as_array)
@@ -118,6 +130,18 @@ impl Facts {
     }
 }
 
+/// An agent's program as it is started.
+pub fn program(agent: &AgentOptions, cwd: &Path, env: &BTreeMap<String, String>) -> Program {
+    let session = env.get("OSTLER_SESSION").cloned().unwrap_or_default();
+    Program {
+        owner: Owner { provider: agent.provider.clone(), session },
+        command: agent.command.clone(),
+        args: agent.args.clone(),
+        env: env.iter().chain(&agent.env).map(|(name, value)| (name.clone(), value.clone())).collect(),
+        cwd: agent.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+    }
+}
+
 /// A running agent.
 #[derive(Debug)]
 pub struct Running {
@@ -127,6 +151,7 @@ pub struct Running {
     pub facts: Arc<Facts>,
     process: Process,
     limit: Duration,
+    memory_limit: Option<u64>,
 }
 
 impl Running {
@@ -140,25 +165,29 @@ impl Running {
         cwd: &Path,
         env: &BTreeMap<String, String>,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), AgentError> {
-        let program = Program {
-            command: agent.command.clone(),
-            args: agent.args.clone(),
-            env: env.iter().chain(&agent.env).map(|(name, value)| (name.clone(), value.clone())).collect(),
-            cwd: agent.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
-        };
+        let program = program(agent, cwd, env);
         let spawned = Process::spawn(&program, runtime.scope);
         let (process, stdin, stdout) = spawned.map_err(|why| match why {
             Unstarted::NotFound => AgentError::NotInstalled,
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),
             Unstarted::Failed(why) => AgentError::NotStarted(why.to_string()),
         })?;
+        if let Some(bytes) = agent.memory_limit {
+            process.limit_memory(bytes);
+        }
         let connected = Wire::connect(stdin, stdout).await;
         let Ok((wire, incoming)) = connected else {
             let why = AgentError::Ended { status: None, stderr: process.stderr(), noise: None };
             process.kill().await;
             return Err(why);
         };
-        let mut running = Self { wire, facts: Arc::default(), process, limit: runtime.start_timeout };
+        let mut running = Self {
+            wire,
+            facts: Arc::default(),
+            process,
+            limit: runtime.start_timeout,
+            memory_limit: agent.memory_limit,
+        };
         match running.initialize().await {
             Ok(facts) => {
                 running.facts = Arc::new(facts);
@@ -204,6 +233,9 @@ impl Running {
         match failure {
             Failure::Closed => {
                 let status = tokio::time::timeout(Duration::from_secs(1), self.process.ended()).await.ok();
+                if let Some(limit) = self.memory_limit.filter(|_| self.process.exceeded_memory()) {
+                    return AgentError::Memory { limit };
+                }
                 AgentError::Ended { status, stderr: self.process.stderr(), noise: self.wire.noise() }
             }
             failure if failure.is_auth_required() => AgentError::SignIn(self.facts.auth.clone()),
@@ -214,6 +246,12 @@ impl Running {
     /// Waits until its process has ended.
     pub fn ended(&self) -> impl Future<Output = std::process::ExitStatus> + Send + use<> {
         self.process.ended()
+    }
+
+    /// Whether it and what it started occupy more than they may.
+    pub fn over_memory(&self) -> Option<AgentError> {
+        let limit = self.memory_limit?;
+        (self.process.usage().memory > limit).then_some(AgentError::Memory { limit })
     }
 
     /// Kills what its process left behind.

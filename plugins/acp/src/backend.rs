@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{Agent, AgentSession, BoundTool, ChatAbilities, Collection, Start, TurnFrom};
+use ostler_contract::points::{Agent, AgentSession, BoundTool, ChatAbilities, Start, TurnFrom};
 use ostler_contract::wire::state::{MessageAttachment, ModelSelection};
 use ostler_contract::{Call, Frozen, PluginHost, Thrown, Value};
 use parking_lot::Mutex;
@@ -15,10 +15,13 @@ use crate::settings::Catalogue;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
-/// The backend of one agent. What is known of it is stored in the collection.
-pub fn agent(host: &PluginHost, options: AgentOptions, runtime: Arc<Runtime>, stored: Collection) -> Agent {
-    let catalogue = Arc::new(Catalogue::stored(&options.provider, stored));
-    let options = Arc::new(options);
+/// The backend of one agent. What is known of it is in the catalogue.
+pub fn agent(
+    host: &PluginHost,
+    options: Arc<AgentOptions>,
+    runtime: Arc<Runtime>,
+    catalogue: Arc<Catalogue>,
+) -> Agent {
     let shared = Shared { host: host.clone(), agent: options.clone(), runtime, catalogue: catalogue.clone() };
     let (schema, defaults, offered, models) =
         (catalogue.clone(), catalogue.clone(), catalogue, options.clone());

@@ -38,6 +38,11 @@ pub enum AgentError {
         /// The first line of its output that is no message.
         noise: Option<String>,
     },
+    /// It occupied more memory than it may.
+    Memory {
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// It asks to be signed in first.
     SignIn(Vec<AuthMethod>),
     /// It answered with an error.
@@ -58,6 +63,7 @@ impl AgentError {
         match self {
             Self::NotInstalled => "agentNotInstalled",
             Self::SignIn(_) => "agentNotSignedIn",
+            Self::Memory { .. } => "agentMemory",
             Self::Ended { .. } => "agentEnded",
             Self::Silent { .. } => "agentNotResponding",
             Self::NoFolder(_) | Self::NotStarted(_) | Self::Refused { .. } => "agent",
@@ -91,6 +97,11 @@ impl AgentError {
                 sentence.push_str("; send the message again to restart it");
                 sentence
             }
+            Self::Memory { limit } => format!(
+                "{name} used more than {} MB of memory and was stopped; raise memoryLimitMb, or send the message again to \
+                 restart it",
+                limit >> 20
+            ),
             Self::SignIn(methods) => {
                 let mut sentence = format!("{name} is not signed in");
                 for (at, method) in methods.iter().enumerate() {

@@ -7,6 +7,8 @@
 
 mod agent;
 mod backend;
+mod check;
+mod commands;
 mod elicitation;
 mod errors;
 mod files;
@@ -30,40 +32,52 @@ use std::sync::Arc;
 
 use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 
-use options::Configured;
+use options::{Configured, Runtime};
+use settings::Catalogue;
 
 /// The collection of what agents reported of themselves.
 const AGENTS: &str = "acp-agents";
 
-/// The plugin.
-pub fn plugin() -> Plugin {
-    Plugin::new("@ostler/acp", |host, options| Box::pin(async move { apply(&host, &options) }))
-        .title("ACP agents")
-        .defaults(json!({}))
-        .options_schema(options::schema())
+pub use mcp::{BRIDGE_TOKEN, BRIDGE_URL};
+
+/// The plugin. `bridge` is the command that serves a session's tools endpoint, which it is told in the variables
+/// [`BRIDGE_URL`] and [`BRIDGE_TOKEN`], as an MCP server on stdio: for agents that cannot connect to one over HTTP.
+pub fn plugin(bridge: Option<Vec<String>>) -> Plugin {
+    Plugin::new("@ostler/acp", move |host, options| {
+        let bridge = bridge.clone();
+        Box::pin(async move { apply(&host, &options, bridge) })
+    })
+    .title("ACP agents")
+    .defaults(json!({}))
+    .options_schema(options::schema())
 }
 
-fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
-    let Configured { agents, problems, runtime } = options::read(options)?;
+fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> Result<(), Thrown> {
+    let Configured { agents, problems, presets, runtime } = options::read(options)?;
+    let runtime = Runtime { bridge, ..runtime };
     for line in problems {
         host.problem(line)?;
     }
-    if agents.is_empty() {
-        return Ok(());
-    }
-    process::sweep();
-    host.log(format!("agents are contained in {}", process::containment(runtime.scope)))?;
     let stored = host.records(AGENTS.to_owned(), None)?;
-    host.register_close(Call::now(|()| {
-        process::kill_all();
-        Ok(())
-    }))?;
     let runtime = Arc::new(runtime);
+    if !agents.is_empty() {
+        process::sweep();
+        host.log(format!("agents are contained in {}", process::containment(runtime.scope)))?;
+        host.register_close(Call::now(|()| {
+            process::kill_all();
+            Ok(())
+        }))?;
+    }
+    let mut known = Vec::new();
     for agent in agents {
         let provider = agent.provider.clone();
-        if let Err(why) = host.register_agent(backend::agent(host, agent, runtime.clone(), stored.clone())) {
-            host.problem(format!("agents.{provider}: {}", why.message))?;
+        let catalogue = Arc::new(Catalogue::stored(&provider, stored.clone()));
+        let agent = Arc::new(agent);
+        let backend = backend::agent(host, agent.clone(), runtime.clone(), catalogue.clone());
+        match host.register_agent(backend) {
+            Ok(()) => known.push((agent, catalogue)),
+            Err(why) => host.problem(format!("agents.{provider}: {}", why.message))?,
         }
     }
-    Ok(())
+    commands::register(host, known, presets, runtime)
 }

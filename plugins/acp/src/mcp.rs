@@ -16,20 +16,30 @@ pub struct Endpoint {
     pub token: String,
 }
 
-/// The servers as the protocol names them, and a line for each that the agent cannot use.
+/// The variable of the bridge that holds the endpoint's address.
+pub const BRIDGE_URL: &str = "OSTLER_MCP_URL";
+/// The variable of the bridge that holds the endpoint's token.
+pub const BRIDGE_TOKEN: &str = "OSTLER_MCP_TOKEN";
+
+/// The servers as the protocol names them, and a line for each that the agent cannot use. `bridge` is the command that
+/// serves the endpoint on stdio, for agents that cannot connect to it.
 pub fn servers(
     endpoint: Option<&Endpoint>,
     configured: Option<&JsonObject>,
     facts: &Facts,
+    bridge: Option<&[String]>,
 ) -> (Vec<Value>, Vec<String>) {
     let (mut servers, mut left_out) = (Vec::new(), Vec::new());
     let no_http =
         |name: &str| format!("MCP server {name} is left out: the agent has no support for MCP over HTTP");
     if let Some(Endpoint { url, token }) = endpoint {
-        match facts.mcp_http {
-            true => servers.push(json!({ "type": "http", "name": OWN, "url": url,
+        match (facts.mcp_http, bridge.and_then(<[String]>::split_first)) {
+            (true, _) => servers.push(json!({ "type": "http", "name": OWN, "url": url,
                 "headers": [{ "name": "Authorization", "value": format!("Bearer {token}") }] })),
-            false => left_out.push(no_http(OWN)),
+            (false, Some((command, args))) => servers
+                .push(json!({ "name": OWN, "command": command, "args": args,
+                "env": [{ "name": BRIDGE_URL, "value": url }, { "name": BRIDGE_TOKEN, "value": token }] })),
+            (false, None) => left_out.push(no_http(OWN)),
         }
     }
     for (name, server) in configured.into_iter().flatten() {
@@ -71,11 +81,16 @@ mod tests {
             servers.iter().map(|server| server["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let (all, none) =
-            servers(Some(&endpoint), Some(&configured), &Facts { mcp_http: true, ..Facts::default() });
+            servers(Some(&endpoint), Some(&configured), &Facts { mcp_http: true, ..Facts::default() }, None);
         assert_eq!((names(&all), none.len()), (vec!["ostler".to_owned(), "files".into(), "web".into()], 0));
         assert_eq!(all[0]["headers"][0], json!({ "name": "Authorization", "value": "Bearer t" }));
         assert_eq!(all[1]["env"], json!([{ "name": "K", "value": "v" }]));
-        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default());
+        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default(), None);
         assert_eq!((names(&some), left_out.len()), (vec!["files".to_owned()], 2));
+        let bridge = ["/bin/host".to_owned(), "bridge".to_owned()];
+        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default(), Some(&bridge));
+        assert_eq!((names(&some), left_out.len()), (vec!["ostler".to_owned(), "files".into()], 1));
+        assert_eq!((&some[0]["command"], &some[0]["args"]), (&json!("/bin/host"), &json!(["bridge"])));
+        assert_eq!(some[0]["env"][1], json!({ "name": BRIDGE_TOKEN, "value": "t" }));
     }
 }

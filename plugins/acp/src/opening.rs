@@ -78,21 +78,34 @@ pub async fn open(plan: Plan) -> Result<Opened, AgentError> {
     }
 }
 
-struct Session {
-    id: String,
-    answer: Value,
+/// An agent's answer to the request that opened its session.
+#[derive(Debug)]
+pub struct Session {
+    /// The agent's id.
+    pub id: String,
+    /// The answer.
+    pub answer: Value,
     early: Vec<Incoming>,
     continued: bool,
     notes: Vec<String>,
 }
 
-async fn session(
+/// Opens a session with an agent that runs.
+///
+/// # Errors
+/// The agent refuses a new session, or ends.
+pub async fn session(
     plan: &Plan,
     running: &Running,
     incoming: &mut mpsc::Receiver<Incoming>,
 ) -> Result<Session, AgentError> {
     let facts = running.facts.clone();
-    let (servers, mut notes) = mcp::servers(plan.endpoint.as_ref(), plan.mcp_servers.as_ref(), &facts);
+    let (servers, mut notes) = mcp::servers(
+        plan.endpoint.as_ref(),
+        plan.mcp_servers.as_ref(),
+        &facts,
+        plan.runtime.bridge.as_deref(),
+    );
     let mut params = json!({ "cwd": plan.cwd, "mcpServers": servers });
     match (plan.additional.is_empty(), facts.directories) {
         (true, _) => {}

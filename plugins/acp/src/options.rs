@@ -19,6 +19,7 @@ struct Written {
     start_timeout_seconds: Option<u64>,
     cancel_timeout_seconds: Option<u64>,
     idle_minutes: Option<f64>,
+    memory_limit_mb: Option<u64>,
     scope: ScopeChoice,
 }
 
@@ -36,6 +37,7 @@ struct WrittenAgent {
     models: Vec<Model>,
     host_tools: Option<bool>,
     authenticate: Option<String>,
+    memory_limit_mb: Option<u64>,
 }
 
 /// A model listed before the agent has reported its own.
@@ -83,6 +85,15 @@ pub struct AgentOptions {
     pub authenticate: Option<String>,
     /// How to install the program, as an imperative.
     pub install: Option<String>,
+    /// How much memory it and everything it starts may occupy, in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+impl AgentOptions {
+    /// The command line that starts it.
+    pub fn command_line(&self) -> String {
+        self.args.iter().fold(self.command.clone(), |line, arg| format!("{line} {arg}"))
+    }
 }
 
 /// What all agents share.
@@ -96,6 +107,8 @@ pub struct Runtime {
     pub idle: Option<Duration>,
     /// How processes are contained.
     pub scope: ScopeChoice,
+    /// The command that serves a tools endpoint on stdio, where there is one.
+    pub bridge: Option<Vec<String>>,
 }
 
 /// What the options come to.
@@ -105,6 +118,8 @@ pub struct Configured {
     pub agents: Vec<AgentOptions>,
     /// One line for each entry that is dropped.
     pub problems: Vec<String>,
+    /// The ids of all presets.
+    pub presets: Vec<String>,
     /// What all agents share.
     pub runtime: Runtime,
 }
@@ -145,6 +160,10 @@ pub fn schema() -> Value {
                             }
                         },
                         "hostTools": { "type": "boolean", "description": "Whether the agent is offered the session's tools [default: true]." },
+                        "memoryLimitMb": {
+                            "type": "integer", "minimum": 1,
+                            "description": "Memory the agent and everything it starts may occupy, in MiB [default: that of the plugin]."
+                        },
                         "authenticate": { "type": "string", "minLength": 1, "description": "Id of the agent's method that signs in without a user, before a session is opened." }
                     }
                 }
@@ -164,6 +183,10 @@ pub fn schema() -> Value {
             "idleMinutes": {
                 "type": "number", "minimum": 0,
                 "description": "After how long without a turn an agent's process is stopped; 0 never [default: 30]."
+            },
+            "memoryLimitMb": {
+                "type": "integer", "minimum": 1,
+                "description": "Memory each agent and everything it starts may occupy, in MiB [default: no limit]."
             },
             "scope": {
                 "type": "string", "enum": ["auto", "group"],
@@ -202,6 +225,9 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         let made = entry.into_options(&provider, &presets);
         take(&mut agents, &mut problems, &format!("agents.{provider}"), made);
     }
+    for agent in &mut agents {
+        agent.memory_limit = agent.memory_limit.or(written.memory_limit_mb.map(|megabytes| megabytes << 20));
+    }
     let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
     let idle = Duration::try_from_secs_f64(written.idle_minutes.unwrap_or(30.0) * 60.0).unwrap_or_default();
     let runtime = Runtime {
@@ -209,8 +235,10 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         cancel_timeout: seconds(written.cancel_timeout_seconds, 15),
         idle: (!idle.is_zero()).then_some(idle),
         scope: written.scope,
+        bridge: None,
     };
-    Ok(Configured { agents, problems, runtime })
+    let presets = presets.ids().map(str::to_owned).collect();
+    Ok(Configured { agents, problems, presets, runtime })
 }
 
 fn take(
@@ -239,6 +267,7 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         host_tools: true,
         authenticate: None,
         install: Some(launch.install),
+        memory_limit: None,
     })
 }
 
@@ -267,6 +296,7 @@ impl WrittenAgent {
                 host_tools: true,
                 authenticate: None,
                 install: None,
+                memory_limit: None,
             },
             (None, None) => return Err("needs a command or a preset".to_owned()),
         };
@@ -285,6 +315,7 @@ impl WrittenAgent {
         agent.models = self.models;
         agent.host_tools = self.host_tools.unwrap_or(true);
         agent.authenticate = self.authenticate;
+        agent.memory_limit = self.memory_limit_mb.map(|megabytes| megabytes << 20);
         Ok(agent)
     }
 }

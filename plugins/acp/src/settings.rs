@@ -1,12 +1,15 @@
 //! The agent's modes, models and configuration options as settings of the host's sessions.
 
+use std::sync::Arc;
+
 use ostler_contract::points::{Collection, Offered, OfferedCommand, OfferedModel};
 use ostler_contract::{JsonObject, Slug, Value, json};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
-use crate::options::Model;
+use crate::agent::Facts;
+use crate::options::{AgentOptions, Model};
 use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
 
 /// The setting that is the agent's model.
@@ -66,6 +69,14 @@ impl Setting {
     /// Whether it is the agent's mode or model.
     pub fn is(&self, category: &str) -> bool {
         self.option.category.as_deref() == Some(category) || self.option.id == category
+    }
+
+    /// The ids it can be set to, where they are known.
+    pub fn choices(&self) -> Vec<String> {
+        match &self.option.value {
+            ConfigValue::Select { choices, .. } => choices.iter().map(|choice| choice.id.clone()).collect(),
+            ConfigValue::Boolean(_) => Vec::new(),
+        }
     }
 
     /// Its value.
@@ -145,11 +156,17 @@ impl Setting {
 /// What is known of an agent's settings and commands before one of its sessions is opened: what the latest reported. It
 /// is stored, so that no agent has to be started to answer for it.
 pub struct Catalogue {
+    loaded: OnceCell<()>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     /// The record's id; nothing for a provider that is no record's id.
     id: Option<String>,
     stored: Collection,
-    loaded: OnceCell<()>,
     known: Mutex<Known>,
+    /// What the record holds, as far as it was read or written here.
+    written: AsyncMutex<Known>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -157,27 +174,63 @@ pub struct Catalogue {
 struct Known {
     settings: Vec<Setting>,
     commands: Vec<Command>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about: Option<About>,
+}
+
+/// What an agent said of itself when it was started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct About {
+    /// The command line that started it: another one may start another version.
+    launch: String,
+    facts: Facts,
 }
 
 impl Catalogue {
     /// Of a provider, stored in the collection.
     pub fn stored(provider: &str, stored: Collection) -> Self {
         let id = Slug::parse(provider).map(|slug| slug.to_string());
-        Self { id, stored, loaded: OnceCell::new(), known: Mutex::default() }
+        let (known, written) = (Mutex::default(), AsyncMutex::default());
+        Self { loaded: OnceCell::new(), shared: Arc::new(Shared { id, stored, known, written }) }
     }
 
     /// Reads what was stored, once. What the agent reported since then counts.
     pub async fn load(&self) {
         let load = async {
-            let Some(id) = self.id.clone() else { return };
-            let Ok(Some(record)) = self.stored.get.call((id,)).await else { return };
+            let Some(id) = self.shared.id.clone() else { return };
+            let Ok(Some(record)) = self.shared.stored.get.call((id,)).await else { return };
             let Ok(known) = serde_json::from_value::<Known>(Value::Object(record)) else { return };
-            let mut current = self.known.lock();
+            self.shared.written.lock().await.clone_from(&known);
+            let mut current = self.shared.known.lock();
             if *current == Known::default() {
                 *current = known;
             }
         };
         self.loaded.get_or_init(|| load).await;
+    }
+
+    /// Takes what the agent said of itself. The settings and commands of another version are dropped.
+    pub fn learn_facts(&self, agent: &AgentOptions, facts: &Facts) {
+        let about = About { launch: agent.command_line(), facts: facts.clone() };
+        self.change(|known| {
+            if known.about.as_ref().is_some_and(|before| before.facts.version != facts.version) {
+                *known = Known::default();
+            }
+            known.about = Some(about);
+        });
+    }
+
+    /// What the agent said of itself when it was last started with this command line.
+    pub fn facts(&self, agent: &AgentOptions) -> Option<Facts> {
+        let known = self.shared.known.lock();
+        let about = known.about.as_ref().filter(|about| about.launch == agent.command_line());
+        about.map(|about| about.facts.clone())
+    }
+
+    /// The settings of its sessions.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.shared.known.lock().settings.clone()
     }
 
     /// Takes the settings of a session as they are when it opens.
@@ -191,24 +244,20 @@ impl Catalogue {
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) {
-        let (before, now) = {
-            let mut known = self.known.lock();
-            let before = known.clone();
-            change(&mut known);
-            (before, known.clone())
-        };
-        let Some(id) = self.id.clone().filter(|_| before != now) else { return };
-        if let Ok(Value::Object(mut record)) = serde_json::to_value(&now) {
-            record.insert("id".to_owned(), id.into());
-            let put = self.stored.put.call((record,));
-            // What is not stored is reported again by the next session.
-            tokio::spawn(async move { drop(put.await) });
-        }
+        change(&mut self.shared.known.lock());
+        let shared = self.shared.clone();
+        // What is not stored is reported again by the next session.
+        tokio::spawn(async move { shared.store().await });
+    }
+
+    /// Waits until what is known is stored.
+    pub async fn store(&self) {
+        self.shared.store().await;
     }
 
     /// The schema of a session's settings.
     pub fn schema(&self) -> Value {
-        let known = self.known.lock();
+        let known = self.shared.known.lock();
         let properties: JsonObject =
             known.settings.iter().map(|setting| (setting.option.id.clone(), setting.property())).collect();
         json!({ "type": "object", "properties": properties })
@@ -216,18 +265,18 @@ impl Catalogue {
 
     /// The values a session starts with.
     pub fn defaults(&self) -> JsonObject {
-        let known = self.known.lock();
+        let known = self.shared.known.lock();
         known.settings.iter().map(|setting| (setting.option.id.clone(), setting.value())).collect()
     }
 
     /// A setting by its id.
     pub fn setting(&self, id: &str) -> Option<Setting> {
-        self.known.lock().settings.iter().find(|setting| setting.option.id == id).cloned()
+        self.shared.known.lock().settings.iter().find(|setting| setting.option.id == id).cloned()
     }
 
     /// What the agent offers: the models it reported, or those that are configured.
     pub fn offered(&self, configured: &[Model]) -> Offered {
-        let known = self.known.lock();
+        let known = self.shared.known.lock();
         let reported =
             known.settings.iter().find(|setting| setting.is(MODEL)).map(|setting| &setting.option.value);
         let models = match reported {
@@ -253,6 +302,20 @@ impl Catalogue {
             description: Some(command.description.clone()).filter(|description| !description.is_empty()),
         };
         Offered { models, commands: known.commands.iter().map(command).collect(), customizations: None }
+    }
+}
+
+impl Shared {
+    /// Writes the record where it holds something else. One writes at a time, always what is known then.
+    async fn store(&self) {
+        let mut written = self.written.lock().await;
+        let now = self.known.lock().clone();
+        let Some(id) = self.id.clone().filter(|_| *written != now) else { return };
+        let Ok(Value::Object(mut record)) = serde_json::to_value(&now) else { return };
+        record.insert("id".to_owned(), id.into());
+        if self.stored.put.call((record,)).await.is_ok() {
+            *written = now;
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
 use crate::options::ScopeChoice;
-use crate::process::{Process, Program, Unstarted};
+use crate::process::{Owner, Process, Program, Unstarted};
 use crate::protocol::member;
 use crate::wire::Failure;
 
@@ -35,6 +35,7 @@ struct Shared {
     cwd: PathBuf,
     env: BTreeMap<String, String>,
     scope: ScopeChoice,
+    owner: Owner,
     next: AtomicU64,
     open: Mutex<HashMap<String, Terminal>>,
     /// The output of those that were released: a call that names one is shown it.
@@ -71,12 +72,13 @@ impl Terminals {
     }
 
     /// Of a chat.
-    pub fn of(start: &Start, cwd: &Path, scope: ScopeChoice) -> Self {
+    pub fn of(start: &Start, cwd: &Path, scope: ScopeChoice, provider: &str) -> Self {
         Self(Arc::new(Shared {
             host: start.terminals.clone(),
             cwd: cwd.to_owned(),
             env: start.env.clone(),
             scope,
+            owner: Owner { provider: provider.to_owned(), session: start.uri.clone() },
             ..Shared::default()
         }))
     }
@@ -158,7 +160,9 @@ impl Terminals {
         }
         let terminal = match &self.0.host {
             Some(host) => listed(host, command, args, &cwd, env, limit).await?,
-            None => own(command, args, cwd, env, self.0.scope, limit)?,
+            None => {
+                own(Program { command, args, env, cwd, owner: self.0.owner.clone() }, self.0.scope, limit)?
+            }
         };
         let id = format!("terminal-{}", self.0.next.fetch_add(1, Ordering::Relaxed) + 1);
         self.0.open.lock().insert(id.clone(), terminal);
@@ -193,20 +197,12 @@ async fn listed(
     Ok(Terminal::Listed { terminal: opened, title, limit, exit })
 }
 
-fn own(
-    command: String,
-    args: Vec<String>,
-    cwd: PathBuf,
-    env: BTreeMap<String, String>,
-    scope: ScopeChoice,
-    limit: usize,
-) -> Result<Terminal, Failure> {
+fn own(mut program: Program, scope: ScopeChoice, limit: usize) -> Result<Terminal, Failure> {
     // Agents send a program with its arguments, or a whole line for a shell.
-    let (command, args) = match args.is_empty() && command.contains(char::is_whitespace) {
-        true => ("/bin/sh".to_owned(), vec!["-c".to_owned(), command]),
-        false => (command, args),
-    };
-    let program = Program { command, args, env, cwd };
+    if program.args.is_empty() && program.command.contains(char::is_whitespace) {
+        let line = std::mem::replace(&mut program.command, "/bin/sh".to_owned());
+        program.args = vec!["-c".to_owned(), line];
+    }
     let (process, stdout, stderr) = Process::run(&program, scope).map_err(|why| {
         Failure::internal(match why {
             Unstarted::NotFound => format!("{} is not installed", program.command),

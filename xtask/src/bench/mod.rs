@@ -10,6 +10,7 @@ mod net;
 mod options;
 mod ostler;
 mod process;
+mod replay;
 mod report;
 mod rounds;
 mod soak;
@@ -30,6 +31,14 @@ pub use soak::run as soak;
 pub fn run(root: &Path, arguments: &[String]) -> std::result::Result<(), String> {
     let options = Options::read(arguments)?;
     bench(root, &options).map_err(|failure| failure.to_string())
+}
+
+/// Runs the agent of the benchmarks on standard input and output.
+///
+/// # Errors
+/// The sentence to end with.
+pub fn replay_agent() -> std::result::Result<(), String> {
+    replay::run().map_err(|failure| failure.to_string())
 }
 
 fn bench(root: &Path, options: &Options) -> Result<()> {

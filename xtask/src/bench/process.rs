@@ -158,6 +158,14 @@ pub fn pin_thread(core: &str) {
     }
 }
 
+/// Has the calling thread run on every core again.
+pub fn unpin_thread() {
+    // The calling thread knows of its one core only.
+    if let Ok(cores) = std::fs::read_to_string("/sys/devices/system/cpu/online") {
+        pin_thread(cores.trim());
+    }
+}
+
 fn pin(task: &str, threads: &str, core: &str) {
     let mut command = Command::new("taskset");
     let _ = command.args([threads, core, task]).stdout(Stdio::null()).stderr(Stdio::null()).status();

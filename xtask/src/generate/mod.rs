@@ -1,5 +1,6 @@
 //! Files made from the code they are about: written by `cargo xtask generate`, checked by `cargo xtask tidy`.
 
+mod agents;
 mod javascript;
 mod sdk;
 mod wire;
@@ -22,6 +23,7 @@ fn all(root: &Path) -> Result<Vec<Generated>, String> {
     )?;
     Ok(vec![
         Generated { path: "sdk/index.d.ts", text: sdk::declarations(root)? },
+        Generated { path: agents::PAGE, text: agents::page(root)? },
         Generated { path: "docs/javascript.md", text: javascript::page(&surface) },
     ])
 }

@@ -1,5 +1,6 @@
 //! Agent processes: one is started in a scope that holds everything it starts, and is ended with that scope.
 
+mod memory;
 mod scope;
 mod table;
 
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::options::ScopeChoice;
 use scope::Scope;
-pub use scope::{containment, sweep};
+pub use scope::{Owner, Usage, containment, sweep, usages};
 
 /// How long a scope may take to become empty after the agent's stdin is closed, and again after SIGTERM. Twice this
 /// and the time to kill fit into the host's limit for closing a session.
@@ -45,6 +46,8 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// Where it starts.
     pub cwd: PathBuf,
+    /// For whom it runs.
+    pub owner: Owner,
 }
 
 /// Why a program could not be started.
@@ -127,6 +130,21 @@ impl Process {
         *self.ended.borrow()
     }
 
+    /// What it and everything it started occupy.
+    pub fn usage(&self) -> Usage {
+        self.scope.usage()
+    }
+
+    /// Has the kernel limit its memory, where it can.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.scope.limit_memory(bytes);
+    }
+
+    /// Whether the kernel ended something of it at the limit.
+    pub fn exceeded_memory(&self) -> bool {
+        self.scope.exceeded_memory()
+    }
+
     /// Sends SIGKILL to everything in the scope.
     pub fn kill_now(&self) {
         self.scope.signal(Signal::KILL);
@@ -186,8 +204,7 @@ impl Process {
 }
 
 fn start(program: &Program, choice: ScopeChoice, stdin: Stdio) -> Result<(Process, Child), Unstarted> {
-    let path = program.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
-    let file = find(&program.command, &path, &program.cwd).ok_or(Unstarted::NotFound)?;
+    let file = find(&program.command, &program.path(), &program.cwd).ok_or(Unstarted::NotFound)?;
     if !program.cwd.is_dir() {
         return Err(Unstarted::NoFolder);
     }
@@ -208,7 +225,7 @@ fn start(program: &Program, choice: ScopeChoice, stdin: Stdio) -> Result<(Proces
         Ok((pid, child)) => {
             let (_, ended) = watch::channel(None);
             let stderr = Arc::new(Mutex::new(Tail::default()));
-            Ok((Process { scope: prepared.around(pid), ended, stderr }, child))
+            Ok((Process { scope: prepared.around(pid, program.owner.clone()), ended, stderr }, child))
         }
         Err(why) => {
             prepared.discard();
@@ -223,6 +240,18 @@ fn start(program: &Program, choice: ScopeChoice, stdin: Stdio) -> Result<(Proces
 /// Kills what is left of every agent of this daemon, as it ends.
 pub fn kill_all() {
     scope::kill_all();
+}
+
+/// Whether a program could be started: its file is there, or on `PATH`.
+pub fn is_installed(program: &Program) -> bool {
+    find(&program.command, &program.path(), &program.cwd).is_some()
+}
+
+impl Program {
+    /// The `PATH` it is looked up on.
+    fn path(&self) -> String {
+        self.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default()
+    }
 }
 
 /// The program's file: a path as it is, a name on `PATH`.

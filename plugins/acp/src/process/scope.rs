@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tokio::process::Command;
 
+use super::memory::{self, Counted};
 use super::table;
 use crate::options::ScopeChoice;
 
@@ -18,8 +19,10 @@ use crate::options::ScopeChoice;
 pub const MARKER: &str = "OSTLER_AGENT_SCOPE";
 /// How the names of scopes and of their cgroups begin.
 const PREFIX: &str = "ostler-agent.";
-/// Puts itself into the cgroup whose file is named first, then becomes the program named behind it.
-const ENTER: &str = r#"echo 0 > "$0" && exec "$@""#;
+/// Puts itself into the cgroups whose files are named first, as many as it is told, then becomes the program named behind
+/// them.
+const ENTER: &str =
+    r#"n=$0; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 126; shift; n=$((n - 1)); done; exec "$@""#;
 
 /// The scopes of this daemon's agents.
 static OPEN: LazyLock<Mutex<BTreeMap<String, Scope>>> = LazyLock::new(Mutex::default);
@@ -29,13 +32,39 @@ static OPEN: LazyLock<Mutex<BTreeMap<String, Scope>>> = LazyLock::new(Mutex::def
 pub struct Prepared {
     marker: String,
     cgroup: Option<PathBuf>,
+    memory: Option<PathBuf>,
+}
+
+/// Whose processes a scope contains.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The agent's provider.
+    pub provider: String,
+    /// The session's URI; empty for a check.
+    pub session: String,
+}
+
+/// The processes of one owner that run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Whose.
+    pub owner: Owner,
+    /// How many.
+    pub processes: usize,
+    /// What they occupy, in bytes.
+    pub memory: u64,
+    /// How that was counted.
+    pub counted: Counted,
 }
 
 /// The scope of one running agent.
 #[derive(Debug)]
 pub struct Scope {
     marker: String,
+    owner: Owner,
     cgroup: Option<PathBuf>,
+    /// Its group in the memory hierarchy of version 1, where the cgroup does not count memory.
+    memory: Option<PathBuf>,
     leader: Pid,
     /// Whether dropping it ends the scope: true of the one the agent's process holds.
     owned: bool,
@@ -53,7 +82,14 @@ impl Scope {
         if cgroup.is_none() {
             adopt_orphans();
         }
-        Prepared { marker, cgroup }
+        let counts = cgroup.as_ref().is_some_and(|dir| dir.join("memory.current").is_file());
+        let memory = match choice {
+            ScopeChoice::Auto if !counts => {
+                memory::own_group().map(|own| own.join(&marker)).filter(|dir| usable_for_memory(dir))
+            }
+            _ => None,
+        };
+        Prepared { marker, cgroup, memory }
     }
 
     /// The agent's own process.
@@ -67,6 +103,23 @@ impl Scope {
             Some(dir) => cgroup_members(dir),
             None => table::members(self.leader, MARKER, &self.marker),
         }
+    }
+
+    /// What its processes occupy.
+    pub fn usage(&self) -> Usage {
+        let members = self.members();
+        let (memory, counted) = memory::of(self.cgroup.as_deref(), self.memory.as_deref(), &members);
+        Usage { owner: self.owner.clone(), processes: members.len(), memory, counted }
+    }
+
+    /// Has the kernel limit its memory, where it can.
+    pub fn limit_memory(&self, bytes: u64) {
+        memory::limit(self.cgroup.as_deref(), self.memory.as_deref(), bytes);
+    }
+
+    /// Whether the kernel ended one of its processes at the limit.
+    pub fn exceeded_memory(&self) -> bool {
+        memory::was_exceeded(self.cgroup.as_deref(), self.memory.as_deref())
     }
 
     /// Sends a signal to every process in the scope.
@@ -90,8 +143,8 @@ impl Drop for Scope {
         }
         OPEN.lock().remove(&self.marker);
         self.signal(Signal::KILL);
-        if let Some(dir) = self.cgroup.clone() {
-            remove(dir);
+        for dir in [&self.cgroup, &self.memory].into_iter().flatten() {
+            remove(dir.clone());
         }
     }
 }
@@ -104,30 +157,54 @@ impl Prepared {
 
     /// A command that runs the program inside the scope.
     pub fn command(&self, program: &Path) -> Command {
-        match &self.cgroup {
-            None => Command::new(program),
-            Some(dir) => {
-                let mut command = Command::new("/bin/sh");
-                command.arg("-c").arg(ENTER).arg(dir.join("cgroup.procs")).arg(program);
-                command
-            }
+        let groups: Vec<PathBuf> =
+            [&self.cgroup, &self.memory].into_iter().flatten().map(|dir| dir.join("cgroup.procs")).collect();
+        if groups.is_empty() {
+            return Command::new(program);
         }
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(ENTER).arg(groups.len().to_string()).args(groups).arg(program);
+        command
     }
 
     /// The scope, once its agent runs.
-    pub fn around(self, leader: Pid) -> Scope {
-        let Self { marker, cgroup } = self;
-        let listed = Scope { marker: marker.clone(), cgroup: cgroup.clone(), leader, owned: false };
-        OPEN.lock().insert(marker.clone(), listed);
-        Scope { marker, cgroup, leader, owned: true }
+    pub fn around(self, leader: Pid, owner: Owner) -> Scope {
+        let Self { marker, cgroup, memory } = self;
+        let scope = |owned| Scope {
+            marker: marker.clone(),
+            owner: owner.clone(),
+            cgroup: cgroup.clone(),
+            memory: memory.clone(),
+            leader,
+            owned,
+        };
+        OPEN.lock().insert(marker.clone(), scope(false));
+        scope(true)
     }
 
     /// Removes a scope whose agent did not start.
     pub fn discard(self) {
-        if let Some(dir) = self.cgroup {
+        for dir in [self.cgroup, self.memory].into_iter().flatten() {
             let _ = fs::remove_dir(dir);
         }
     }
+}
+
+/// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.
+pub fn usages() -> Vec<Usage> {
+    let mut all: BTreeMap<Owner, Usage> = BTreeMap::new();
+    let scopes: Vec<String> = OPEN.lock().keys().cloned().collect();
+    for marker in scopes {
+        let Some(usage) = OPEN.lock().get(&marker).map(Scope::usage) else { continue };
+        match all.get_mut(&usage.owner) {
+            Some(sum) => {
+                sum.processes += usage.processes;
+                sum.memory += usage.memory;
+            }
+            None => drop(all.insert(usage.owner.clone(), usage)),
+        }
+    }
+    all.into_values().collect()
 }
 
 /// What contains agents: for the log.
@@ -162,11 +239,12 @@ pub fn sweep() {
             let _ = kill_process(row.pid, Signal::KILL);
         }
     }
-    let Some(parent) = own_cgroup() else { return };
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_leftover) {
-            let _ = fs::write(entry.path().join("cgroup.kill"), "1");
-            remove(entry.path());
+    for parent in [own_cgroup(), memory::own_group()].into_iter().flatten() {
+        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_leftover) {
+                let _ = fs::write(entry.path().join("cgroup.kill"), "1");
+                remove(entry.path());
+            }
         }
     }
 }
@@ -204,6 +282,19 @@ fn usable(dir: &Path) -> bool {
     }
     let writable = |file: &str| fs::OpenOptions::new().write(true).open(dir.join(file)).is_ok();
     let usable = writable("cgroup.procs") && writable("cgroup.kill") && Path::new("/bin/sh").is_file();
+    if !usable {
+        let _ = fs::remove_dir(dir);
+    }
+    usable
+}
+
+/// Whether a group could be made there in the memory hierarchy of version 1 that this daemon may fill.
+fn usable_for_memory(dir: &Path) -> bool {
+    if fs::create_dir(dir).is_err() {
+        return false;
+    }
+    let writable = fs::OpenOptions::new().write(true).open(dir.join("cgroup.procs")).is_ok();
+    let usable = writable && dir.join("memory.usage_in_bytes").is_file() && Path::new("/bin/sh").is_file();
     if !usable {
         let _ = fs::remove_dir(dir);
     }

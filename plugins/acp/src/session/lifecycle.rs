@@ -84,6 +84,7 @@ impl Conversation {
         notes.iter().for_each(|note| self.log(note));
         *self.id.lock() = Some(session.clone());
         self.cost = (!continued).then_some(0.0);
+        self.shared.catalogue.learn_facts(&self.shared.agent, facts);
         self.shared.catalogue.learn(&settings);
         let exited = running.ended().boxed();
         self.live = Some(Live {
@@ -173,6 +174,23 @@ impl Conversation {
     pub(super) fn exited(&mut self) {
         if let Some(live) = &self.live {
             live.running.kill_leftovers();
+        }
+    }
+
+    /// Stops an agent that occupies more memory than it may.
+    pub(super) async fn check_memory(&mut self) {
+        let Some(why) = self.live.as_ref().and_then(|live| live.running.over_memory()) else { return };
+        let sentence = self.sentence(&why);
+        self.log(&sentence);
+        self.prompting = None;
+        self.cancel_by = None;
+        if let Some(live) = self.live.take() {
+            live.running.kill().await;
+        }
+        self.terminals.close().await;
+        match self.turn.is_some() && self.waiting.is_none() {
+            true => self.fail(why.kind(), sentence).await,
+            false => self.advance().await,
         }
     }
 

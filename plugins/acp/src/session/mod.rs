@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -114,7 +115,12 @@ pub struct Conversation {
     /// When a cancelled prompt that was not answered stops the agent.
     cancel_by: Option<Instant>,
     idle_since: Instant,
+    /// When the agent's memory is looked at next.
+    memory_at: Instant,
 }
+
+/// How often the memory of an agent with a limit is looked at.
+const MEMORY_EVERY: Duration = Duration::from_secs(2);
 
 /// An agent with an open session.
 struct Live {
@@ -203,7 +209,7 @@ impl Conversation {
         let more = start.additional.iter().flatten().map(PathBuf::from);
         Self {
             emit: Emitter::of(&start),
-            terminals: Terminals::of(&start, &cwd, shared.runtime.scope),
+            terminals: Terminals::of(&start, &cwd, shared.runtime.scope, &shared.agent.provider),
             files: Files::within(std::iter::once(cwd.clone()).chain(more).collect()),
             transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
             context: start.context.clone(),
@@ -232,6 +238,7 @@ impl Conversation {
             cost_before: None,
             cancel_by: None,
             idle_since: Instant::now(),
+            memory_at: Instant::now() + MEMORY_EVERY,
         }
     }
 
@@ -305,7 +312,9 @@ impl Conversation {
             .idle
             .filter(|_| !busy && self.live.is_some())
             .map(|idle| self.idle_since + idle);
-        [settled, self.cancel_by, idle].into_iter().flatten().min()
+        let limited = self.shared.agent.memory_limit.is_some() && self.live.is_some();
+        let memory = limited.then_some(self.memory_at);
+        [settled, self.cancel_by, idle, memory].into_iter().flatten().min()
     }
 
     async fn deadline_passed(&mut self) {
@@ -317,7 +326,12 @@ impl Conversation {
         if passed(self.cancel_by) {
             return self.cancel_timed_out().await;
         }
-        if self.turn.is_none() && self.prompting.is_none() && self.opening.is_none() {
+        if self.memory_at <= now {
+            self.memory_at = now + MEMORY_EVERY;
+            self.check_memory().await;
+        }
+        let idle = self.shared.runtime.idle.map(|idle| self.idle_since + idle);
+        if passed(idle) && self.turn.is_none() && self.prompting.is_none() && self.opening.is_none() {
             self.sleep();
         }
     }

@@ -1,5 +1,6 @@
 //! What one client waits for: its own actions, and the first words of a turn. The floor is the Rust server of
 //! `benches/floor`: for what has to be durable it commits one row before it answers, for what need not it keeps a map.
+//! The server runs on one core and its client on another, as otherwise chance decides which of them share one.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,13 @@ use super::super::figure::{Figure, Target};
 use super::super::floor::Keeps;
 use super::super::net::frames;
 use super::super::net::ws::Ws;
+use super::super::process::{pin_thread, unpin_thread};
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::super::stats::percentile;
 
+/// The core of the client, and that of the server.
+const CLIENT: &str = "0";
+const SERVER: &str = "1";
 /// Operations before the clock runs.
 const FIRST: usize = 50;
 /// Operations timed.
@@ -28,6 +33,13 @@ const MARKED: &[Column] = &[("a read mark to its own echo: p50", "ms", Some(Targ
 const SPOKEN: &[Column] = &[("the first delta of a turn, durable: p50", "ms", Some(Target::AtMost(1.5)))];
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
+    pin_thread(CLIENT);
+    let figures = measure_pinned(context);
+    unpin_thread();
+    figures
+}
+
+fn measure_pinned(context: &Context) -> Result<Vec<Figure>> {
     let bounds = Bounds { floor: true, ..context.bounds(5, Duration::from_secs(30)) };
     let mut figures = alternate(bounds, CREATED, |side| {
         let server = start(context, side, Keeps::Durably)?;
@@ -74,10 +86,12 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
 }
 
 fn start(context: &Context, side: Side, keeps: Keeps) -> Result<Running> {
-    match side {
+    let running = match side {
         Side::Ostler => context.start(side),
         Side::Floor => context.start_rust_floor(keeps),
-    }
+    }?;
+    running.process.pin(SERVER);
+    Ok(running)
 }
 
 fn timed(mut operation: impl FnMut(usize) -> Result<Duration>) -> Result<Vec<f64>> {

@@ -1,5 +1,6 @@
 //! The benchmarks, one file each.
 
+mod agents;
 mod automations;
 mod busy;
 mod connections;
@@ -91,5 +92,10 @@ pub const GROUPS: &[Group] = &[
         name: "busy",
         what: "a JavaScript plugin's tool, route and channel under load",
         measure: busy::measure,
+    },
+    Group {
+        name: "agents",
+        what: "agents of the Agent Client Protocol behind the daemon, beside the same agent driven directly",
+        measure: agents::measure,
     },
 ];

@@ -110,8 +110,20 @@ impl Ws {
     /// # Errors
     /// The connection ended, or nothing came in time.
     pub fn until(&mut self, wanted: &[u8]) -> Result<()> {
-        while memchr::memmem::find(&self.next_text()?, wanted).is_none() {}
-        Ok(())
+        self.find(wanted).map(drop)
+    }
+
+    /// The same; answers the message.
+    ///
+    /// # Errors
+    /// The connection ended, or nothing came in time.
+    pub fn find(&mut self, wanted: &[u8]) -> Result<Vec<u8>> {
+        loop {
+            let message = self.next_text()?;
+            if memchr::memmem::find(&message, wanted).is_some() {
+                return Ok(message);
+            }
+        }
     }
 
     fn answer_to(&mut self, id: u64) -> Result<Vec<u8>> {

@@ -1,0 +1,208 @@
+//! What the daemon sends, as updates and requests to the editor.
+
+use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
+use ahp::{ClientEvent, SubscriptionEvent};
+use ostler_contract::{Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
+
+use super::{Bridge, Open, Sent, Told};
+use crate::acp::wire::{Failure, take_back};
+use crate::acp::{ask, content, options};
+
+impl Bridge {
+    pub(super) async fn told(&mut self, told: Told) {
+        match told {
+            Told::Created { request, outcome: Err(why), .. } => {
+                request.answer(Err(Failure::internal(why.to_string())));
+            }
+            Told::Created { request, session, outcome: Ok(()) } => self.open(request, &session, false).await,
+            Told::Answered { session, id, answer } => {
+                let Some(open) = self.open.get_mut(&session) else { return };
+                // One that was answered elsewhere meanwhile is gone.
+                if open.asked.remove(&id).is_none() {
+                    return;
+                }
+                let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
+                let request =
+                    waiting.as_array().into_iter().flatten().find(|request| request["id"] == id.as_str());
+                let action =
+                    request.zip(answer.ok()).and_then(|(request, answer)| ask::action(request, &answer));
+                let chat = open.chat_uri.clone();
+                if let Some(action) = action {
+                    let _ = self.dispatch(&chat, action, Sent::Other).await;
+                }
+            }
+        }
+    }
+
+    /// Asks the editor what a session asks, where it can be asked.
+    pub(super) fn ask(&mut self, session: &str, request: &Value) {
+        let Some(open) = self.open.get_mut(session) else { return };
+        let Some(id) = request["id"].as_str().map(str::to_owned) else { return };
+        if open.asked.contains_key(&id) || request["chat"].as_str().is_some_and(|chat| chat != open.chat_uri)
+        {
+            return;
+        }
+        let Some(asked) = ask::ask(session, request, self.editor.abilities) else { return };
+        let (answer, cancellation) = self.wire.request(asked.method, asked.params);
+        open.asked.insert(id.clone(), cancellation);
+        let (tell, session) = (self.tell.clone(), session.to_owned());
+        tokio::spawn(async move {
+            let answer = answer.await;
+            let _ = tell.send(Told::Answered { session, id, answer });
+        });
+    }
+
+    pub(super) async fn event(&mut self, event: ClientEvent) {
+        let ClientEvent { channel, event: SubscriptionEvent::Action(envelope) } = event else { return };
+        let own = envelope.origin.as_ref().filter(|origin| origin.client_id == self.daemon.id());
+        let waits = own.and_then(|origin| self.sent.remove(&origin.client_seq));
+        if let Some(why) = &envelope.rejection_reason {
+            return match waits {
+                Some(Sent::Prompt { session, id }) => self.prompt_rejected(&session, &id, why).await,
+                Some(Sent::Setting { request, .. }) => request.answer(Err(Failure::bad_params(why.as_str()))),
+                Some(Sent::Other) | None => {}
+            };
+        }
+        if channel == uri::ROOT {
+            if let Some(root) = &mut self.root {
+                apply_action_to_root(root, &envelope.action);
+            }
+        } else if self.open.contains_key(&channel) {
+            self.session_action(&channel, &envelope);
+        } else if let Some(session) = self.chats.get(&channel).cloned() {
+            self.chat_action(&session, &envelope).await;
+        }
+        if let Some(Sent::Setting { session, request }) = waits {
+            self.answer_setting(&session, request);
+        }
+    }
+
+    pub(super) fn session_action(&mut self, session: &str, envelope: &ActionEnvelope) {
+        let Some(open) = self.open.get_mut(session) else { return };
+        if envelope.server_seq <= open.session_from {
+            return;
+        }
+        let before = options::commands(&open.session);
+        apply_action_to_session(&mut open.session, &envelope.action);
+        match &envelope.action {
+            StateAction::SessionTitleChanged(changed) => {
+                let update = json!({ "sessionUpdate": "session_info_update", "title": changed.title });
+                self.update(session, &update);
+            }
+            StateAction::SessionConfigChanged(_) => {
+                let Some(open) = self.open.get(session) else { return };
+                let options = self.config_options(open);
+                if let Some(modes) = options::modes(&options) {
+                    let mode = &modes["currentModeId"];
+                    self.update(
+                        session,
+                        &json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode }),
+                    );
+                }
+                self.update(
+                    session,
+                    &json!({ "sessionUpdate": "config_option_update", "configOptions": options }),
+                );
+            }
+            StateAction::SessionInputNeededSet(set) => {
+                let request = serde_json::to_value(&set.request).unwrap_or_default();
+                self.ask(session, &request);
+            }
+            StateAction::SessionInputNeededRemoved(removed) => {
+                if let Some(cancellation) = open.asked.remove(&removed.id) {
+                    take_back(&cancellation);
+                }
+            }
+            _ => {
+                let commands = options::commands(&open.session);
+                if commands != before {
+                    let update = json!({ "sessionUpdate": "available_commands_update", "availableCommands": commands });
+                    self.update(session, &update);
+                }
+            }
+        }
+    }
+
+    pub(super) async fn chat_action(&mut self, session: &str, envelope: &ActionEnvelope) {
+        let notices = self.editor.notices;
+        let Some(open) = self.open.get_mut(session) else { return };
+        if envelope.server_seq <= open.chat_from {
+            return;
+        }
+        let action = &envelope.action;
+        apply_action_to_chat(&mut open.chat, action);
+        let call = |open: &Open, id: &str, update: &str| {
+            content::find_call(&open.chat, id).map(|call| content::tool_call(&call, update))
+        };
+        let update = match action {
+            StateAction::ChatTurnStarted(started) => {
+                let queued = started.queued_message_id.as_deref();
+                if !self.started(session, &started.turn_id, queued).await {
+                    content::user(&started.message).iter().for_each(|update| self.update(session, update));
+                }
+                return;
+            }
+            StateAction::ChatTurnsLoaded(_) => {
+                if let Some(request) = open.loading.take() {
+                    self.load(session, request).await;
+                }
+                return;
+            }
+            StateAction::ChatResponsePart(part) => content::part(&part.part, notices),
+            StateAction::ChatDelta(delta) => Some(content::chunk("agent_message_chunk", &delta.content)),
+            StateAction::ChatReasoning(delta) => Some(content::chunk("agent_thought_chunk", &delta.content)),
+            StateAction::ChatToolCallStart(start) => call(open, &start.tool_call_id, "tool_call"),
+            StateAction::ChatToolCallReady(ready) => call(open, &ready.tool_call_id, "tool_call_update"),
+            StateAction::ChatToolCallConfirmed(confirmed) => {
+                call(open, &confirmed.tool_call_id, "tool_call_update")
+            }
+            StateAction::ChatToolCallContentChanged(changed) => {
+                call(open, &changed.tool_call_id, "tool_call_update")
+            }
+            StateAction::ChatToolCallComplete(complete) => {
+                call(open, &complete.tool_call_id, "tool_call_update")
+            }
+            StateAction::ChatUsage(usage) => {
+                usage_update(&serde_json::to_value(&usage.usage).unwrap_or_default())
+            }
+            StateAction::ChatTurnComplete(ended) => {
+                return self.ended(session, &ended.turn_id, Ok("end_turn"));
+            }
+            StateAction::ChatTurnCancelled(ended) => {
+                return self.ended(session, &ended.turn_id, Ok("cancelled"));
+            }
+            StateAction::ChatError(failed) => {
+                return self.ended(session, &failed.turn_id, Err(&failed.part.error.message));
+            }
+            _ => None,
+        };
+        if let Some(update) = update {
+            self.update(session, &update);
+        }
+    }
+
+    /// A turn ended: the prompt that started it is answered.
+    pub(super) fn ended(&mut self, session: &str, turn: &str, outcome: Result<&str, &str>) {
+        let Some(open) = self.open.get_mut(session) else { return };
+        match (open.prompts.remove(turn), outcome) {
+            (Some(prompt), Ok(reason)) => prompt.request.answer(Ok(json!({ "stopReason": reason }))),
+            (Some(prompt), Err(why)) => prompt.request.answer(Err(Failure::internal(why))),
+            // Another client's turn: the editor has nothing that would say so.
+            (None, Err(why)) => self.update(session, &content::chunk("agent_message_chunk", why)),
+            (None, Ok(_)) => {}
+        }
+    }
+}
+
+/// How full the context is, where the backend reports it.
+fn usage_update(usage: &Value) -> Option<Value> {
+    let meta = &usage["_meta"];
+    let (used, size) = (meta["ostler.contextTokens"].as_u64()?, meta["ostler.contextSize"].as_u64()?);
+    let mut update = json!({ "sessionUpdate": "usage_update", "used": used, "size": size });
+    if meta["ostler.sessionCost"].is_object() {
+        update["cost"] = meta["ostler.sessionCost"].clone();
+    }
+    Some(update)
+}

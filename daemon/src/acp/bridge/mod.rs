@@ -1,0 +1,271 @@
+//! The bridge: one task that owns the sessions an editor opened. It follows their channels, reports what happens as
+//! updates, and turns the editor's requests into the host's actions.
+
+mod events;
+mod opening;
+mod prompting;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ahp::ClientEventStream;
+use ostler_contract::{Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{ChatState, RootState, SessionState, SnapshotState};
+use tokio::sync::mpsc;
+
+use crate::acp::ask::Abilities;
+use crate::acp::wire::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
+use crate::acp::{content, options};
+use crate::client::{Connection, lost};
+use crate::exit::Exit;
+
+/// How many turns of a session are replayed at most when it is loaded.
+const REPLAYED: usize = 500;
+
+/// What an editor said of itself.
+#[derive(Debug, Clone, Copy, Default)]
+struct Editor {
+    notices: bool,
+    booleans: bool,
+    abilities: Abilities,
+}
+
+/// What a task beside the bridge has to tell it.
+enum Told {
+    /// A session was created, or could not be.
+    Created { request: Request, session: String, outcome: Result<(), Exit> },
+    /// The editor answered what a session asked.
+    Answered { session: String, id: String, answer: Result<Value, String> },
+}
+
+/// What a dispatched action waits for.
+enum Sent {
+    /// The turn that a prompt starts, by its id.
+    Prompt { session: String, id: String },
+    /// A changed setting, to be answered with the options then.
+    Setting { session: String, request: Request },
+    /// Nothing.
+    Other,
+}
+
+/// A prompt that is not answered.
+struct Prompt {
+    request: Request,
+    message: Value,
+    waits: Waits,
+    /// Whether the editor cancelled it.
+    cancelled: bool,
+}
+
+/// What a prompt waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// The end of its turn, which was dispatched or runs.
+    ForTurn,
+    /// The end of another client's turn, after which the host starts its own.
+    InQueue,
+}
+
+/// A session that the editor opened.
+struct Open {
+    session: Box<SessionState>,
+    session_from: u64,
+    chat_uri: String,
+    chat: Box<ChatState>,
+    chat_from: u64,
+    /// The editor's prompts that are not answered, by turn or queued message.
+    prompts: HashMap<String, Prompt>,
+    /// Queued messages of prompts that were cancelled.
+    withdrawn: HashSet<String>,
+    /// What the editor is being asked, by input request.
+    asked: HashMap<String, Cancellation>,
+    /// The request that waits for older turns.
+    loading: Option<Request>,
+    /// The model of the next turns, where the backend has no setting for it.
+    model: Option<String>,
+}
+
+/// The bridge between an editor and the daemon.
+pub struct Bridge {
+    daemon: Arc<Connection>,
+    events: ClientEventStream,
+    wire: Wire,
+    provider: Option<String>,
+    editor: Editor,
+    root: Option<Box<RootState>>,
+    open: HashMap<String, Open>,
+    /// Sessions by their default chats.
+    chats: HashMap<String, String>,
+    sent: HashMap<i64, Sent>,
+    tell: mpsc::UnboundedSender<Told>,
+    told: mpsc::UnboundedReceiver<Told>,
+}
+
+impl Bridge {
+    /// Between a daemon and an editor. New sessions have this backend.
+    pub fn new(daemon: Connection, wire: Wire, provider: Option<String>) -> Self {
+        let events = daemon.client().events();
+        let (tell, told) = mpsc::unbounded_channel();
+        Self {
+            daemon: Arc::new(daemon),
+            events,
+            wire,
+            provider,
+            editor: Editor::default(),
+            root: None,
+            open: HashMap::new(),
+            chats: HashMap::new(),
+            sent: HashMap::new(),
+            tell,
+            told,
+        }
+    }
+
+    /// Runs until the editor closes its end. Turns it started go on.
+    ///
+    /// # Errors
+    /// Exit 1 where the daemon closes the connection.
+    pub async fn run(mut self, mut incoming: mpsc::Receiver<Incoming>) -> Result<(), Exit> {
+        if let SnapshotState::Root(root) = self.subscribe(uri::ROOT).await?.0 {
+            self.root = Some(root);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                Some(told) = self.told.recv() => self.told(told).await,
+                event = self.events.recv() => match event {
+                    Some(event) => self.event(event).await,
+                    None => return Err(lost()),
+                },
+                message = incoming.recv() => match message {
+                    Some(Incoming::Request(request)) => self.request(request).await,
+                    Some(Incoming::Notification { method, params }) => self.notification(&method, &params).await,
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<(SnapshotState, u64), Exit> {
+        let subscribed = self.daemon.client().subscribe(channel.to_owned()).await;
+        let (subscribed, _) = subscribed.map_err(crate::client::exit)?;
+        let snapshot = subscribed.snapshot.ok_or_else(|| Exit::machine(format!("{channel} has no state")))?;
+        Ok((snapshot.state, u64::try_from(snapshot.from_seq).unwrap_or_default()))
+    }
+
+    pub(super) fn update(&self, session: &str, update: &Value) {
+        self.wire.notify("session/update", json!({ "sessionId": session, "update": update }));
+    }
+
+    async fn notification(&mut self, method: &str, params: &Value) {
+        if method == "session/cancel"
+            && let Some(session) = params["sessionId"].as_str().map(str::to_owned)
+        {
+            self.cancel(&session).await;
+        }
+    }
+
+    async fn request(&mut self, request: Request) {
+        let session = request.params["sessionId"].as_str().unwrap_or_default().to_owned();
+        match request.method.as_str() {
+            "initialize" => {
+                let answer = self.initialize(&request.params);
+                request.answer(Ok(answer));
+            }
+            "authenticate" => request.answer(Ok(json!({}))),
+            "session/new" => self.create(request),
+            "session/load" => self.open(request, &session, true).await,
+            "session/resume" => self.open(request, &session, false).await,
+            "session/list" => {
+                let daemon = self.daemon.clone();
+                tokio::spawn(async move {
+                    let listed = list(&daemon, &request.params).await;
+                    request.answer(listed.map_err(|why| Failure::internal(why.to_string())));
+                });
+            }
+            "session/close" => {
+                self.close(&session).await;
+                request.answer(Ok(json!({})));
+            }
+            "session/delete" => {
+                self.close(&session).await;
+                let daemon = self.daemon.clone();
+                tokio::spawn(async move {
+                    let outcome = daemon.request("disposeSession", json!({ "channel": session })).await;
+                    let outcome =
+                        outcome.map(|_| json!({})).map_err(|why| Failure::not_found(why.to_string()));
+                    request.answer(outcome);
+                });
+            }
+            "session/prompt" => self.prompt(request, &session).await,
+            "session/set_mode" => {
+                let value = request.params["modeId"].clone();
+                self.set(request, &session, options::MODE.to_owned(), value).await;
+            }
+            "session/set_config_option" => {
+                let id = request.params["configId"].as_str().unwrap_or_default().to_owned();
+                let value = request.params["value"].clone();
+                self.set(request, &session, id, value).await;
+            }
+            method => {
+                let failure = Failure::unknown_method(method);
+                request.answer(Err(failure));
+            }
+        }
+    }
+
+    fn initialize(&mut self, params: &Value) -> Value {
+        let capabilities = &params["clientCapabilities"];
+        let has =
+            |pointer: &str| capabilities.pointer(pointer).is_some_and(|has| has.is_object() || has == true);
+        self.editor = Editor {
+            notices: has("/session/notices"),
+            booleans: has("/session/configOptions/boolean"),
+            abilities: Abilities { form: has("/elicitation/form"), url: has("/elicitation/url") },
+        };
+        json!({
+            "protocolVersion": PROTOCOL_VERSION,
+            "agentInfo": { "name": "ostler", "title": "ostler", "version": env!("CARGO_PKG_VERSION") },
+            "agentCapabilities": {
+                "loadSession": true,
+                "promptCapabilities": { "image": true, "audio": true, "embeddedContext": true },
+                "mcpCapabilities": { "http": false, "sse": false },
+                "sessionCapabilities": { "list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {} },
+            },
+            "authMethods": [],
+        })
+    }
+}
+
+/// A page of the host's sessions, most recently changed first.
+async fn list(daemon: &Connection, params: &Value) -> Result<Value, Exit> {
+    let mut asked = json!({ "channel": uri::ROOT, "limit": 100 });
+    if params["cursor"].is_string() {
+        asked["cursor"] = params["cursor"].clone();
+    }
+    let page = daemon.request("listSessions", asked).await?;
+    let cwd = params["cwd"].as_str();
+    let rows = page["items"].as_array().into_iter().flatten().filter_map(|row| {
+        let mut directories = row["workingDirectories"].as_array().into_iter().flatten();
+        let directory = directories.next().and_then(Value::as_str).and_then(content::file_path);
+        // The protocol asks for a directory; a session without one has none that an editor could open.
+        let directory = directory.unwrap_or_else(|| "/".to_owned());
+        if cwd.is_some_and(|cwd| cwd.trim_end_matches('/') != directory.trim_end_matches('/')) {
+            return None;
+        }
+        let mut shown = json!({ "sessionId": row["resource"], "cwd": directory, "title": row["title"],
+            "updatedAt": row["modifiedAt"] });
+        let more: Vec<String> =
+            directories.filter_map(Value::as_str).filter_map(content::file_path).collect();
+        if !more.is_empty() {
+            shown["additionalDirectories"] = more.into();
+        }
+        Some(shown)
+    });
+    let mut answer = json!({ "sessions": rows.collect::<Vec<_>>() });
+    if page["nextCursor"].is_string() {
+        answer["nextCursor"] = page["nextCursor"].clone();
+    }
+    Ok(answer)
+}

@@ -1,0 +1,174 @@
+//! Sessions that the editor creates, loads, resumes and closes.
+
+use std::collections::{HashMap, HashSet};
+
+use ostler_contract::{Value, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{AgentInfo, ResponsePart, SnapshotState};
+
+use super::{Bridge, Open, REPLAYED, Told};
+use crate::acp::wire::{Failure, Request, take_back};
+use crate::acp::{content, options};
+use crate::exit::Exit;
+
+impl Bridge {
+    pub(super) fn create(&self, request: Request) {
+        let backend =
+            self.provider.clone().or_else(|| Some(self.root.as_ref()?.agents.first()?.provider.clone()));
+        let Some(provider) = backend else {
+            return request.answer(Err(Failure::internal("the daemon has no backend")));
+        };
+        let directories = [&request.params["cwd"]].into_iter();
+        let directories =
+            directories.chain(request.params["additionalDirectories"].as_array().into_iter().flatten());
+        let directories: Option<Vec<String>> =
+            directories.map(|directory| content::file_uri(directory.as_str()?)).collect();
+        let Some(directories) = directories else {
+            return request
+                .answer(Err(Failure::bad_params("cwd and additionalDirectories have to be absolute paths")));
+        };
+        let session = uri::session(&provider, &uuid::Uuid::new_v4().to_string());
+        let (daemon, tell) = (self.daemon.clone(), self.tell.clone());
+        tokio::spawn(async move {
+            let params =
+                json!({ "channel": session, "provider": provider, "workingDirectories": directories });
+            let outcome = daemon.request("createSession", params).await.map(|_| ());
+            let _ = tell.send(Told::Created { request, session, outcome });
+        });
+    }
+
+    /// Follows a session; its turns so far are replayed where they are asked for.
+    pub(super) async fn open(&mut self, request: Request, session: &str, replay: bool) {
+        let opened = self.follow(session).await;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(why) => return request.answer(Err(Failure::not_found(format!("{session}: {why}")))),
+        };
+        self.chats.insert(opened.chat_uri.clone(), session.to_owned());
+        self.open.insert(session.to_owned(), opened);
+        match replay {
+            true => self.load(session, request).await,
+            false => self.opened(session, request),
+        }
+    }
+
+    pub(super) async fn follow(&self, session: &str) -> Result<Open, Exit> {
+        let (state, session_from) = self.subscribe(session).await?;
+        let SnapshotState::Session(state) = state else {
+            return Err(Exit::usage(format!("{session} is not a session")));
+        };
+        let chat_uri = state.default_chat.clone().unwrap_or_else(|| uri::default_chat(session));
+        let (chat, chat_from) = self.subscribe(&chat_uri).await?;
+        let SnapshotState::Chat(chat) = chat else {
+            return Err(Exit::machine(format!("{session} has no chat")));
+        };
+        Ok(Open {
+            session: state,
+            session_from,
+            chat_uri,
+            chat,
+            chat_from,
+            prompts: HashMap::new(),
+            withdrawn: HashSet::new(),
+            asked: HashMap::new(),
+            loading: None,
+            model: None,
+        })
+    }
+
+    /// Asks for older turns, or replays those there are.
+    pub(super) async fn load(&mut self, session: &str, request: Request) {
+        let Some(open) = self.open.get_mut(session) else { return };
+        let cursor = open.chat.turns_next_cursor.clone().filter(|_| open.chat.turns.len() < REPLAYED);
+        if let Some(cursor) = cursor {
+            let params = json!({ "channel": open.chat_uri, "cursor": cursor });
+            open.loading = Some(request);
+            if self.daemon.request("fetchTurns", params).await.is_ok() {
+                return;
+            }
+            let Some(request) = self.open.get_mut(session).and_then(|open| open.loading.take()) else {
+                return;
+            };
+            return self.replay(session, request);
+        }
+        self.replay(session, request);
+    }
+
+    pub(super) fn replay(&mut self, session: &str, request: Request) {
+        let Some(open) = self.open.get(session) else { return };
+        for turn in &open.chat.turns {
+            content::user(&turn.message).iter().for_each(|update| self.update(session, update));
+            self.parts(session, &turn.response_parts);
+        }
+        self.opened(session, request);
+    }
+
+    pub(super) fn parts(&self, session: &str, parts: &[ResponsePart]) {
+        parts
+            .iter()
+            .filter_map(|part| content::part(part, self.editor.notices))
+            .for_each(|update| self.update(session, &update));
+    }
+
+    /// Answers a request that opened a session, and reports what it is in the middle of.
+    pub(super) fn opened(&mut self, session: &str, request: Request) {
+        let created = request.method == "session/new";
+        let mut answer = self.settings(session);
+        if created {
+            answer["sessionId"] = session.into();
+        }
+        request.answer(Ok(answer));
+        let Some(open) = self.open.get(session) else { return };
+        let commands = options::commands(&open.session);
+        if !commands.is_empty() {
+            self.update(
+                session,
+                &json!({ "sessionUpdate": "available_commands_update", "availableCommands": commands }),
+            );
+        }
+        if let Some(turn) = &open.chat.active_turn {
+            content::user(&turn.message).iter().for_each(|update| self.update(session, update));
+            self.parts(session, &turn.response_parts);
+        }
+        let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
+        for request in waiting.as_array().into_iter().flatten() {
+            self.ask(session, request);
+        }
+    }
+
+    pub(super) fn backend(&self, provider: &str) -> Option<&AgentInfo> {
+        self.root.as_ref()?.agents.iter().find(|agent| agent.provider == provider)
+    }
+
+    pub(super) fn config_options(&self, open: &Open) -> Vec<Value> {
+        let backend = self.backend(&open.session.provider);
+        options::config_options(&open.session, backend, open.model.as_deref(), self.editor.booleans)
+    }
+
+    /// The settings of a session, as the answers that open one have them.
+    pub(super) fn settings(&self, session: &str) -> Value {
+        let Some(open) = self.open.get(session) else { return json!({}) };
+        let options = self.config_options(open);
+        let mut answer = json!({});
+        if let Some(modes) = options::modes(&options) {
+            answer["modes"] = modes;
+        }
+        if !options.is_empty() {
+            answer["configOptions"] = options.into();
+        }
+        answer
+    }
+
+    pub(super) async fn close(&mut self, session: &str) {
+        self.cancel(session).await;
+        let Some(open) = self.open.remove(session) else { return };
+        self.chats.remove(&open.chat_uri);
+        open.asked.values().for_each(take_back);
+        for (_, prompt) in open.prompts {
+            prompt.request.answer(Ok(json!({ "stopReason": "cancelled" })));
+        }
+        for channel in [session.to_owned(), open.chat_uri] {
+            let _ = self.daemon.client().unsubscribe(channel).await;
+        }
+    }
+}

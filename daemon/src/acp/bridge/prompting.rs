@@ -1,0 +1,176 @@
+//! Prompts, their cancellation and changed settings: actions that the bridge dispatches.
+
+use ostler_contract::{Value, json};
+use ostler_protocol::wire::actions::StateAction;
+
+use super::{Bridge, Prompt, Sent, Waits};
+use crate::acp::content;
+use crate::acp::wire::{Failure, Request};
+
+impl Bridge {
+    pub(super) async fn prompt(&mut self, request: Request, session: &str) {
+        let Some(open) = self.open.get_mut(session) else {
+            return request.answer(Err(Failure::not_found(format!("{session} is not open; load it first"))));
+        };
+        let mut message = content::message(&request.params["prompt"]);
+        if let Some(model) = &open.model {
+            message["model"] = json!({ "id": model });
+        }
+        let id = uuid::Uuid::new_v4().to_string();
+        // During another client's turn the host starts this one after it.
+        let waits = match open.chat.active_turn {
+            Some(_) => Waits::InQueue,
+            None => Waits::ForTurn,
+        };
+        open.prompts.insert(id.clone(), Prompt { request, message, waits, cancelled: false });
+        self.send_prompt(session, &id).await;
+    }
+
+    /// Starts the turn of a prompt, or queues its message.
+    async fn send_prompt(&mut self, session: &str, id: &str) {
+        let Some(open) = self.open.get(session) else { return };
+        let Some(Prompt { message, waits, .. }) = open.prompts.get(id) else { return };
+        let action = match waits {
+            Waits::ForTurn => json!({ "type": "chat/turnStarted", "turnId": id, "message": message,
+                "startedAt": crate::log::clock().iso() }),
+            Waits::InQueue => {
+                json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message })
+            }
+        };
+        let chat = open.chat_uri.clone();
+        let sent = Sent::Prompt { session: session.to_owned(), id: id.to_owned() };
+        if let Err(why) = self.dispatch(&chat, action, sent).await {
+            self.fail(session, id, &why);
+        }
+    }
+
+    /// The host rejected what a prompt dispatched.
+    pub(super) async fn prompt_rejected(&mut self, session: &str, id: &str, why: &str) {
+        let Some(open) = self.open.get_mut(session) else { return };
+        let busy = open.chat.active_turn.is_some();
+        let Some(prompt) = open.prompts.get_mut(id) else { return };
+        match prompt.waits {
+            _ if prompt.cancelled => self.answer_prompt(session, id, "cancelled"),
+            // Another client's turn began before this one.
+            Waits::ForTurn if busy => {
+                prompt.waits = Waits::InQueue;
+                self.send_prompt(session, id).await;
+            }
+            Waits::ForTurn | Waits::InQueue => self.fail(session, id, why),
+        }
+    }
+
+    /// Stops what the editor's prompts run or wait for.
+    pub(super) async fn cancel(&mut self, session: &str) {
+        let Some(open) = self.open.get_mut(session) else { return };
+        let chat = open.chat_uri.clone();
+        let prompts = open.prompts.iter_mut();
+        let stopped: Vec<(String, Waits)> = prompts
+            .map(|(id, prompt)| {
+                prompt.cancelled = true;
+                (id.clone(), prompt.waits)
+            })
+            .collect();
+        for (id, waits) in stopped {
+            let action = match waits {
+                Waits::InQueue => json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id }),
+                // The host takes actions in order: a turn that was just dispatched has begun by then.
+                Waits::ForTurn => json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 0 }),
+            };
+            let _ = self.dispatch(&chat, action, Sent::Other).await;
+            if waits == Waits::InQueue {
+                self.answer_prompt(session, &id, "cancelled");
+                // The host may have started it before the message was removed.
+                if let Some(open) = self.open.get_mut(session) {
+                    open.withdrawn.insert(id);
+                }
+            }
+        }
+    }
+
+    /// A turn started: whether it is one of the editor's prompts.
+    pub(super) async fn started(&mut self, session: &str, turn: &str, queued: Option<&str>) -> bool {
+        let Some(open) = self.open.get_mut(session) else { return false };
+        if let Some(queued) = queued {
+            if let Some(mut prompt) = open.prompts.remove(queued) {
+                prompt.waits = Waits::ForTurn;
+                open.prompts.insert(turn.to_owned(), prompt);
+            }
+            if open.withdrawn.remove(queued) {
+                let chat = open.chat_uri.clone();
+                let action = json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 });
+                let _ = self.dispatch(&chat, action, Sent::Other).await;
+                return true;
+            }
+        }
+        self.open.get(session).is_some_and(|open| open.prompts.contains_key(turn))
+    }
+
+    fn answer_prompt(&mut self, session: &str, id: &str, reason: &str) {
+        let open = self.open.get_mut(session);
+        if let Some(prompt) = open.and_then(|open| open.prompts.remove(id)) {
+            prompt.request.answer(Ok(json!({ "stopReason": reason })));
+        }
+    }
+
+    pub(super) async fn set(&mut self, request: Request, session: &str, id: String, value: Value) {
+        let Some(open) = self.open.get(session) else {
+            return request.answer(Err(Failure::not_found(format!("{session} is not open; load it first"))));
+        };
+        let known = self.config_options(open);
+        let Some(option) = known.iter().find(|option| option["id"] == id.as_str()) else {
+            return request.answer(Err(Failure::bad_params(format!("the session has no option {id:?}"))));
+        };
+        let choices = option["options"].as_array();
+        if choices.is_some_and(|choices| !choices.iter().any(|choice| choice["value"] == value)) {
+            return request.answer(Err(Failure::bad_params(format!("{id} has no value {value}"))));
+        }
+        let is_setting =
+            open.session.config.as_ref().is_some_and(|config| config.schema.properties.contains_key(&id));
+        if !is_setting {
+            if let Some(open) = self.open.get_mut(session) {
+                open.model = value.as_str().map(str::to_owned);
+            }
+            return self.answer_setting(session, request);
+        }
+        let action = json!({ "type": "session/configChanged", "config": { id: value } });
+        let sent = Sent::Setting { session: session.to_owned(), request };
+        let _ = self.dispatch(session, action, sent).await;
+    }
+
+    pub(super) fn answer_setting(&self, session: &str, request: Request) {
+        let mut answer = json!({});
+        if request.method == "session/set_config_option" {
+            answer["configOptions"] = self.settings(session)["configOptions"].take();
+        }
+        request.answer(Ok(answer));
+    }
+
+    /// Dispatches an action; its echo or rejection is handled when it arrives.
+    pub(super) async fn dispatch(&mut self, channel: &str, action: Value, waits: Sent) -> Result<(), String> {
+        let refused = |waits: Sent, why: String| {
+            if let Sent::Setting { request, .. } = waits {
+                request.answer(Err(Failure::internal(why.clone())));
+            }
+            Err(why)
+        };
+        let action: StateAction = match serde_json::from_value(action) {
+            Ok(action) => action,
+            Err(why) => return refused(waits, why.to_string()),
+        };
+        match self.daemon.client().dispatch(channel.to_owned(), action).await {
+            Ok(handle) => {
+                self.sent.insert(handle.client_seq, waits);
+                Ok(())
+            }
+            Err(why) => refused(waits, why.to_string()),
+        }
+    }
+
+    pub(super) fn fail(&mut self, session: &str, prompt: &str, why: &str) {
+        let open = self.open.get_mut(session);
+        if let Some(prompt) = open.and_then(|open| open.prompts.remove(prompt)) {
+            prompt.request.answer(Err(Failure::internal(why)));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The connection to the editor: JSON-RPC over stdin and stdout. The only user of crate `agent-client-protocol` in this
+//! crate; what passes is JSON.
+
+use std::io;
+use std::pin::Pin;
+
+use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
+use agent_client_protocol::{
+    Agent, Client, Error, ErrorCode, Lines, RequestCancellationHandle, UntypedMessage,
+};
+use futures::Stream;
+use ostler_contract::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::{mpsc, oneshot};
+
+/// The version of the protocol that is spoken.
+pub const PROTOCOL_VERSION: u64 = 1;
+/// The longest message, in bytes. A longer one ends the connection.
+const LONGEST: usize = 32 << 20;
+/// How many messages wait for the bridge. While they do nothing more is read.
+const WAITING: usize = 64;
+
+/// What the editor sends.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A request, to be answered.
+    Request(Request),
+    /// A notification.
+    Notification {
+        /// Its method.
+        method: String,
+        /// Its parameters.
+        params: Value,
+    },
+}
+
+/// A request of the editor.
+#[derive(Debug)]
+pub struct Request {
+    /// Its method.
+    pub method: String,
+    /// Its parameters.
+    pub params: Value,
+    responder: Responder<Value>,
+}
+
+/// Why a request fails.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    code: i32,
+    message: String,
+}
+
+impl Failure {
+    /// The method is not available.
+    pub fn unknown_method(method: &str) -> Self {
+        Self { code: ErrorCode::METHOD_NOT_FOUND.value(), message: format!("unknown method {method}") }
+    }
+
+    /// The parameters do not fit.
+    pub fn bad_params(why: impl Into<String>) -> Self {
+        Self { code: ErrorCode::INVALID_PARAMS.value(), message: why.into() }
+    }
+
+    /// There is no such session.
+    pub fn not_found(why: impl Into<String>) -> Self {
+        const RESOURCE_NOT_FOUND: i32 = -32002;
+        Self { code: RESOURCE_NOT_FOUND, message: why.into() }
+    }
+
+    /// The request could not be carried out.
+    pub fn internal(why: impl Into<String>) -> Self {
+        Self { code: ErrorCode::INTERNAL_ERROR.value(), message: why.into() }
+    }
+}
+
+impl Request {
+    /// Answers it. An editor that no longer listens does not mind.
+    pub fn answer(self, outcome: Result<Value, Failure>) {
+        let _ = match outcome {
+            Ok(result) => self.responder.respond(result),
+            Err(Failure { code, message }) => self.responder.respond_with_error(Error::new(code, message)),
+        };
+    }
+}
+
+/// A connection to the editor.
+#[derive(Debug, Clone)]
+pub struct Wire(ConnectionTo<Client>);
+
+impl Wire {
+    /// Connects to an editor's pipes. What it sends arrives in the receiver, in order; the receiver ends with the
+    /// connection.
+    pub async fn open(
+        input: impl tokio::io::AsyncRead + Unpin + Send + 'static,
+        output: impl tokio::io::AsyncWrite + Unpin + Send + 'static,
+    ) -> Option<(Self, mpsc::Receiver<Incoming>)> {
+        let (tell, incoming) = mpsc::channel(WAITING);
+        let (handed, connection) = oneshot::channel();
+        let lines = Lines::new(outgoing(output), incoming_lines(input));
+        let receive = async move |message: Dispatch<UntypedMessage, UntypedMessage>,
+                                  _: ConnectionTo<Client>| {
+            receive(message, &tell).await
+        };
+        let builder = Agent
+            .v1()
+            .name("ostler")
+            .on_receive_dispatch(receive, agent_client_protocol::on_receive_dispatch!());
+        tokio::spawn(async move {
+            let foreground = async move |connection: ConnectionTo<Client>| {
+                let _ = handed.send(connection.clone());
+                connection.incoming_closed().await;
+                Ok(())
+            };
+            let _ = builder.connect_with(lines, foreground).await;
+        });
+        Some((Self(connection.await.ok()?), incoming))
+    }
+
+    /// Sends a request. It is taken back with the handle.
+    pub fn request(
+        &self,
+        method: &str,
+        params: Value,
+    ) -> (impl Future<Output = Result<Value, String>> + Send + use<>, RequestCancellationHandle) {
+        let sent = self.0.send_request(UntypedMessage { method: method.to_owned(), params });
+        let cancellation = sent.cancellation_handle();
+        (async move { sent.block_task().await.map_err(|error| error.message) }, cancellation)
+    }
+
+    /// Sends a notification. An editor that no longer listens does not mind.
+    pub fn notify(&self, method: &str, params: Value) {
+        let _ = self.0.send_notification(UntypedMessage { method: method.to_owned(), params });
+    }
+}
+
+/// Takes a request back that was sent.
+pub fn take_back(cancellation: &RequestCancellationHandle) {
+    let _ = cancellation.cancel();
+}
+
+/// The handle that takes a request back.
+pub type Cancellation = RequestCancellationHandle;
+
+async fn receive(
+    message: Dispatch<UntypedMessage, UntypedMessage>,
+    tell: &mpsc::Sender<Incoming>,
+) -> Result<(), Error> {
+    let incoming = match message {
+        Dispatch::Response(result, router) => return router.route_with_result(result),
+        Dispatch::Notification(message) => {
+            let (method, params) = message.into_parts();
+            Incoming::Notification { method, params }
+        }
+        Dispatch::Request(message, responder) => {
+            let (method, params) = message.into_parts();
+            Incoming::Request(Request { method, params, responder })
+        }
+    };
+    if let Err(mpsc::error::SendError(Incoming::Request(request))) = tell.send(incoming).await {
+        request.answer(Err(Failure::internal("ostler acp is ending")));
+    }
+    Ok(())
+}
+
+fn outgoing(
+    output: impl tokio::io::AsyncWrite + Unpin + Send + 'static,
+) -> Pin<Box<dyn futures::Sink<String, Error = io::Error> + Send>> {
+    Box::pin(futures::sink::unfold(output, |mut output, mut line: String| async move {
+        line.push('\n');
+        output.write_all(line.as_bytes()).await?;
+        output.flush().await?;
+        Ok::<_, io::Error>(output)
+    }))
+}
+
+/// The editor's messages, each a line.
+fn incoming_lines(
+    input: impl tokio::io::AsyncRead + Unpin + Send + 'static,
+) -> impl Stream<Item = io::Result<String>> + Send {
+    futures::stream::unfold(Some(BufReader::new(input)), |input| async move {
+        let mut input = input?;
+        loop {
+            let mut line = Vec::new();
+            let limit = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
+            match (&mut input).take(limit).read_until(b'\n', &mut line).await {
+                Ok(0) => return None,
+                Ok(_) if line.len() > LONGEST => {
+                    let why = io::Error::other(format!("a message is longer than {LONGEST} bytes"));
+                    return Some((Err(why), None));
+                }
+                Ok(_) => {}
+                Err(why) => return Some((Err(why), None)),
+            }
+            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            if !text.is_empty() {
+                return Some((Ok(text), Some(input)));
+            }
+        }
+    })
+}

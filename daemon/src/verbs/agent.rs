@@ -1,0 +1,263 @@
+//! `ostler agent …`: the agents, and what they support. Asked of the running daemon, or of a host in this process.
+
+use clap::Subcommand;
+use ostler_contract::points::NamedMethod;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_engine::Log;
+use ostler_loader::Hidden;
+
+use crate::answer::Answer;
+use crate::client::Connection;
+use crate::compose::{Composed, compose};
+use crate::config::{Keep, RunFlags};
+use crate::exit::Exit;
+use crate::log::one_line;
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::settings::Settings;
+
+const LIST: &str = "x-acp/list";
+const CHECK: &str = "x-acp/check";
+
+/// The `ostler agent` commands.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AgentVerb {
+    /// List the configured agents and what they support, as far as it is known
+    List,
+    /// Start an ACP agent and report what it supports and what is missing
+    Check {
+        /// Provider of the agent
+        provider: String,
+        /// Also send this message and print the reply
+        #[arg(long, value_name = "TEXT")]
+        prompt: Option<String>,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Exit 2 for a wrong argument, 1 when no host can be asked.
+pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
+    let asked = Asked::open(at).await?;
+    let outcome = match verb {
+        AgentVerb::List => list(&asked).await,
+        AgentVerb::Check { provider, prompt } => check(at, &asked, &provider, prompt).await,
+    };
+    asked.close().await;
+    outcome
+}
+
+/// The host that is asked.
+enum Asked {
+    /// The running daemon: its agents have its environment.
+    Daemon(Box<Connection>),
+    /// A host in this process, which serves nobody, and what its answers may not contain.
+    Own(Box<Composed>, Hidden),
+}
+
+impl Asked {
+    async fn open(at: &Place) -> Result<Self, Exit> {
+        if let Some(daemon) = Connection::running(at).await? {
+            return Ok(Self::Daemon(Box::new(daemon)));
+        }
+        let _progress = Progress::begin(&at.common, "loading plugins");
+        let settings = Settings::new(&RunFlags::default(), at.files()?, &at.working_dir)?;
+        let settings = Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings };
+        let hidden = Hidden::default();
+        let composed = compose(&settings, &Log::new(|_| {}), &hidden).await?;
+        Ok(Self::Own(Box::new(composed), hidden))
+    }
+
+    /// The listed backends: provider and name.
+    async fn agents(&self) -> Result<Vec<(String, String)>, Exit> {
+        match self {
+            Self::Daemon(daemon) => {
+                let agents = daemon.agents().await?.into_iter();
+                Ok(agents.map(|agent| (agent.provider, agent.display_name)).collect())
+            }
+            Self::Own(own, _) => {
+                let agents = own.host.core.listed_agents();
+                Ok(agents.map(|agent| (agent.provider.to_string(), agent.display_name.to_string())).collect())
+            }
+        }
+    }
+
+    /// Calls a command of the plugin; nothing where it is not loaded.
+    async fn call(&self, method: &str, params: JsonObject) -> Result<Option<Value>, Exit> {
+        match self {
+            Self::Daemon(daemon) => {
+                use ostler_protocol::error::code::METHOD_NOT_FOUND;
+                match daemon.client().request::<_, Value>(method, Value::Object(params)).await {
+                    Err(ahp::ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Ok(None),
+                    answer => answer.map(Some).map_err(crate::client::exit),
+                }
+            }
+            Self::Own(own, hidden) => {
+                let commands = own.host.core.registry().map(|registry| registry.all::<NamedMethod>());
+                let command = commands.unwrap_or_default().iter().find(|command| *command.name == *method);
+                let Some(command) = command else { return Ok(None) };
+                let answer = command.method.handle.call((params, None, "ostler-cli".to_owned(), None)).await;
+                match answer {
+                    Ok(answer) => Ok(Some(hide(hidden, answer))),
+                    Err(why) => Err(Exit::usage(hidden.hide(&why.message).into_owned())),
+                }
+            }
+        }
+    }
+
+    async fn close(self) {
+        if let Self::Own(own, _) = self {
+            own.host.close().await;
+        }
+    }
+}
+
+fn hide(hidden: &Hidden, value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(hidden.hide(&text).into_owned()),
+        Value::Array(entries) => entries.into_iter().map(|entry| hide(hidden, entry)).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, hide(hidden, value))).collect(),
+        other => other,
+    }
+}
+
+async fn list(asked: &Asked) -> Result<Answer, Exit> {
+    let of_plugin = asked.call(LIST, JsonObject::new()).await?;
+    let mut rows: Vec<Value> = Vec::new();
+    let known = of_plugin.as_ref().and_then(|answer| answer["agents"].as_array());
+    for (provider, name) in asked.agents().await? {
+        let acp = known.into_iter().flatten().find(|row| row["provider"] == provider.as_str());
+        let mut row = acp.cloned().unwrap_or_else(|| json!({ "provider": provider, "name": name }));
+        row["acp"] = acp.is_some().into();
+        rows.push(row);
+    }
+    let mut lines: Vec<String> = rows.iter().map(listed).collect();
+    if lines.is_empty() {
+        lines.push(
+            "no agents configured; add one with: ostler plugin install @ostler/acp && ostler plugin config acp \
+             presets '[\"claude-acp\"]'"
+                .to_owned(),
+        );
+    }
+    let names: Vec<String> = rows.iter().map(|row| text(row, "provider").to_owned()).collect();
+    let presets = of_plugin.map(|mut answer| answer["presets"].take()).unwrap_or_else(|| json!([]));
+    Ok(Answer::new(lines, json!({ "agents": rows, "presets": presets })).named(names))
+}
+
+fn text<'a>(row: &'a Value, member: &str) -> &'a str {
+    row[member].as_str().unwrap_or_default()
+}
+
+fn listed(row: &Value) -> String {
+    let (provider, name) = (text(row, "provider"), one_line(text(row, "name")));
+    let state = match (row["acp"] == true, row["installed"] == true, row["supports"].is_object()) {
+        (false, _, _) => return format!("{provider}: {name}"),
+        (true, false, _) => match row["install"].as_str() {
+            Some(install) => format!("not installed; {install}"),
+            None => format!("not installed: {}", text(row, "command")),
+        },
+        (true, true, false) => format!("not started yet; check it with: ostler agent check {provider}"),
+        (true, true, true) => {
+            [version(row), supported(row)].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        }
+    };
+    format!("{provider}: {name}, {}", one_line(&state))
+}
+
+fn version(row: &Value) -> Option<String> {
+    row["version"].as_str().map(|version| format!("version {version}"))
+}
+
+/// What an agent supports, in words.
+fn supported(row: &Value) -> Option<String> {
+    const WORDS: &[(&str, &str)] = &[
+        ("resume", "resume"),
+        ("load", "load"),
+        ("list", "list"),
+        ("close", "close"),
+        ("delete", "delete"),
+        ("fork", "fork"),
+        ("directories", "several directories"),
+        ("image", "images"),
+        ("audio", "audio"),
+        ("embedded", "embedded resources"),
+        ("mcpHttp", "MCP over HTTP"),
+        ("mcpSse", "MCP over SSE"),
+        ("logout", "logout"),
+    ];
+    let words: Vec<&str> =
+        WORDS.iter().filter(|(member, _)| row["supports"][*member] == true).map(|(_, word)| *word).collect();
+    (!words.is_empty()).then(|| format!("supports {}", words.join(", ")))
+}
+
+async fn check(at: &Place, asked: &Asked, provider: &str, prompt: Option<String>) -> Result<Answer, Exit> {
+    let progress = Progress::begin(&at.common, &format!("starting {provider}"));
+    let mut params = JsonObject::new();
+    params.insert("provider".to_owned(), provider.into());
+    if let Some(prompt) = prompt {
+        params.insert("prompt".to_owned(), prompt.into());
+    }
+    let Some(report) = asked.call(CHECK, params).await? else {
+        return Err(Exit::usage(
+            "no ACP agent is configured; add one with: ostler plugin install @ostler/acp && ostler plugin config acp \
+             presets '[\"claude-acp\"]'",
+        ));
+    };
+    drop(progress);
+    let lines = checked(&report);
+    let ready = report["state"] == "ready";
+    Ok(Answer { code: u8::from(!ready), ..Answer::new(lines, report).named([provider]) })
+}
+
+/// The report of a check, line by line.
+fn checked(report: &Value) -> Vec<String> {
+    let provider = text(report, "provider");
+    let state = match text(report, "state") {
+        "ready" => "ready",
+        "notInstalled" => "not installed",
+        "notSignedIn" => "not signed in",
+        _ => "failed",
+    };
+    let mut lines = vec![format!("{provider}: {}, {state}", one_line(text(report, "name")))];
+    let mut add = |label: &str, value: Option<String>| {
+        lines.extend(value.filter(|value| !value.is_empty()).map(|value| format!("  {label:<10} {value}")));
+    };
+    add("command", Some(one_line(text(report, "command"))));
+    add("problem", report["problem"].as_str().map(one_line));
+    let name = report["agentName"].as_str().map(one_line).unwrap_or_default();
+    let version = report["version"].as_str().map(one_line).unwrap_or_default();
+    add("agent", Some(format!("{name} {version}").trim().to_owned()));
+    add("supports", supported(report).and_then(|words| words.strip_prefix("supports ").map(str::to_owned)));
+    for (member, label) in [("models", "models"), ("modes", "modes")] {
+        let all: Vec<&str> =
+            report[member].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let more = all.len().saturating_sub(8);
+        let mut shown = all[..all.len() - more].join(", ");
+        if more > 0 {
+            shown.push_str(&format!(" and {more} more"));
+        }
+        add(label, Some(one_line(&shown)));
+    }
+    for missing in report["missing"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        add("missing", Some(missing.to_owned()));
+    }
+    for method in report["authMethods"].as_array().into_iter().flatten() {
+        let (id, name) = (one_line(text(method, "id")), one_line(text(method, "name")));
+        let how = match (method["command"].as_str(), method["description"].as_str()) {
+            (Some(command), _) => format!("{name}: run `{}` in a terminal", one_line(command)),
+            (None, Some(description)) => format!("{name} ({id}): {}", one_line(description)),
+            (None, None) => format!("{name} ({id})"),
+        };
+        add("sign in", Some(how));
+    }
+    let seconds = |member: &str| {
+        report["millis"][member]
+            .as_u64()
+            .map(|millis| format!("{member} {}.{:02} s", millis / 1000, millis % 1000 / 10))
+    };
+    let times: Vec<String> = ["initialize", "session", "prompt"].into_iter().filter_map(seconds).collect();
+    add("time", Some(times.join(", ")));
+    add("reply", report["answer"]["text"].as_str().map(one_line));
+    lines
+}

@@ -1,0 +1,495 @@
+//! `ostler acp`: editors that use the host's sessions, beside AHP clients. The editor is the ACP crate's own client; all
+//! that it hears is checked against the protocol's schema.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
+use agent_client_protocol::{Agent, Client, Lines, UntypedMessage};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::agent;
+use crate::frames::problems;
+use crate::support::{Folder, LIMIT};
+use crate::talk::{Stage, Talk, text_of};
+
+/// What an editor hears of its agent's own accord.
+enum Heard {
+    Update(Value),
+    Request { method: String, params: Value, responder: Responder<Value> },
+}
+
+struct Editor {
+    connection: ConnectionTo<Agent>,
+    heard: mpsc::UnboundedReceiver<Heard>,
+    child: Child,
+    _open: oneshot::Sender<()>,
+}
+
+impl Editor {
+    /// Starts `ostler acp` in the folder and initializes it.
+    async fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        let mut command = Command::from(folder.command(&[&["acp"], arguments].concat()));
+        let log = std::fs::File::create(folder.path().join("acp.log")).unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(log))
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let outgoing = futures::sink::unfold(stdin, |mut stdin, line: String| async move {
+            stdin.write_all(format!("{line}\n").as_bytes()).await?;
+            Ok::<_, std::io::Error>(stdin)
+        });
+        let incoming = futures::stream::unfold(BufReader::new(stdout).lines(), |mut lines| async move {
+            Some((lines.next_line().await.transpose()?, lines))
+        });
+        let (tell, heard) = mpsc::unbounded_channel();
+        let receive = async move |message: Dispatch<UntypedMessage, UntypedMessage>,
+                                  _: ConnectionTo<Agent>| {
+            match message {
+                Dispatch::Response(result, router) => return router.route_with_result(result),
+                Dispatch::Notification(message) => {
+                    let (method, params) = message.into_parts();
+                    if method == "session/update" {
+                        fits::<acp::SessionNotification>(&params);
+                        let _ = tell.send(Heard::Update(params));
+                    }
+                }
+                Dispatch::Request(message, responder) => {
+                    let (method, params) = message.into_parts();
+                    match method.as_str() {
+                        "session/request_permission" => fits::<acp::RequestPermissionRequest>(&params),
+                        "elicitation/create" => fits::<acp::CreateElicitationRequest>(&params),
+                        other => panic!("{other}"),
+                    }
+                    let _ = tell.send(Heard::Request { method, params, responder });
+                }
+            }
+            Ok(())
+        };
+        let (handed, connection) = oneshot::channel();
+        let (open, closed) = oneshot::channel::<()>();
+        let lines = Lines::new(Box::pin(outgoing), Box::pin(incoming));
+        let builder = Client
+            .v1()
+            .name("editor")
+            .on_receive_dispatch(receive, agent_client_protocol::on_receive_dispatch!());
+        tokio::spawn(async move {
+            let foreground = async move |connection: ConnectionTo<Agent>| {
+                let _ = handed.send(connection);
+                let _ = closed.await;
+                Ok(())
+            };
+            let _ = builder.connect_with(lines, foreground).await;
+        });
+        let editor = Self { connection: connection.await.unwrap(), heard, child, _open: open };
+        let capabilities =
+            json!({ "elicitation": { "form": {} }, "session": { "configOptions": { "boolean": {} } } });
+        let answer = editor
+            .ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": capabilities }))
+            .await
+            .unwrap_or_else(|why| panic!("{why}: {}", folder.read("acp.log")));
+        fits::<acp::InitializeResponse>(&answer);
+        assert_eq!(answer["agentInfo"]["name"], "ostler");
+        editor
+    }
+
+    async fn ask(&self, method: &str, params: Value) -> Result<Value, String> {
+        let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
+        let answer = tokio::time::timeout(LIMIT, sent.block_task()).await.expect("an answer in time");
+        answer.map_err(|error| error.message)
+    }
+
+    fn notify(&self, method: &str, params: Value) {
+        let message = UntypedMessage { method: method.to_owned(), params };
+        self.connection.send_notification(message).unwrap();
+    }
+
+    async fn open(&self, cwd: &std::path::Path) -> (String, Value) {
+        let answer = self.ask("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await.unwrap();
+        fits::<acp::NewSessionResponse>(&answer);
+        (answer["sessionId"].as_str().unwrap().to_owned(), answer)
+    }
+
+    /// Sends a prompt; the answer is to be awaited.
+    fn prompt(&self, session: &str, text: &str) -> impl Future<Output = Result<Value, String>> + use<> {
+        let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+        let sent =
+            self.connection.send_request(UntypedMessage { method: "session/prompt".to_owned(), params });
+        async move {
+            let answer = tokio::time::timeout(LIMIT, sent.block_task()).await.expect("an answer in time");
+            let answer: Value = answer.map_err(|error| error.message)?;
+            fits::<acp::PromptResponse>(&answer);
+            Ok(answer)
+        }
+    }
+
+    /// Sends a prompt and waits for its answer; answers the stop reason and the updates.
+    async fn say(&mut self, session: &str, text: &str) -> (String, Vec<Value>) {
+        let answer = self.prompt(session, text).await.unwrap();
+        (answer["stopReason"].as_str().unwrap().to_owned(), self.updates())
+    }
+
+    /// The updates heard so far.
+    fn updates(&mut self) -> Vec<Value> {
+        let mut updates = Vec::new();
+        while let Ok(heard) = self.heard.try_recv() {
+            match heard {
+                Heard::Update(params) => updates.push(params["update"].clone()),
+                Heard::Request { method, .. } => panic!("{method}"),
+            }
+        }
+        updates
+    }
+
+    /// The next request of the agent; updates before it are left out.
+    async fn request(&mut self) -> (String, Value, Responder<Value>) {
+        loop {
+            let heard = tokio::time::timeout(LIMIT, self.heard.recv()).await.expect("a request in time");
+            if let Heard::Request { method, params, responder } = heard.expect("the connection is open") {
+                return (method, params, responder);
+            }
+        }
+    }
+
+    /// The updates up to one of this kind.
+    async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut updates = Vec::new();
+        loop {
+            let heard = tokio::time::timeout(LIMIT, self.heard.recv()).await.expect("an update in time");
+            if let Heard::Update(params) = heard.expect("the connection is open") {
+                updates.push(params["update"].clone());
+                if params["update"]["sessionUpdate"] == kind {
+                    return updates;
+                }
+            }
+        }
+    }
+
+    /// Closes its end; answers how the program ended.
+    async fn close(self) -> Option<i32> {
+        let Self { mut child, connection, _open, heard } = self;
+        drop((_open, connection, heard));
+        tokio::time::timeout(LIMIT, child.wait()).await.expect("it ends").unwrap().code()
+    }
+}
+
+#[track_caller]
+fn fits<T: schemars::JsonSchema>(value: &Value) {
+    let problems = problems::<T>(value);
+    assert!(problems.is_empty(), "{problems:?}\n{value}");
+}
+
+fn said(updates: &[Value], kind: &str) -> String {
+    let of_kind = updates.iter().filter(|update| update["sessionUpdate"] == kind);
+    of_kind.filter_map(|update| update["content"]["text"].as_str()).collect()
+}
+
+async fn joined(stage: &Stage, name: &str, session: &str) -> Talk {
+    Talk::join(stage.daemon.initialized(name).await, session).await
+}
+
+#[tokio::test]
+async fn an_editor_creates_a_session_that_ahp_clients_share() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    assert!(session.starts_with("fake:/"), "{session}");
+    let (reason, updates) = editor.say(&session, "!say one \n!say two").await;
+    assert_eq!((reason.as_str(), said(&updates, "agent_message_chunk").as_str()), ("end_turn", "one two"));
+    // An AHP client's turn in the same session reaches the editor, its message included.
+    let mut talk = joined(&stage, "desk", &session).await;
+    assert_eq!(talk.say("!say three").await, "three");
+    let updates = editor.until("agent_message_chunk").await;
+    assert_eq!(said(&updates, "user_message_chunk"), "!say three");
+    assert_eq!(said(&updates, "agent_message_chunk"), "three");
+    // And the editor's reaches the client.
+    let answer = editor.prompt(&session, "!say four");
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert_eq!(text_of(&seen), "four");
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    assert_eq!(editor.close().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_session_is_listed_loaded_resumed_and_deleted() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    talk.say("!say seven").await;
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let listed = editor.ask("session/list", json!({})).await.unwrap();
+    fits::<acp::ListSessionsResponse>(&listed);
+    let row = &listed["sessions"][0];
+    assert_eq!((&row["sessionId"], &row["cwd"]), (&json!("fake:/one"), &json!(stage.work())), "{listed}");
+    let elsewhere = editor.ask("session/list", json!({ "cwd": "/nowhere" })).await.unwrap();
+    assert_eq!(elsewhere["sessions"], json!([]));
+    let params = json!({ "sessionId": "fake:/one", "cwd": stage.work(), "mcpServers": [] });
+    let loaded = editor.ask("session/load", params.clone()).await.unwrap();
+    fits::<acp::LoadSessionResponse>(&loaded);
+    let updates = editor.updates();
+    assert_eq!(said(&updates, "user_message_chunk"), "!say seven");
+    assert_eq!(said(&updates, "agent_message_chunk"), "seven");
+    assert_eq!(editor.say("fake:/one", "!say eight").await.0, "end_turn");
+    assert_eq!(editor.close().await, Some(0));
+
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let resumed = editor.ask("session/resume", params).await.unwrap();
+    fits::<acp::ResumeSessionResponse>(&resumed);
+    assert_eq!(said(&editor.updates(), "agent_message_chunk"), "", "nothing is replayed");
+    editor.ask("session/close", json!({ "sessionId": "fake:/one" })).await.unwrap();
+    let why = editor.prompt("fake:/one", "hello").await.unwrap_err();
+    assert!(why.contains("is not open"), "{why}");
+    editor.ask("session/delete", json!({ "sessionId": "fake:/one" })).await.unwrap();
+    assert_eq!(editor.ask("session/list", json!({})).await.unwrap()["sessions"], json!([]));
+    let missing = json!({ "sessionId": "fake:/none", "cwd": stage.work(), "mcpServers": [] });
+    let why = editor.ask("session/load", missing).await.unwrap_err();
+    assert!(why.contains("fake:/none"), "{why}");
+}
+
+#[tokio::test]
+async fn many_turns_are_replayed_in_order() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    for at in 0..130 {
+        talk.say(&format!("!say <{at}>")).await;
+    }
+    // After a restart a client is sent the latest turns only; older ones are fetched.
+    drop(talk);
+    let stage = stage.restarted(false);
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let params = json!({ "sessionId": "fake:/one", "cwd": stage.work(), "mcpServers": [] });
+    editor.ask("session/load", params).await.unwrap();
+    let expected: String = (0..130).map(|at| format!("<{at}>")).collect();
+    assert_eq!(said(&editor.updates(), "agent_message_chunk"), expected);
+}
+
+#[tokio::test]
+async fn a_cancelled_prompt_is_answered_and_the_session_goes_on() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let answer = editor.prompt(&session, "!say begun\n!wait");
+    editor.until("agent_message_chunk").await;
+    editor.notify("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(answer.await.unwrap()["stopReason"], "cancelled");
+    // One that is cancelled before it began.
+    let answer = editor.prompt(&session, "!wait");
+    editor.notify("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(answer.await.unwrap()["stopReason"], "cancelled");
+    assert_eq!(editor.say(&session, "!say on").await.0, "end_turn");
+}
+
+#[tokio::test]
+async fn a_prompt_waits_for_another_clients_turn() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("!say first\n!wait").await;
+    talk.until(&["chat/responsePart"]).await;
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let params = json!({ "sessionId": "fake:/one", "cwd": stage.work(), "mcpServers": [] });
+    editor.ask("session/resume", params).await.unwrap();
+    let updates = editor.until("agent_message_chunk").await;
+    assert_eq!(said(&updates, "agent_message_chunk"), "first", "what runs is shown");
+    // One that waits is taken back without disturbing what runs.
+    let withdrawn = editor.prompt("fake:/one", "!say never");
+    talk.until(&["chat/pendingMessageSet"]).await;
+    editor.notify("session/cancel", json!({ "sessionId": "fake:/one" }));
+    assert_eq!(withdrawn.await.unwrap()["stopReason"], "cancelled");
+    let answer = editor.prompt("fake:/one", "!say second");
+    talk.until(&["chat/pendingMessageSet"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    let said = said(&editor.updates(), "agent_message_chunk");
+    assert!(said.ends_with("second") && !said.contains("never"), "{said}");
+}
+
+fn permission() -> Value {
+    json!({ "toolCall": { "toolCallId": "c", "title": "Run rm", "kind": "execute", "rawInput": { "command": "rm" } },
+        "options": [{ "optionId": "yes", "name": "Once", "kind": "allow_once" },
+            { "optionId": "always", "name": "Always", "kind": "allow_always" },
+            { "optionId": "no", "name": "Never", "kind": "reject_once" }] })
+}
+
+#[tokio::test]
+async fn an_approval_is_asked_of_the_editor_and_of_ahp_clients() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let script = format!("!request session/request_permission {}", permission());
+    for (option, outcome) in [("always", "always"), ("no", "no")] {
+        let answer = editor.prompt(&session, &script);
+        let (method, params, responder) = editor.request().await;
+        assert_eq!(method, "session/request_permission");
+        assert_eq!(params["toolCall"]["title"], "Run rm");
+        assert_eq!(params["toolCall"]["rawInput"], json!({ "command": "rm" }));
+        let names: Vec<&str> = params["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|option| option["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["Once", "Always", "Never"]);
+        responder.respond(json!({ "outcome": { "outcome": "selected", "optionId": option } })).unwrap();
+        assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+        let said = said(&editor.updates(), "agent_message_chunk");
+        assert!(said.contains(&format!("\"optionId\":\"{outcome}\"")), "{said}");
+    }
+    // An AHP client that answers first takes the question back from the editor.
+    let mut talk = joined(&stage, "desk", &session).await;
+    let answer = editor.prompt(&session, &script);
+    let (_, _, responder) = editor.request().await;
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    let request = &crate::talk::last(&seen)["request"];
+    let action = json!({ "type": "chat/toolCallConfirmed", "turnId": request["turnId"], "toolCallId": "c",
+        "approved": true, "confirmed": "user-action", "selectedOptionId": "yes" });
+    talk.act(action).await;
+    tokio::time::timeout(LIMIT, responder.cancellation().cancelled()).await.expect("it is taken back");
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+}
+
+#[tokio::test]
+async fn a_question_is_a_form_of_the_editor() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let schema = json!({ "type": "object", "required": ["name"], "properties": { "name": { "type": "string", "title": "Name" },
+        "colour": { "type": "string", "enum": ["red", "blue"] }, "count": { "type": "integer" } } });
+    let form = json!({ "mode": "form", "message": "Who are you?", "requestedSchema": schema });
+    let answer = editor.prompt(&session, &format!("!request elicitation/create {form}"));
+    let (method, params, responder) = editor.request().await;
+    assert_eq!((method.as_str(), &params["message"]), ("elicitation/create", &json!("Who are you?")));
+    let content = json!({ "name": "Ada", "colour": "red", "count": 3 });
+    responder.respond(json!({ "action": "accept", "content": content })).unwrap();
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    let said: Value = serde_json::from_str(&said(&editor.updates(), "agent_message_chunk")).unwrap();
+    assert_eq!(said, json!({ "action": "accept", "content": content }));
+}
+
+#[tokio::test]
+async fn tool_calls_thoughts_and_titles_are_shown() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let script = [
+        json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": "hm" } }),
+        json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Edit a", "kind": "edit", "status": "pending",
+            "rawInput": { "path": "/a" }, "locations": [{ "path": "/a", "line": 3 }] }),
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+            "content": [{ "type": "diff", "path": "/a", "oldText": "x\n", "newText": "y\n" }] }),
+        json!({ "sessionUpdate": "session_info_update", "title": "Editing" }),
+        json!({ "sessionUpdate": "usage_update", "used": 10, "size": 100 }),
+        json!({ "sessionUpdate": "available_commands_update",
+            "availableCommands": [{ "name": "plan", "description": "Plans" }] }),
+    ];
+    let script: Vec<String> = script.iter().map(|update| format!("!update {update}")).collect();
+    let (_, updates) = editor.say(&session, &format!("{}\n!say done", script.join("\n"))).await;
+    assert_eq!(said(&updates, "agent_thought_chunk"), "hm");
+    let of = |kind: &str| updates.iter().filter(|update| update["sessionUpdate"] == kind).collect::<Vec<_>>();
+    let call = of("tool_call")[0];
+    assert_eq!((&call["title"], &call["kind"]), (&json!("Edit a"), &json!("edit")));
+    let done = *of("tool_call_update").last().unwrap();
+    assert_eq!((&done["status"], &done["rawInput"]), (&json!("completed"), &json!({ "path": "/a" })));
+    assert_eq!(done["locations"], json!([{ "path": "/a", "line": 3 }]));
+    assert_eq!(
+        done["content"],
+        json!([{ "type": "diff", "path": "/a", "oldText": "x\n", "newText": "y\n" }])
+    );
+    assert_eq!(of("usage_update")[0]["used"], 10);
+    // They are on the session's channel, which is another than the turn's.
+    let mut later = updates.clone();
+    let wanted = ["session_info_update", "available_commands_update"];
+    while !wanted.iter().all(|kind| later.iter().any(|update| update["sessionUpdate"] == *kind)) {
+        let heard = tokio::time::timeout(LIMIT, editor.heard.recv()).await.expect("an update in time");
+        if let Heard::Update(params) = heard.unwrap() {
+            later.push(params["update"].clone());
+        }
+    }
+}
+
+#[tokio::test]
+async fn settings_are_options_of_the_editor() {
+    let options = json!([{ "id": "fast", "name": "Fast", "type": "boolean", "currentValue": false },
+        { "id": "level", "name": "Level", "type": "select", "currentValue": "a",
+            "options": [{ "value": "a", "name": "A" }, { "value": "b", "name": "B" }] }]);
+    let modes = json!({ "currentModeId": "ask", "availableModes": [{ "id": "ask", "name": "Ask" }, { "id": "plan", "name": "Plan" }] });
+    let stage = Stage::new(json!({ "new": { "configOptions": options, "modes": modes } }));
+    stage.talk().await.say("hello").await;
+    let editor = Editor::start(&stage.folder, &[]).await;
+    let (session, answer) = editor.open(&stage.work()).await;
+    assert_eq!(answer["modes"]["currentModeId"], "ask");
+    let ids: Vec<&str> = answer["configOptions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| option["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["mode", "fast", "level"]);
+    let set = json!({ "sessionId": session, "configId": "level", "value": "b" });
+    let answer = editor.ask("session/set_config_option", set).await.unwrap();
+    fits::<acp::SetSessionConfigOptionResponse>(&answer);
+    let level =
+        answer["configOptions"].as_array().unwrap().iter().find(|option| option["id"] == "level").unwrap();
+    assert_eq!(level["currentValue"], "b");
+    editor.ask("session/set_mode", json!({ "sessionId": session, "modeId": "plan" })).await.unwrap();
+    let why =
+        editor.ask("session/set_mode", json!({ "sessionId": session, "modeId": "fly" })).await.unwrap_err();
+    assert!(why.contains("fly"), "{why}");
+    let client = stage.daemon.initialized("desk").await;
+    let mut client = client;
+    let state = client.subscribe(&session).await;
+    assert_eq!(
+        (&state["config"]["values"]["level"], &state["config"]["values"]["mode"]),
+        (&json!("b"), &json!("plan"))
+    );
+}
+
+#[tokio::test]
+async fn a_failed_turn_answers_with_its_error() {
+    let stage = Stage::new(json!({}));
+    let editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let why = editor.prompt(&session, "!exit 9").await.unwrap_err();
+    assert!(why.starts_with("fake ended with exit code 9"), "{why}");
+    let why = editor.ask("session/new", json!({ "cwd": "relative", "mcpServers": [] })).await.unwrap_err();
+    assert!(why.contains("absolute"), "{why}");
+    let why = editor.ask("session/fly", json!({})).await.unwrap_err();
+    assert!(why.contains("session/fly"), "{why}");
+}
+
+#[tokio::test]
+async fn the_editor_hears_when_the_daemon_ends() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    stage.daemon.stop();
+    let status = tokio::time::timeout(LIMIT, editor.child.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert!(stage.folder.read("acp.log").contains("the daemon closed the connection"));
+}
+
+#[tokio::test]
+async fn a_daemon_is_started_on_demand_and_outlives_the_editor() {
+    let options = json!({ "agents": { "fake": agent::entry(json!({})) } });
+    let folder = Folder::new(
+        json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/acp", "options": options }] }),
+    );
+    let refused = folder.run(&["acp", "--no-start"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("No daemon is running"), "{refused:?}");
+    let mut editor = Editor::start(&folder, &["--provider", "fake"]).await;
+    let (session, _) = editor.open(&folder.path().canonicalize().unwrap()).await;
+    assert!(session.starts_with("fake:/"), "{session}");
+    let (_, updates) = editor.say(&session, "!say up").await;
+    assert_eq!(said(&updates, "agent_message_chunk"), "up");
+    assert_eq!(editor.close().await, Some(0));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let status = folder.run(&["status"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    assert_eq!(folder.run(&["stop"]).code, Some(0));
+}

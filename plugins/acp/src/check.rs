@@ -1,0 +1,224 @@
+//! A check of one agent: it is started, asked what it can do, and ended, without a session of the host.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::agent::{AuthMethod, Facts, Running};
+use crate::errors::AgentError;
+use crate::opening::{self, Plan};
+use crate::options::{AgentOptions, Runtime};
+use crate::protocol::{Chunk, Content, Update, Voice};
+use crate::settings::{self, Catalogue, MODE, MODEL, Setting};
+use crate::wire::{Failure, Incoming};
+
+/// How long the agent may take to answer a check's prompt.
+const PROMPT_LIMIT: Duration = Duration::from_secs(300);
+/// How much of the answer is retained, in bytes.
+const ANSWER_RETAINED: usize = 16 << 10;
+
+/// Starts the agent and opens a session of its own in an empty folder; with a prompt, also runs one turn, in which it is
+/// given no permission. Answers what it supports, and what is missing.
+pub async fn check(
+    agent: &Arc<AgentOptions>,
+    runtime: &Arc<Runtime>,
+    catalogue: &Catalogue,
+    prompt: Option<String>,
+) -> Value {
+    catalogue.load().await;
+    let mut report = json!({
+        "provider": agent.provider, "name": agent.name, "command": agent.command_line(), "state": "ready",
+    });
+    if let Err(why) = run(agent, runtime, catalogue, prompt, &mut report).await {
+        report["state"] = state(&why).into();
+        report["problem"] = why.sentence(agent).into();
+        if let (AgentError::NotInstalled, Some(install)) = (&why, &agent.install) {
+            report["install"] = install.as_str().into();
+        }
+        if let AgentError::SignIn(methods) = &why {
+            report["authMethods"] = auth_methods(methods, agent);
+        }
+    }
+    report
+}
+
+async fn run(
+    agent: &Arc<AgentOptions>,
+    runtime: &Arc<Runtime>,
+    catalogue: &Catalogue,
+    prompt: Option<String>,
+    report: &mut Value,
+) -> Result<(), AgentError> {
+    let folder = tempfile::tempdir().map_err(|why| AgentError::NotStarted(why.to_string()))?;
+    let env = BTreeMap::new();
+    let begun = Instant::now();
+    let (running, mut incoming) = Running::start(agent, runtime, folder.path(), &env).await?;
+    report["millis"] = json!({ "initialize": millis(begun) });
+    describe(report, &running.facts, agent);
+    catalogue.learn_facts(agent, &running.facts);
+    let plan = Plan {
+        agent: agent.clone(),
+        runtime: runtime.clone(),
+        cwd: folder.path().to_owned(),
+        additional: Vec::new(),
+        env,
+        endpoint: None,
+        mcp_servers: None,
+        resume: None,
+    };
+    let outcome = converse(&plan, &running, &mut incoming, catalogue, prompt, report).await;
+    drop(incoming);
+    running.close().await;
+    catalogue.store().await;
+    outcome
+}
+
+async fn converse(
+    plan: &Plan,
+    running: &Running,
+    incoming: &mut mpsc::Receiver<Incoming>,
+    catalogue: &Catalogue,
+    prompt: Option<String>,
+    report: &mut Value,
+) -> Result<(), AgentError> {
+    let begun = Instant::now();
+    let opened = opening::session(plan, running, incoming).await?;
+    report["millis"]["session"] = millis(begun).into();
+    let settings = settings::read(&opened.answer);
+    catalogue.learn(&settings);
+    describe_settings(report, &settings);
+    if let Some(prompt) = prompt {
+        let begun = Instant::now();
+        report["answer"] = ask(running, incoming, &opened.id, &prompt).await?;
+        report["millis"]["prompt"] = millis(begun).into();
+    }
+    let facts = running.facts.clone();
+    let of_session = json!({ "sessionId": opened.id });
+    // What it stores of the check is nothing that a user looks for.
+    let parting = async {
+        if facts.close {
+            let _ = running.wire.request("session/close", of_session.clone()).await;
+        }
+        if facts.delete {
+            let _ = running.wire.request("session/delete", of_session).await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(2), parting).await;
+    Ok(())
+}
+
+/// Runs one turn. Whatever the agent asks for is denied.
+async fn ask(
+    running: &Running,
+    incoming: &mut mpsc::Receiver<Incoming>,
+    session: &str,
+    prompt: &str,
+) -> Result<Value, AgentError> {
+    let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": prompt }] });
+    let asked = running.wire.request("session/prompt", params);
+    tokio::pin!(asked);
+    let mut said = String::new();
+    let mut take = |message: Incoming| match message {
+        Incoming::Update {
+            update: Update::Chunk(Chunk { voice: Voice::Agent, content: Content::Text(text), .. }),
+            ..
+        } if said.len() < ANSWER_RETAINED => said.push_str(&text),
+        Incoming::Request(request) if request.method == "session/request_permission" => {
+            request.answer(Ok(json!({ "outcome": { "outcome": "cancelled" } })));
+        }
+        Incoming::Request(request) => request.answer(Err(Failure::internal("not available during a check"))),
+        _ => {}
+    };
+    let timeout = tokio::time::sleep(PROMPT_LIMIT);
+    tokio::pin!(timeout);
+    let answer = loop {
+        tokio::select! {
+            answer = &mut asked => break answer,
+            Some(message) = incoming.recv() => take(message),
+            () = &mut timeout => {
+                let why = Failure::internal(format!("no answer within {} seconds", PROMPT_LIMIT.as_secs()));
+                return Err(AgentError::Refused { method: "session/prompt", failure: why });
+            }
+        }
+    };
+    while let Ok(message) = incoming.try_recv() {
+        take(message);
+    }
+    match answer {
+        Ok(answer) => Ok(json!({ "text": said, "stopReason": answer.get("stopReason") })),
+        Err(failure) => Err(running.error("session/prompt", failure).await),
+    }
+}
+
+fn state(why: &AgentError) -> &'static str {
+    match why {
+        AgentError::NotInstalled => "notInstalled",
+        AgentError::SignIn(_) => "notSignedIn",
+        _ => "failed",
+    }
+}
+
+fn millis(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Adds what an agent said of itself.
+pub fn describe(row: &mut Value, facts: &Facts, agent: &AgentOptions) {
+    let mut supports = serde_json::to_value(facts).unwrap_or_default();
+    if let Some(members) = supports.as_object_mut() {
+        members.retain(|_, value| value.is_boolean());
+    }
+    row["agentName"] = json!(facts.name);
+    row["version"] = json!(facts.version);
+    row["supports"] = supports;
+    row["missing"] = json!(missing(facts));
+    row["authMethods"] = auth_methods(&facts.auth, agent);
+}
+
+/// Adds the models and modes among an agent's settings.
+pub fn describe_settings(row: &mut Value, settings: &[Setting]) {
+    for (member, category) in [("models", MODEL), ("modes", MODE)] {
+        if let Some(setting) = settings.iter().find(|setting| setting.is(category)) {
+            row[member] = setting.choices().into();
+        }
+    }
+}
+
+fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
+    let method = |method: &AuthMethod| {
+        let mut shown = json!({ "id": method.id, "name": method.name });
+        if let Some(description) = &method.description {
+            shown["description"] = description.as_str().into();
+        }
+        if let Some(command) = method.command(agent) {
+            shown["command"] = command.into();
+        }
+        shown
+    };
+    methods.iter().map(method).collect()
+}
+
+/// What an agent lacks, and what happens instead.
+fn missing(facts: &Facts) -> Vec<&'static str> {
+    let rows = [
+        (facts.mcp_http, "MCP over HTTP: the session's tools are offered to it over stdio"),
+        (
+            facts.resume || facts.load,
+            "session/resume and session/load: after a restart it is told the latest turns as text",
+        ),
+        (facts.image, "images in prompts"),
+        (facts.embedded, "embedded resources in prompts: they are sent as links"),
+        (facts.directories, "additional directories: it works in the first one"),
+    ];
+    rows.into_iter().filter(|(has, _)| !has).map(|(_, line)| line).collect()
+}
+
+/// Whether the agent's program is there.
+pub fn is_installed(agent: &AgentOptions) -> bool {
+    crate::process::is_installed(&crate::agent::program(agent, Path::new("/"), &BTreeMap::new()))
+}

@@ -1,0 +1,115 @@
+//! The plugin's commands: `x-acp/list`, `x-acp/check` and `x-acp/processes`, which `ostler agent` and `ostler status` call.
+
+use std::sync::Arc;
+
+use ostler_contract::points::{Description, Method};
+use ostler_contract::protocol::RpcError;
+use ostler_contract::{Call, JsonObject, PluginHost, Thrown, Value, json};
+
+use crate::check;
+use crate::options::{AgentOptions, Runtime};
+use crate::process::{self, Usage};
+use crate::settings::Catalogue;
+
+/// The configured agents, each with what is known of it.
+pub type Known = Vec<(Arc<AgentOptions>, Arc<Catalogue>)>;
+
+/// Registers the commands.
+pub fn register(
+    host: &PluginHost,
+    agents: Known,
+    presets: Vec<String>,
+    runtime: Arc<Runtime>,
+) -> Result<(), Thrown> {
+    let listed = Arc::new(agents);
+    let checked = listed.clone();
+    host.register_method(
+        "x-acp/list".into(),
+        Method {
+            grant: "config:settings".into(),
+            handle: Call::new(move |(_params, _, _, _): (JsonObject, _, _, _)| {
+                let (agents, presets) = (listed.clone(), presets.clone());
+                async move {
+                    let mut rows = Vec::new();
+                    for (agent, catalogue) in agents.iter() {
+                        catalogue.load().await;
+                        rows.push(row(agent, catalogue));
+                    }
+                    Ok(json!({ "agents": rows, "presets": presets }))
+                }
+            }),
+            describe: described("List agents", "The configured ACP agents and what is known of them."),
+            ..Method::default()
+        },
+    )?;
+    host.register_method(
+        "x-acp/processes".into(),
+        Method {
+            grant: "config:settings".into(),
+            handle: Call::new(|(_params, _, _, _): (JsonObject, _, _, _)| async {
+                let usages = tokio::task::spawn_blocking(process::usages).await.map_err(Thrown::new)?;
+                Ok(json!({ "agents": usages.iter().map(usage).collect::<Vec<_>>() }))
+            }),
+            describe: described("List processes", "The ACP agents that run, and the memory they occupy."),
+            ..Method::default()
+        },
+    )?;
+    host.register_method(
+        "x-acp/check".into(),
+        Method {
+            grant: "session:create".into(),
+            handle: Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
+                let (agents, runtime) = (checked.clone(), runtime.clone());
+                async move {
+                    let text = |name: &str| params.get(name).and_then(Value::as_str);
+                    let provider = text("provider").unwrap_or_default();
+                    let found = agents.iter().find(|(agent, _)| agent.provider == provider);
+                    let (agent, catalogue) = found.ok_or_else(|| unknown(provider, &agents))?;
+                    Ok(check::check(agent, &runtime, catalogue, text("prompt").map(str::to_owned)).await)
+                }
+            }),
+            describe: described("Check an agent", "Starts an ACP agent and reports what it supports."),
+            ..Method::default()
+        },
+    )?;
+    Ok(())
+}
+
+fn usage(usage: &Usage) -> Value {
+    let mut row = json!({ "provider": usage.owner.provider, "processes": usage.processes,
+        "memoryBytes": usage.memory, "countedBy": usage.counted.name() });
+    if !usage.owner.session.is_empty() {
+        row["session"] = usage.owner.session.as_str().into();
+    }
+    row
+}
+
+fn described(title: &str, description: &str) -> Option<Call<fn() -> Description>> {
+    let description =
+        Description { title: Some(title.to_owned()), description: Some(description.to_owned()) };
+    Some(Call::now(move |()| Ok(description.clone())))
+}
+
+fn unknown(provider: &str, agents: &Known) -> Thrown {
+    let names: Vec<&str> = agents.iter().map(|(agent, _)| agent.provider.as_str()).collect();
+    let why = format!("unknown ACP agent {provider:?}; the configured ones are: {}", names.join(", "));
+    RpcError::invalid_params(why).into()
+}
+
+fn row(agent: &AgentOptions, catalogue: &Catalogue) -> Value {
+    let mut row = json!({
+        "provider": agent.provider, "name": agent.name, "command": agent.command_line(),
+        "installed": check::is_installed(agent),
+    });
+    if let Some(description) = &agent.description {
+        row["description"] = description.as_str().into();
+    }
+    if let Some(install) = agent.install.as_ref().filter(|_| row["installed"] == false) {
+        row["install"] = install.as_str().into();
+    }
+    if let Some(facts) = catalogue.facts(agent) {
+        check::describe(&mut row, &facts, agent);
+        check::describe_settings(&mut row, &catalogue.settings());
+    }
+    row
+}
