@@ -61,7 +61,7 @@ fn from_nothing_to_an_answer() {
     );
     let wrong = home.run(&["init", "--agent", "@ostler/webhook"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.starts_with("@ostler/webhook provides no agent"), "{wrong:?}");
+    assert!(wrong.err.starts_with("@ostler/webhook is no agent; pass echo"), "{wrong:?}");
     assert!(!home.path().join(".config").exists());
 
     let written = ok(home.run(&["init", "--agent", "echo", "--port", "0"]));
@@ -92,6 +92,20 @@ fn from_nothing_to_an_answer() {
     assert_eq!((&well["ok"], &well["errors"]), (&json!(true), &json!(0)), "{well}");
     let checks = well["checks"].as_array().unwrap();
     assert!(checks.iter().any(|check| check["check"] == "agents" && check["found"] == "echo"), "{well}");
+}
+
+#[test]
+fn a_preset_is_an_agent() {
+    let home = Home::new();
+    let written = ok(home.run(&["init", "--agent", "claude-acp"]));
+    let lines: Vec<&str> = written.out.lines().collect();
+    assert!(lines[0].ends_with("config.json with agent claude-acp."), "{written:?}");
+    assert_eq!(lines[1..3], ["Check the agent: ostler agent check claude-acp", "Next: ostler start"]);
+    let plugins = json!([
+        { "name": "@ostler/acp", "options": { "presets": ["claude-acp"] } },
+        { "name": "@ostler/webhook" },
+    ]);
+    assert_eq!(home.config(), json!({ "plugins": plugins }));
 }
 
 #[test]

@@ -24,7 +24,7 @@ const WEBHOOK: &str = "@ostler/webhook";
 /// The contents of the first configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InitFlags {
-    /// Plugin that provides the agent: echo, an npm package or a path [default: prompt for it]
+    /// Agent: echo, a preset such as claude-acp, or the npm package or path of a plugin [default: prompt for it]
     #[arg(long, value_name = "SPEC")]
     pub agent: Option<String>,
     /// Directory to serve (repeatable) [default: the working directory of each start]
@@ -54,12 +54,10 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         Some(agent) => agent,
         None => ask(at)?,
     };
-    let agent = spec_of(agent.trim())?;
-    let comes_with = agent == ECHO;
+    let agent = agent.trim();
+    let bundled = bundled_entry(agent)?;
     let mut entries: Vec<Value> = Vec::new();
-    if comes_with {
-        entries.push(json!({ "name": agent }));
-    }
+    entries.extend(bundled.clone());
     if !flags.no_webhook {
         entries.push(json!({ "name": WEBHOOK }));
     }
@@ -73,10 +71,12 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     fields.insert("plugins".to_owned(), entries.into());
     write_new(&file, &format!("{:#}\n", Value::Object(fields)))
         .map_err(|error| Exit::machine(format!("{shown} cannot be written: {error}")))?;
-    let installed = match comes_with {
-        true => Ok(agent),
-        false => install(at, &agent).await,
+    let installed = match &bundled {
+        Some(entry) if entry["name"] == ECHO => Ok(ECHO.to_owned()),
+        Some(_) => Ok(agent.to_owned()),
+        None => install(at, agent).await,
     };
+    let is_preset = bundled.is_some_and(|entry| entry["name"] == ostler_plugin_acp::NAME);
     let agent = match installed {
         Ok(agent) => agent,
         Err(why) => {
@@ -85,11 +85,15 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
             return Err(why);
         }
     };
-    let start = match &at.common.config_file {
-        Some(file) => format!("{} --config-file {} start", names::HOST, file.display()),
-        None => format!("{} start", names::HOST),
+    let host = match &at.common.config_file {
+        Some(file) => format!("{} --config-file {}", names::HOST, file.display()),
+        None => names::HOST.to_owned(),
     };
+    let start = format!("{host} start");
     let mut lines = vec![format!("Created {shown} with agent {agent}.")];
+    if is_preset {
+        lines.push(format!("Check the agent: {host} agent check {agent}"));
+    }
     lines.push(format!("Next: {start}"));
     lines.push(format!("Then: {} session send --new \"Hello\"", names::HOST));
     Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))
@@ -107,11 +111,16 @@ fn file(at: &Place) -> Result<PathBuf, Exit> {
 fn ask(at: &Place) -> Result<String, Exit> {
     if at.common.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Exit::usage(
-            "no agent given and standard input is not a terminal; pass --agent echo, --agent <npm package> or --agent <path>",
+            "no agent given and standard input is not a terminal; pass --agent echo, --agent <preset>, --agent <npm package> or --agent <path>",
         ));
     }
     let mut err = std::io::stderr().lock();
-    let _ = writeln!(err, "An agent is provided by a plugin: an npm package, a path, or");
+    let _ = writeln!(
+        err,
+        "Agents of the Agent Client Protocol: {}",
+        ostler_plugin_acp::bundled_presets().join(", ")
+    );
+    let _ = writeln!(err, "Other agents: the npm package or the path of a plugin, or");
     let _ = writeln!(err, "  echo  repeats each message; needs no model and no installation");
     let _ = write!(err, "Agent [echo]: ");
     let _ = err.flush();
@@ -123,14 +132,18 @@ fn ask(at: &Place) -> Result<String, Exit> {
     Ok(answer.trim().to_owned())
 }
 
-/// What a configuration calls an agent.
-fn spec_of(agent: &str) -> Result<String, Exit> {
+/// The configuration's entry of an agent that comes with this host: echo, or an agent of a bundled preset.
+fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
     match agent {
-        "" | "echo" | ECHO => Ok(ECHO.to_owned()),
-        other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => {
-            Err(Exit::usage(format!("{other} provides no agent; use {ECHO}, which needs no model")))
+        "" | "echo" | ECHO => Ok(Some(json!({ "name": ECHO }))),
+        preset if ostler_plugin_acp::bundled_presets().iter().any(|id| id == preset) => {
+            Ok(Some(json!({ "name": ostler_plugin_acp::NAME, "options": { "presets": [preset] } })))
         }
-        other => Ok(other.to_owned()),
+        other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => Err(Exit::usage(format!(
+            "{other} is no agent; pass echo, which needs no model, or one of {}",
+            ostler_plugin_acp::bundled_presets().join(", ")
+        ))),
+        _ => Ok(None),
     }
 }
 

@@ -40,10 +40,18 @@ const AGENTS: &str = "acp-agents";
 
 pub use mcp::{BRIDGE_TOKEN, BRIDGE_URL};
 
+/// The name of the plugin in a configuration.
+pub const NAME: &str = "@ostler/acp";
+
+/// The ids of the bundled presets, which the option `presets` enables, in order.
+pub fn bundled_presets() -> Vec<String> {
+    presets::Presets::bundled(&mut Vec::new()).ids().map(str::to_owned).collect()
+}
+
 /// The plugin. `bridge` is the command that serves a session's tools endpoint, which it is told in the variables
 /// [`BRIDGE_URL`] and [`BRIDGE_TOKEN`], as an MCP server on stdio: for agents that cannot connect to one over HTTP.
 pub fn plugin(bridge: Option<Vec<String>>) -> Plugin {
-    Plugin::new("@ostler/acp", move |host, options| {
+    Plugin::new(NAME, move |host, options| {
         let bridge = bridge.clone();
         Box::pin(async move { apply(&host, &options, bridge) })
     })

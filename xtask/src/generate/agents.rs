@@ -51,11 +51,11 @@ fn row(preset: &Value) -> String {
         words => words.replace(' ', ", "),
     };
     let tools = if meta["mcp"] == "http" { "HTTP" } else { "stdio, if it uses MCP" };
+    let (name, repository) = (text(&preset["name"]), text(&preset["repository"]));
+    let agent = if repository.is_empty() { name } else { format!("[{name}]({repository})") };
     format!(
-        "| `{}` | [{}]({}) {} | {} | {access} | {sessions} | {tools} | {} |\n",
+        "| `{}` | {agent} {} | {} | {access} | {sessions} | {tools} | {} |\n",
         text(&preset["id"]),
-        text(&preset["name"]),
-        text(&preset["repository"]),
         text(&preset["version"]),
         runner.unwrap_or_default(),
         text(&meta["note"]),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use ostler_contract::points::Diagnostics;
 use ostler_contract::{Call, JsonObject, Pending, Thrown};
-use ostler_protocol::commands::Command;
 use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, Value, json};
 use parking_lot::Mutex;
@@ -128,24 +127,24 @@ impl Channels {
         });
     }
 
-    /// Serves an `x-ostler/diagnostics/…` command.
-    pub(crate) async fn diagnose(&self, command: Command) -> Result<Value, RpcError> {
-        let lacks = |what: &str| RpcError::method_not_found(format!("this host {what}"));
-        let answer = match (command, self.diagnostics()) {
-            (Command::DiagnosticsNetwork(_), Some(Diagnostics { network: Some(network), .. })) => {
-                network.call(())
-            }
-            (Command::DiagnosticsFetch(asked), Some(Diagnostics { fetch: Some(fetch), .. })) => {
-                let web =
-                    url::Url::parse(&asked.url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-                if !web {
-                    return Err(RpcError::invalid_params(format!("{} is no http or https URL", asked.url)));
-                }
-                fetch.call((asked.url,))
-            }
-            (Command::DiagnosticsNetwork(_), _) => return Err(lacks("tells nothing of its network")),
-            _ => return Err(lacks("tries no URLs")),
-        };
-        in_time(LIMIT, answer).await.map(Value::Object).map_err(Thrown::into_rpc)
+    /// Facts about the network as the host sees it.
+    pub(crate) async fn network(&self) -> Result<Value, RpcError> {
+        let network = self.diagnostics().and_then(|diagnostics| diagnostics.network.as_ref());
+        let network = network.ok_or_else(|| lacks("tells nothing of its network"))?;
+        in_time(LIMIT, network.call(())).await.map(Value::Object).map_err(Thrown::into_rpc)
     }
+
+    /// Tries to reach a URL.
+    pub(crate) async fn fetch(&self, url: String) -> Result<Value, RpcError> {
+        let fetch = self.diagnostics().and_then(|diagnostics| diagnostics.fetch.as_ref());
+        let fetch = fetch.ok_or_else(|| lacks("tries no URLs"))?;
+        if !url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
+            return Err(RpcError::invalid_params(format!("{url} is no http or https URL")));
+        }
+        in_time(LIMIT, fetch.call((url,))).await.map(Value::Object).map_err(Thrown::into_rpc)
+    }
+}
+
+fn lacks(what: &str) -> RpcError {
+    RpcError::method_not_found(format!("this host {what}"))
 }

@@ -119,10 +119,7 @@ impl Presets {
     /// # Errors
     /// The file or folder cannot be read, or the file is not JSON.
     pub fn read(registry: Option<&Path>, problems: &mut Vec<String>) -> Result<Self, Thrown> {
-        let mut presets = BTreeMap::new();
-        for text in bundled::AGENTS {
-            add(&mut presets, "bundled presets", serde_json::from_str(text), problems);
-        }
+        let Self(mut presets) = Self::bundled(problems);
         if let Some(path) = registry {
             let refused = |why: std::io::Error| {
                 Thrown::new(format_args!("options.registry: {}: {why}", path.display()))
@@ -160,6 +157,15 @@ impl Presets {
             }
         }
         Ok(Self(presets))
+    }
+
+    /// The bundled presets alone.
+    pub fn bundled(problems: &mut Vec<String>) -> Self {
+        let mut presets = BTreeMap::new();
+        for text in bundled::AGENTS {
+            add(&mut presets, "bundled presets", serde_json::from_str(text), problems);
+        }
+        Self(presets)
     }
 
     /// The preset of that id.

@@ -1,4 +1,4 @@
-//! What each client command does. The match is exhaustive over the protocol's table.
+//! What each client command does: a row for each names its lane and its handler. A command without a row does not compile.
 
 mod authenticate;
 mod chats;
@@ -19,101 +19,140 @@ use ostler_protocol::json;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands::ChatMoveDestination;
 use ostler_protocol::wire::state::TerminalClaim;
-use tracing::Span;
+use tracing::{Instrument, Span};
 
 use crate::core::responder::Responder;
+use crate::front::Front;
 use crate::front::connection::Connection;
+use crate::users::principal::Principal;
+
+/// Who asked for something that is served on a task of its own, by what the host knew when it was asked.
+struct Requester {
+    connection: Arc<Connection>,
+    principal: Principal,
+}
+
+impl Requester {
+    fn front(&self) -> &Arc<Front> {
+        self.connection.front()
+    }
+}
+
+/// Runs the handler of a command in the lane its row names:
+///
+/// - `inline`: at once, in the order the connection's messages came. It cannot wait.
+/// - `session`: the same, and a session's mailbox answers.
+/// - `awaited`: the connection's next message waits for it.
+/// - `spawned`: on a task of its own, for a [`Requester`].
+macro_rules! lanes {
+    ($command:ident, $connection:ident, $by:ident; $($lane:ident $variant:ident($params:pat) => $handler:expr;)+) => {
+        match $command {
+            $(Command::$variant($params) => lanes!(@$lane $connection, $by, $handler),)+
+        }
+    };
+    (@inline $connection:ident, $by:ident, $handler:expr) => {
+        at_once(move || $handler)
+    };
+    (@session $connection:ident, $by:ident, $handler:expr) => {
+        at_once(move || $handler)
+    };
+    (@awaited $connection:ident, $by:ident, $handler:expr) => {
+        $handler
+    };
+    (@spawned $connection:ident, $by:ident, $handler:expr) => {{
+        let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
+        tokio::spawn(async move { $handler }.in_current_span());
+    }};
+}
+
+/// Runs a handler that cannot wait.
+fn at_once(handler: impl FnOnce()) {
+    handler();
+}
 
 impl Connection {
+    /// Serves a command. A row names its lane and its handler.
     pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
-        let front = self.front().clone();
         self.record_channel(&command);
+        let (connection, front) = (self, self.front());
         // What a command is of is looked for in memory from here on, until whoever takes it has it.
         let _held = front.sessions.load_channels(&channels_of(&command)).await;
-        match command {
-            Command::Ping(_) => responder.done(),
-            Command::Initialize(params) => self.handle_initialize(params, responder),
-            Command::Reconnect(params) => self.handle_reconnect(params, responder).await,
-            Command::Authenticate(params) => self.handle_authenticate(params, responder),
-            Command::Subscribe(params) => self.handle_subscribe(params, responder),
-            Command::ListSessions(params) => {
-                responder.settle(sessions::handle_list_sessions(&front, params).await);
-            }
-            Command::CreateSession(params) => self.handle_create_session(params, responder).await,
-            Command::DisposeSession(params) => self.handle_dispose_session(&params.channel, responder),
-            Command::FetchTurns(params) => self.handle_fetch_turns(params, responder),
-            Command::ResolveSessionConfig(params) => {
-                tokio::spawn(async move { responder.settle(front.sessions.resolve_settings(params).await) });
-            }
-            Command::SessionConfigCompletions(params) => {
-                tokio::spawn(async move { responder.settle(front.sessions.complete_setting(params).await) });
-            }
-            Command::Completions(params) => {
-                tokio::spawn(async move { responder.ok(&front.complete(params).await) });
-            }
-            Command::ListAutomationTriggerDefinitions(_) => {
-                responder.settle(
-                    front.automations.trigger_definitions().await.map(|items| json!({ "items": items })),
-                );
-            }
-            Command::RunAutomation(params) => {
-                let by = self.principal();
-                tokio::spawn(async move {
-                    let run =
-                        front.automations.run_automation(&params.automation, &params.request_id, &by).await;
-                    responder.settle(run.map(|resource| json!({ "resource": resource })));
-                });
-            }
-            Command::FetchAutomationRuns(params) => {
-                let loaded = front.automations.fetch_runs(&params.automation, params.cursor, self.id()).await;
+        lanes! { command, connection, by;
+            inline Ping(_) => responder.done();
+            inline Initialize(params) => connection.handle_initialize(params, responder);
+            awaited Reconnect(params) => connection.handle_reconnect(params, responder).await;
+            inline Authenticate(params) => connection.handle_authenticate(params, responder);
+            session Subscribe(params) => connection.handle_subscribe(params, responder);
+            awaited ListSessions(params) => {
+                responder.settle(sessions::handle_list_sessions(front, params).await);
+            };
+            awaited CreateSession(params) => connection.handle_create_session(params, responder).await;
+            session DisposeSession(params) => connection.handle_dispose_session(&params.channel, responder);
+            session FetchTurns(params) => connection.handle_fetch_turns(params, responder);
+            session CreateChat(params) => connection.handle_create_chat(params, responder);
+            session DisposeChat(params) => connection.handle_dispose_chat(params.channel, responder);
+            session MoveChat(params) => connection.handle_move_chat(params, responder);
+            spawned ResolveSessionConfig(params) => {
+                responder.settle(by.front().sessions.resolve_settings(params).await);
+            };
+            spawned SessionConfigCompletions(params) => {
+                responder.settle(by.front().sessions.complete_setting(params).await);
+            };
+            spawned Completions(params) => responder.ok(&by.front().complete(params).await);
+            awaited ListAutomationTriggerDefinitions(_) => {
+                let listed = front.automations.trigger_definitions().await;
+                responder.settle(listed.map(|items| json!({ "items": items })));
+            };
+            spawned RunAutomation(params) => {
+                let automations = &by.front().automations;
+                let run = automations.run_automation(&params.automation, &params.request_id, &by.principal).await;
+                responder.settle(run.map(|resource| json!({ "resource": resource })));
+            };
+            awaited FetchAutomationRuns(params) => {
+                let loaded =
+                    front.automations.fetch_runs(&params.automation, params.cursor, connection.id()).await;
                 responder.settle(loaded.map(|()| json!({})));
-            }
-            Command::ResourceRead(params) => {
-                let (connection, principal) = (self.clone(), self.principal());
-                tokio::spawn(async move { connection.handle_read(params, principal, responder).await });
-            }
-            Command::ResourceList(_)
-            | Command::ResourceResolve(_)
-            | Command::ResourceWrite(_)
-            | Command::ResourceMkdir(_)
-            | Command::ResourceDelete(_)
-            | Command::ResourceMove(_)
-            | Command::ResourceCopy(_)
-            | Command::ResourceRequest(_)
-            | Command::CreateResourceWatch(_) => {
-                let (connection, principal) = (self.clone(), self.principal());
-                tokio::spawn(async move {
-                    let outcome = connection.handle_resource(command, principal).await;
-                    responder.settle(outcome);
-                });
-            }
-            Command::UsageTotals(_) | Command::UsageRecords(_) | Command::UsageGroups(_) => {
-                let (connection, principal) = (self.clone(), self.principal());
-                tokio::spawn(async move {
-                    responder.settle(connection.handle_usage(command, principal).await);
-                });
-            }
-            Command::PullRequestCreate(params) => {
-                let connection = self.clone();
-                tokio::spawn(async move { responder.settle(connection.handle_pull_request(params).await) });
-            }
-            Command::DiagnosticsNetwork(_) | Command::DiagnosticsFetch(_) => {
-                tokio::spawn(async move { responder.settle(front.channels.diagnose(command).await) });
-            }
-            Command::CreateChat(params) => self.handle_create_chat(params, responder),
-            Command::DisposeChat(params) => self.handle_dispose_chat(params.channel, responder),
-            Command::MoveChat(params) => self.handle_move_chat(params, responder),
-            Command::CreateTerminal(params) => self.handle_create_terminal(params, responder),
-            Command::DisposeTerminal(params) => self.handle_dispose_terminal(params.channel, responder),
-            Command::DevContainersAvailable(_)
-            | Command::DevContainersConnect(_)
-            | Command::DevContainersRelaySend(_)
-            | Command::DevContainersDisconnect(_)
-            | Command::DevContainersStop(_)
-            | Command::DevContainersRemove(_) => self.handle_dev_container(command, responder),
-            Command::InvokeChangesetOperation(params) => {
-                tokio::spawn(async move { responder.settle(front.workspace.operate(params).await) });
-            }
+            };
+            spawned ResourceRead(params) => by.read_resource(params, responder).await;
+            spawned ResourceList(params) => responder.settle(by.list_resources(params).await);
+            spawned ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
+            spawned ResourceWrite(params) => responder.settle(by.write_resource(params).await);
+            spawned ResourceMkdir(params) => responder.settle(by.make_directory(params).await);
+            spawned ResourceDelete(params) => responder.settle(by.delete_resource(params).await);
+            spawned ResourceMove(params) => responder.settle(by.move_resource(params).await);
+            spawned ResourceCopy(params) => responder.settle(by.copy_resource(params).await);
+            spawned ResourceRequest(params) => responder.settle(by.request_resource(params).await);
+            spawned CreateResourceWatch(params) => responder.settle(by.watch_resource(params).await);
+            spawned UsageTotals(params) => responder.settle(match by.reader_of_use() {
+                Ok(reader) => by.front().usage.usage_totals(params, reader.as_ref()).await,
+                Err(refused) => Err(refused),
+            });
+            spawned UsageRecords(params) => responder.settle(match by.reader_of_use() {
+                Ok(reader) => by.front().usage.usage_records(params, reader.as_ref()).await,
+                Err(refused) => Err(refused),
+            });
+            spawned UsageGroups(params) => responder.settle(match by.reader_of_use() {
+                Ok(reader) => by.front().usage.usage_groups(params, reader.as_ref()).await,
+                Err(refused) => Err(refused),
+            });
+            spawned PullRequestCreate(params) => {
+                responder.settle(by.connection.handle_pull_request(params).await);
+            };
+            spawned DiagnosticsNetwork(_) => responder.settle(by.front().channels.network().await);
+            spawned DiagnosticsFetch(params) => {
+                responder.settle(by.front().channels.fetch(params.url).await);
+            };
+            inline CreateTerminal(params) => connection.handle_create_terminal(params, responder);
+            inline DisposeTerminal(params) => connection.handle_dispose_terminal(params.channel, responder);
+            spawned DevContainersAvailable(_) => responder.settle(by.containers_available().await);
+            spawned DevContainersConnect(params) => responder.settle(by.connect_container(params).await);
+            inline DevContainersRelaySend(params) => connection.handle_relay_send(params, responder);
+            inline DevContainersDisconnect(params) => connection.handle_relay_end(params, responder);
+            spawned DevContainersStop(params) => by.end_container(params, false, responder).await;
+            spawned DevContainersRemove(params) => by.end_container(params, true, responder).await;
+            spawned InvokeChangesetOperation(params) => {
+                responder.settle(by.front().workspace.operate(params).await);
+            };
         }
     }
 }
@@ -154,6 +193,40 @@ fn channels_of(command: &Command) -> Vec<&str> {
             Some(TerminalClaim::Session(claim)) => vec![&claim.session],
             _ => Vec::new(),
         },
-        _ => Vec::new(),
+        // Their own handlers look, or they are about no session.
+        Command::Ping(_)
+        | Command::Authenticate(_)
+        | Command::ListSessions(_)
+        | Command::CreateSession(_)
+        | Command::Completions(_)
+        | Command::ResolveSessionConfig(_)
+        | Command::SessionConfigCompletions(_)
+        | Command::ResourceRead(_)
+        | Command::ResourceList(_)
+        | Command::ResourceResolve(_)
+        | Command::ResourceWrite(_)
+        | Command::ResourceMkdir(_)
+        | Command::ResourceDelete(_)
+        | Command::ResourceMove(_)
+        | Command::ResourceCopy(_)
+        | Command::ResourceRequest(_)
+        | Command::CreateResourceWatch(_)
+        | Command::DisposeTerminal(_)
+        | Command::DevContainersAvailable(_)
+        | Command::DevContainersConnect(_)
+        | Command::DevContainersRelaySend(_)
+        | Command::DevContainersDisconnect(_)
+        | Command::DevContainersStop(_)
+        | Command::DevContainersRemove(_)
+        | Command::InvokeChangesetOperation(_)
+        | Command::ListAutomationTriggerDefinitions(_)
+        | Command::RunAutomation(_)
+        | Command::UsageTotals(_)
+        | Command::UsageRecords(_)
+        | Command::UsageGroups(_)
+        | Command::PullRequestCreate(_)
+        | Command::DiagnosticsNetwork(_)
+        | Command::DiagnosticsFetch(_)
+        | Command::FetchAutomationRuns(_) => Vec::new(),
     }
 }

@@ -5,24 +5,23 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::points::{
-    Encoding, ResourceAccess, ResourceContent, ResourceResolving, ResourceTransfer, ResourceWrite,
-    ResourceWriter, WriteMode,
+    Encoding, KeptAttachment, Reader, ResourceAccess, ResourceContent, ResourceResolving, ResourceTransfer,
+    ResourceWrite, ResourceWriter, WriteMode,
 };
 use ostler_contract::{Charge, Value, json};
-use ostler_protocol::commands::Command;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::message::encode::text_length;
-use ostler_protocol::wire::commands::{
-    ContentEncoding, ResourceReadParams, ResourceReadResult, ResourceWriteMode,
-};
+use ostler_protocol::wire::commands::{self as c, ContentEncoding, ResourceReadResult, ResourceWriteMode};
 use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, uri};
 
+use super::Requester;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
 use crate::resources::published::{to_value, unwrapped};
 use crate::resources::{member, scheme_of};
 use crate::sessions::content_of;
+use crate::users::clients::Client;
 use crate::users::principal::Principal;
 
 /// What a resource is taken for where its provider does not tell its size.
@@ -31,32 +30,9 @@ const UNKNOWN_SIZE: usize = 1024 * 1024;
 const LONG_TEXT: usize = 64 * 1024;
 
 impl Connection {
-    /// Serves `resourceRead`: its memory is charged before the read, and until the answer is written.
-    pub(crate) async fn handle_read(
-        self: &Arc<Self>,
-        params: ResourceReadParams,
-        principal: Principal,
-        responder: Responder,
-    ) {
-        // A connection that is gone needs no answer; the permits of one that is there last.
-        let Ok(_reading) = self.reads.acquire().await else { return };
-        let command = Command::ResourceRead(params);
-        if let Some(answered) = self.handle_attachment(&command, &principal).await {
-            return responder.settle(answered);
-        }
-        if let Some(answered) = self.handle_published(&command, &principal).await {
-            return responder.settle(answered);
-        }
-        let Command::ResourceRead(params) = command else { return };
-        match self.read(params, &principal).await {
-            Ok((result, charge)) => responder.ok_charged(&result, charge),
-            Err(error) => responder.fail(error),
-        }
-    }
-
     async fn read(
         &self,
-        params: ResourceReadParams,
+        params: c::ResourceReadParams,
         principal: &Principal,
     ) -> Result<(ResourceReadResult, Charge), RpcError> {
         let front = self.front();
@@ -82,255 +58,260 @@ impl Connection {
         let ResourceContent { data, encoding, content_type } = content;
         Ok((ResourceReadResult { data, encoding, content_type }, charge))
     }
-
-    /// Serves a `resource…` command. A scheme nobody serves is said before who may use it.
-    pub(crate) async fn handle_resource(
-        self: &Arc<Self>,
-        command: Command,
-        principal: Principal,
-    ) -> Result<Value, RpcError> {
-        let front = self.front().clone();
-        let writer = ResourceWriter {
-            owner: self.owner(),
-            client: self.client_id(),
-            reader: principal.reader().filter(|_| front.access.gate.guarded),
-        };
-        if let Some(answered) = self.handle_attachment(&command, &principal).await {
-            return answered;
-        }
-        if let Some(answered) = self.handle_published(&command, &principal).await {
-            return answered;
-        }
-        match command {
-            Command::ResourceList(params) => {
-                let provider = front.resources.readable(&params.uri, "list", &principal).await?;
-                let list = member(&provider.scheme, "list", &provider.provider.list)?;
-                let mut entries =
-                    front.resources.asked(&provider, "list", list.call((params.uri, writer.reader))).await?;
-                entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
-                Ok(json!({ "entries": entries }))
-            }
-            Command::ResourceResolve(params) => {
-                let provider = front.resources.readable(&params.uri, "resolve", &principal).await?;
-                let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
-                let options = ResourceResolving { follow_symlinks: params.follow_symlinks.unwrap_or(true) };
-                let mut facts = front
-                    .resources
-                    .asked(&provider, "resolve", resolve.call((params.uri.clone(), writer.reader, options)))
-                    .await?;
-                facts.uri.get_or_insert(params.uri);
-                serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
-            }
-            Command::ResourceWrite(params) => {
-                let provider = front.resources.writable(&params.uri, "put", &principal)?;
-                let write = member(&provider.scheme, "write", &provider.provider.write)?;
-                let content = ResourceWrite {
-                    data: params.data,
-                    encoding: Some(match params.encoding {
-                        ContentEncoding::Utf8 => Encoding::Utf8,
-                        ContentEncoding::Base64 => Encoding::Base64,
-                    }),
-                    content_type: params.content_type,
-                    create_only: params.create_only.unwrap_or_default(),
-                    if_match: params.if_match,
-                    mode: params.mode.map(|mode| match mode {
-                        ResourceWriteMode::Truncate => WriteMode::Truncate,
-                        ResourceWriteMode::Append => WriteMode::Append,
-                        ResourceWriteMode::Insert => WriteMode::Insert,
-                    }),
-                    position: u64::try_from(params.position.unwrap_or_default())
-                        .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
-                };
-                front
-                    .resources
-                    .asked(&provider, "write", write.call((params.uri.clone(), content, writer)))
-                    .await?;
-                front.core.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
-                Ok(json!({}))
-            }
-            Command::ResourceDelete(params) => {
-                let provider = front.resources.writable(&params.uri, "delete", &principal)?;
-                let delete = member(&provider.scheme, "delete", &provider.provider.delete)?;
-                front
-                    .resources
-                    .asked(
-                        &provider,
-                        "delete",
-                        delete.call((params.uri, params.recursive.unwrap_or_default(), writer)),
-                    )
-                    .await?;
-                Ok(json!({}))
-            }
-            Command::ResourceMkdir(params) => {
-                let provider = front.resources.writable(&params.uri, "mkdir", &principal)?;
-                let mkdir = member(&provider.scheme, "mkdir", &provider.provider.mkdir)?;
-                front.resources.asked(&provider, "mkdir", mkdir.call((params.uri, writer))).await?;
-                Ok(json!({}))
-            }
-            Command::ResourceMove(params) => {
-                one_scheme(&params.source, &params.destination)?;
-                let provider = front.resources.writable(&params.source, "move", &principal)?;
-                let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
-                let r#move = member(&provider.scheme, "move", &provider.provider.r#move)?;
-                front
-                    .resources
-                    .asked(
-                        &provider,
-                        "move",
-                        r#move.call((params.source, params.destination, transfer, writer)),
-                    )
-                    .await?;
-                Ok(json!({}))
-            }
-            Command::ResourceCopy(params) => {
-                one_scheme(&params.source, &params.destination)?;
-                let provider = front.resources.writable(&params.source, "copy", &principal)?;
-                let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
-                let copy = member(&provider.scheme, "copy", &provider.provider.copy)?;
-                front
-                    .resources
-                    .asked(
-                        &provider,
-                        "copy",
-                        copy.call((params.source, params.destination, transfer, writer)),
-                    )
-                    .await?;
-                Ok(json!({}))
-            }
-            Command::ResourceRequest(params) => {
-                let provider = front.resources.writable(&params.uri, "request", &principal)?;
-                let Some(request) = &provider.provider.request else {
-                    return Err(RpcError::permission_denied(format!(
-                        "This host does not mediate {}",
-                        params.uri
-                    )));
-                };
-                let write = params.write.unwrap_or_default();
-                // Who says neither asks to read.
-                let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
-                front
-                    .resources
-                    .asked(&provider, "request", request.call((params.uri, writer, access)))
-                    .await?;
-                Ok(json!({}))
-            }
-            Command::CreateResourceWatch(params) => {
-                let provider = front.resources.readable(&params.uri, "watch", &principal).await?;
-                let state = ResourceWatchState {
-                    root: params.uri,
-                    recursive: params.recursive.unwrap_or_default(),
-                    excludes: params.excludes,
-                    includes: params.includes,
-                };
-                front
-                    .resources
-                    .open_watch(&provider, state, self.owner())
-                    .await
-                    .map(|channel| json!({ "channel": channel }))
-            }
-            other => Err(RpcError::method_not_found(format!("{} is not about a resource", other.name()))),
-        }
-    }
 }
 
-impl Connection {
-    /// Serves a `resource…` command on what a client publishes; `None` where the URI is not a client's. Whoever may do
-    /// it with files of the host may ask the client, and the client decides.
-    pub(crate) async fn handle_published(
-        &self,
-        command: &Command,
-        principal: &Principal,
-    ) -> Option<Result<Value, RpcError>> {
-        let (operation, uri, other, params) = match command {
-            Command::ResourceRead(params) => ("get", &params.uri, None, to_value(params)),
-            Command::ResourceList(params) => ("list", &params.uri, None, to_value(params)),
-            Command::ResourceResolve(params) => ("resolve", &params.uri, None, to_value(params)),
-            Command::ResourceWrite(params) => ("put", &params.uri, None, to_value(params)),
-            Command::ResourceDelete(params) => ("delete", &params.uri, None, to_value(params)),
-            Command::ResourceMkdir(params) => ("mkdir", &params.uri, None, to_value(params)),
-            Command::ResourceMove(params) => {
-                ("move", &params.source, Some(&params.destination), to_value(params))
-            }
-            Command::ResourceCopy(params) => {
-                ("copy", &params.source, Some(&params.destination), to_value(params))
-            }
-            Command::ResourceRequest(params) => ("request", &params.uri, None, to_value(params)),
-            Command::CreateResourceWatch(params) => ("watch", &params.uri, None, Value::Null),
-            _ => return None,
-        };
-        let (front, owner) = (self.front(), self.owner());
-        let client = match front.resources.publisher(uri, owner.as_deref()) {
-            Ok(client) => client?,
-            Err(refused) => return Some(Err(refused)),
-        };
-        if let Err(refused) = front.access.gate.require(principal, &Grant::on("file", operation)) {
-            return Some(Err(refused));
+impl Requester {
+    /// Serves `resourceRead`: its memory is charged before the read, and until the answer is written.
+    pub(super) async fn read_resource(&self, params: c::ResourceReadParams, responder: Responder) {
+        // A connection that is gone needs no answer; the permits of one that is there last.
+        let Ok(_reading) = self.connection.reads.acquire().await else { return };
+        if let Some(kept) = self.attachment(&params.uri).await {
+            return responder.settle(kept.map(|kept| result_of(content_of(kept))));
         }
+        match self.publisher("get", &params.uri, None) {
+            Ok(None) => {}
+            Ok(Some(client)) => {
+                let resources = &self.front().resources;
+                let read = resources.read_published(&*client, &params.uri, params.encoding).await;
+                return responder.settle(read.map(result_of));
+            }
+            Err(refused) => return responder.fail(refused),
+        }
+        match self.connection.read(params, &self.principal).await {
+            Ok((result, charge)) => responder.ok_charged(&result, charge),
+            Err(error) => responder.fail(error),
+        }
+    }
+
+    /// Lists a directory or a scheme's root.
+    pub(super) async fn list_resources(&self, params: c::ResourceListParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("list", &params.uri, None)? {
+            return client.ask("resourceList", &unwrapped(to_value(&params))).await;
+        }
+        let provider = front.resources.readable(&params.uri, "list", &self.principal).await?;
+        let list = member(&provider.scheme, "list", &provider.provider.list)?;
+        let mut entries =
+            front.resources.asked(&provider, "list", list.call((params.uri, self.reader()))).await?;
+        entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
+        Ok(json!({ "entries": entries }))
+    }
+
+    /// Facts about what a URI names.
+    pub(super) async fn resolve_resource(&self, params: c::ResourceResolveParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(kept) = self.attachment(&params.uri).await {
+            let kept = kept?;
+            let size = STANDARD.decode(&kept.data).map(|bytes| bytes.len()).unwrap_or_default();
+            return Ok(
+                json!({ "uri": params.uri, "type": "file", "size": size, "contentType": kept.content_type }),
+            );
+        }
+        if let Some(client) = self.publisher("resolve", &params.uri, None)? {
+            return client.ask("resourceResolve", &unwrapped(to_value(&params))).await;
+        }
+        let provider = front.resources.readable(&params.uri, "resolve", &self.principal).await?;
+        let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
+        let options = ResourceResolving { follow_symlinks: params.follow_symlinks.unwrap_or(true) };
+        let mut facts = front
+            .resources
+            .asked(&provider, "resolve", resolve.call((params.uri.clone(), self.reader(), options)))
+            .await?;
+        facts.uri.get_or_insert(params.uri);
+        serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
+    }
+
+    /// Writes what a URI names.
+    pub(super) async fn write_resource(&self, params: c::ResourceWriteParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("put", &params.uri, None)? {
+            return client.ask("resourceWrite", &unwrapped(to_value(&params))).await;
+        }
+        let writer = self.writer();
+        let provider = front.resources.writable(&params.uri, "put", &self.principal)?;
+        let write = member(&provider.scheme, "write", &provider.provider.write)?;
+        let content = ResourceWrite {
+            data: params.data,
+            encoding: Some(match params.encoding {
+                ContentEncoding::Utf8 => Encoding::Utf8,
+                ContentEncoding::Base64 => Encoding::Base64,
+            }),
+            content_type: params.content_type,
+            create_only: params.create_only.unwrap_or_default(),
+            if_match: params.if_match,
+            mode: params.mode.map(|mode| match mode {
+                ResourceWriteMode::Truncate => WriteMode::Truncate,
+                ResourceWriteMode::Append => WriteMode::Append,
+                ResourceWriteMode::Insert => WriteMode::Insert,
+            }),
+            position: u64::try_from(params.position.unwrap_or_default())
+                .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
+        };
+        front.resources.asked(&provider, "write", write.call((params.uri.clone(), content, writer))).await?;
+        front.core.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
+        Ok(json!({}))
+    }
+
+    /// Makes a directory and its parents.
+    pub(super) async fn make_directory(&self, params: c::ResourceMkdirParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("mkdir", &params.uri, None)? {
+            return client.ask("resourceMkdir", &unwrapped(to_value(&params))).await;
+        }
+        let writer = self.writer();
+        let provider = front.resources.writable(&params.uri, "mkdir", &self.principal)?;
+        let mkdir = member(&provider.scheme, "mkdir", &provider.provider.mkdir)?;
+        front.resources.asked(&provider, "mkdir", mkdir.call((params.uri, writer))).await?;
+        Ok(json!({}))
+    }
+
+    /// Removes what a URI names.
+    pub(super) async fn delete_resource(&self, params: c::ResourceDeleteParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("delete", &params.uri, None)? {
+            return client.ask("resourceDelete", &unwrapped(to_value(&params))).await;
+        }
+        let writer = self.writer();
+        let provider = front.resources.writable(&params.uri, "delete", &self.principal)?;
+        let delete = member(&provider.scheme, "delete", &provider.provider.delete)?;
+        front
+            .resources
+            .asked(
+                &provider,
+                "delete",
+                delete.call((params.uri, params.recursive.unwrap_or_default(), writer)),
+            )
+            .await?;
+        Ok(json!({}))
+    }
+
+    /// Moves within one scheme.
+    pub(super) async fn move_resource(&self, params: c::ResourceMoveParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("move", &params.source, Some(&params.destination))? {
+            return client.ask("resourceMove", &unwrapped(to_value(&params))).await;
+        }
+        let writer = self.writer();
+        one_scheme(&params.source, &params.destination)?;
+        let provider = front.resources.writable(&params.source, "move", &self.principal)?;
+        let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
+        let r#move = member(&provider.scheme, "move", &provider.provider.r#move)?;
+        front
+            .resources
+            .asked(&provider, "move", r#move.call((params.source, params.destination, transfer, writer)))
+            .await?;
+        Ok(json!({}))
+    }
+
+    /// Copies within one scheme.
+    pub(super) async fn copy_resource(&self, params: c::ResourceCopyParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("copy", &params.source, Some(&params.destination))? {
+            return client.ask("resourceCopy", &unwrapped(to_value(&params))).await;
+        }
+        let writer = self.writer();
+        one_scheme(&params.source, &params.destination)?;
+        let provider = front.resources.writable(&params.source, "copy", &self.principal)?;
+        let transfer = ResourceTransfer { fail_if_exists: params.fail_if_exists.unwrap_or_default() };
+        let copy = member(&provider.scheme, "copy", &provider.provider.copy)?;
+        front
+            .resources
+            .asked(&provider, "copy", copy.call((params.source, params.destination, transfer, writer)))
+            .await?;
+        Ok(json!({}))
+    }
+
+    /// Asks for access to what a URI names.
+    pub(super) async fn request_resource(&self, params: c::ResourceRequestParams) -> Result<Value, RpcError> {
+        let front = self.front();
+        if let Some(client) = self.publisher("request", &params.uri, None)? {
+            return client.ask("resourceRequest", &unwrapped(to_value(&params))).await;
+        }
+        let writer = self.writer();
+        let provider = front.resources.writable(&params.uri, "request", &self.principal)?;
+        let Some(request) = &provider.provider.request else {
+            return Err(RpcError::permission_denied(format!("This host does not mediate {}", params.uri)));
+        };
+        let write = params.write.unwrap_or_default();
+        // Who says neither asks to read.
+        let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
+        front.resources.asked(&provider, "request", request.call((params.uri, writer, access))).await?;
+        Ok(json!({}))
+    }
+
+    /// Opens a channel of changes under a URI.
+    pub(super) async fn watch_resource(
+        &self,
+        params: c::CreateResourceWatchParams,
+    ) -> Result<Value, RpcError> {
+        let front = self.front();
+        if self.publisher("watch", &params.uri, None)?.is_some() {
+            let scheme = uri::scheme(&params.uri).unwrap_or_default();
+            return Err(RpcError::method_not_found(format!("{scheme}: cannot watch")));
+        }
+        let provider = front.resources.readable(&params.uri, "watch", &self.principal).await?;
+        let state = ResourceWatchState {
+            root: params.uri,
+            recursive: params.recursive.unwrap_or_default(),
+            excludes: params.excludes,
+            includes: params.includes,
+        };
+        front
+            .resources
+            .open_watch(&provider, state, self.connection.owner())
+            .await
+            .map(|channel| json!({ "channel": channel }))
+    }
+
+    /// Who reads, where the host knows people.
+    fn reader(&self) -> Option<Reader> {
+        self.principal.reader().filter(|_| self.front().access.gate.guarded)
+    }
+
+    /// Who writes, as a provider is told.
+    fn writer(&self) -> ResourceWriter {
+        ResourceWriter {
+            owner: self.connection.owner(),
+            client: self.connection.client_id(),
+            reader: self.reader(),
+        }
+    }
+
+    /// The client that publishes a URI, if one does. Whoever may do something with files of the host may ask the client,
+    /// and the client decides. `other` has to be the same client's.
+    fn publisher(
+        &self,
+        operation: &'static str,
+        uri: &str,
+        other: Option<&String>,
+    ) -> Result<Option<Arc<dyn Client>>, RpcError> {
+        let (front, owner) = (self.front(), self.connection.owner());
+        let Some(client) = front.resources.publisher(uri, owner.as_deref())? else { return Ok(None) };
+        front.access.gate.require(&self.principal, &Grant::on("file", operation))?;
         if let Some(other) = other {
             let taker = front.resources.publisher(other, owner.as_deref()).ok().flatten();
             if taker.is_none_or(|taker| taker.id() != client.id()) {
                 let why = format!("{uri} and {other} are served by different providers");
-                return Some(Err(RpcError::invalid_params(why)));
+                return Err(RpcError::invalid_params(why));
             }
         }
-        Some(match command {
-            Command::ResourceRead(params) => {
-                let read = front.resources.read_published(&*client, uri, params.encoding).await;
-                read.map(|content| {
-                    to_value(&ResourceReadResult {
-                        data: content.data,
-                        encoding: content.encoding,
-                        content_type: content.content_type,
-                    })
-                })
-            }
-            Command::CreateResourceWatch(_) => {
-                let scheme = uri::scheme(uri).unwrap_or_default();
-                Err(RpcError::method_not_found(format!("{scheme}: cannot watch")))
-            }
-            other => client.ask(other.name(), &unwrapped(params)).await,
-        })
+        Ok(Some(client))
+    }
+
+    /// A stored attachment, for whoever may read the messages that refer to it; `None` where the URI names something
+    /// else.
+    async fn attachment(&self, named: &str) -> Option<Result<KeptAttachment, RpcError>> {
+        uri::attachment_id(named)?;
+        let front = self.front();
+        if let Err(refused) = front.access.gate.require(&self.principal, &Grant::of("chat", "turns")) {
+            return Some(Err(refused));
+        }
+        Some(front.sessions.read_attachment(named).await)
     }
 }
 
-impl Connection {
-    /// Serves a `resource…` command on a stored attachment, for whoever may read the messages that refer to it; `None`
-    /// where the URI names something else.
-    pub(crate) async fn handle_attachment(
-        &self,
-        command: &Command,
-        principal: &Principal,
-    ) -> Option<Result<Value, RpcError>> {
-        let named = match command {
-            Command::ResourceRead(params) => &params.uri,
-            Command::ResourceResolve(params) => &params.uri,
-            _ => return None,
-        };
-        uri::attachment_id(named)?;
-        if let Err(refused) = self.front().access.gate.require(principal, &Grant::of("chat", "turns")) {
-            return Some(Err(refused));
-        }
-        let kept = match self.front().sessions.read_attachment(named).await {
-            Ok(kept) => kept,
-            Err(refused) => return Some(Err(refused)),
-        };
-        let answer = match command {
-            Command::ResourceResolve(_) => {
-                let size = STANDARD.decode(&kept.data).map(|bytes| bytes.len()).unwrap_or_default();
-                json!({ "uri": named, "type": "file", "size": size, "contentType": kept.content_type })
-            }
-            _ => {
-                let content = content_of(kept);
-                let result = ResourceReadResult {
-                    data: content.data,
-                    encoding: content.encoding,
-                    content_type: content.content_type,
-                };
-                serde_json::to_value(result).unwrap_or_default()
-            }
-        };
-        Some(Ok(answer))
-    }
+fn result_of(content: ResourceContent) -> ResourceReadResult {
+    ResourceReadResult { data: content.data, encoding: content.encoding, content_type: content.content_type }
 }
 
 fn one_scheme(source: &str, destination: &str) -> Result<(), RpcError> {
