@@ -19,17 +19,17 @@ use super::ahead::Ahead;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
-use super::mailbox::{Inbox, Mailbox, Subscription, ToSession};
+use super::mailbox::{Subscription, ToSession};
+use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
+use super::turns::cursor;
 use super::{Entry, Place};
 use crate::core::fanout::{Audience, Origin, Outgoing};
 use crate::core::refusals::nothing_at;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
-/// How many messages are taken before what came of them goes out.
-const BATCH: usize = 256;
 /// After how many batches in a row the summaries are brought up to date though more waits.
 const MOST_UNSETTLED: usize = 4;
 /// How often a running turn is kept as far as it has come.
@@ -50,7 +50,7 @@ pub(super) struct Actor {
     /// Chats on their way.
     pub opening: Vec<Opening>,
     /// What was held back for one that is there now.
-    pub again: VecDeque<Box<ToSession>>,
+    pub again: VecDeque<Box<Posted>>,
     pub mailbox: Mailbox,
     pub ahead: Ahead,
     pub audience: Arc<Audience>,
@@ -129,12 +129,11 @@ impl Actor {
     /// The session's task has the size of this future for as long as the session is awake, so what may take long is
     /// boxed while it runs.
     pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
-        let mut batch = Vec::new();
         let mut unsettled = 0;
         loop {
-            let taken = tokio::select! {
+            let more = tokio::select! {
                 biased;
-                taken = inbox.recv_many(&mut batch, BATCH) => taken,
+                more = inbox.ready() => more,
                 () = wait_until(self.deadline()) => {
                     Box::pin(self.tick()).await;
                     if self.may_sleep() && Box::pin(self.fall_asleep(&mut inbox)).await {
@@ -143,21 +142,30 @@ impl Actor {
                     continue;
                 }
             };
-            if taken == 0 {
+            if !more {
                 return;
             }
-            self.ahead.taken(&batch);
             let mut end = None;
-            let mut batched = batch.drain(..);
-            while let Some(message) = self.again.pop_front().or_else(|| batched.next()) {
-                let Some(message) = self.held_back(message) else { continue };
-                let Some(message) = self.stream(*message) else { continue };
+            let (mut left, mut emitted) = (inbox.round(), 0);
+            loop {
+                if inbox.has_priority() {
+                    self.take_priority(&mut inbox);
+                }
+                let again = self.again.pop_front();
+                let next = again.or_else(|| {
+                    let next = (left > 0).then(|| inbox.next()).flatten();
+                    left = left.saturating_sub(1);
+                    next.inspect(|posted| emitted += usize::from(posted.message.is_emitted()))
+                });
+                let Some(posted) = next else { break };
+                let Some(posted) = self.held_back(posted) else { continue };
+                let Some(message) = self.stream(posted.message) else { continue };
                 if let Some(how) = Box::pin(self.handle(message)).await {
                     end = Some(how);
                     break;
                 }
             }
-            drop(batched);
+            self.ahead.taken(emitted);
             match end {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
@@ -186,7 +194,7 @@ impl Actor {
                     }
                     // A session that pauses keeps no memory for what it may be sent next.
                     if inbox.is_empty() {
-                        release(&mut batch);
+                        inbox.release();
                         release(&mut self.out);
                     }
                 }
@@ -330,6 +338,8 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::Around(found) => self.take_around(*found),
+            // The lane is looked into before each message.
+            ToSession::Priority => {}
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
@@ -552,16 +562,6 @@ async fn wait_until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// Where older turns begin: an opaque word to clients.
-pub(super) fn cursor(before: usize) -> String {
-    format!("turn-{before}")
-}
-
-/// Reads a [`cursor`].
-pub(super) fn read_cursor(cursor: &str) -> Option<usize> {
-    cursor.strip_prefix("turn-")?.parse().ok()
 }
 
 /// `{ resource, state, fromSeq }` around a state that is JSON text already.

@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ostler_contract::Thrown;
 
-use super::ToSession;
-
 /// So many emitted actions may wait. A backend that never pauses would fill the memory of the host with more.
 const MOST: usize = 50_000;
 
@@ -33,12 +31,10 @@ impl Ahead {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives back the places of what was taken out.
-    pub fn taken(&self, batch: &[Box<ToSession>]) {
-        let emitted = batch
-            .iter()
-            .filter(|message| matches!(***message, ToSession::Emit { .. } | ToSession::WorkerEmit { .. }))
-            .count();
-        self.0.fetch_sub(emitted, Ordering::Relaxed);
+    /// Gives back the places of emitted actions that were taken out.
+    pub fn taken(&self, emitted: usize) {
+        if emitted > 0 {
+            self.0.fetch_sub(emitted, Ordering::Relaxed);
+        }
     }
 }

@@ -14,7 +14,8 @@ use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSele
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::mailbox::{Mailbox, ToSession};
+use super::mailbox::ToSession;
+use super::queue::Mailbox;
 
 /// How long a backend may take to close before the host goes on without it.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(5);

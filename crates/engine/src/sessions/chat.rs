@@ -33,6 +33,8 @@ pub(super) struct Chat {
     pub published: ChatSummary,
     /// Its running half; absent while it sleeps.
     pub backend: Option<Backend>,
+    /// The running turn, once its backend was told to stop it.
+    pub cancelled: Option<String>,
     /// The backend's own id to wake it with.
     pub backend_id: Option<String>,
     /// Whether its title was given, not derived.
@@ -181,6 +183,7 @@ impl Chat {
             published: summary_of(&state),
             state,
             backend: None,
+            cancelled: None,
             backend_id: None,
             titled: !title.is_empty(),
             sender: None,

@@ -48,7 +48,7 @@ impl Actor {
                 if self.chats[at].is_worker() {
                     self.stop_worker(at);
                 } else {
-                    self.tell_if_awake(at, Tell::Cancel { turn });
+                    self.cancel_backend(at, turn);
                 }
                 self.end_turn(at, StateAction::ChatTurnCancelled(cancelled), origin).await;
                 Ok(())

@@ -22,6 +22,7 @@ use super::beside::beside;
 use super::chat::Chat;
 use super::create::{START_LIMIT, started};
 use super::mailbox::ToSession;
+use super::queue::Posted;
 use crate::core::in_time::in_time;
 use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 use crate::sessions::Sessions;
@@ -53,7 +54,7 @@ pub(super) struct Opening {
     pub uri: String,
     pub number: u64,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
-    pub waiting: Vec<Box<ToSession>>,
+    pub waiting: Vec<Box<Posted>>,
 }
 
 /// A chat whose backend is there, or could not be had.
@@ -78,10 +79,11 @@ struct Source {
 
 impl Actor {
     /// Whether something waits for a chat that is on its way, which then holds it back.
-    pub(super) fn held_back(&mut self, message: Box<ToSession>) -> Option<Box<ToSession>> {
+    pub(super) fn held_back(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
         if self.opening.is_empty() {
-            return Some(message);
+            return Some(posted);
         }
+        let message = &posted.message;
         let to = |opening: &Opening| match (message.place(), message.chat_number()) {
             (Some(Place::Chat(uri)), _) => *uri == opening.uri,
             (_, Some(number)) => number == opening.number,
@@ -89,10 +91,10 @@ impl Actor {
         };
         match self.opening.iter().position(to) {
             Some(at) => {
-                self.opening[at].waiting.push(message);
+                self.opening[at].waiting.push(posted);
                 None
             }
-            None => Some(message),
+            None => Some(posted),
         }
     }
 

@@ -23,8 +23,9 @@ use tokio::sync::watch;
 use super::actor::Actor;
 use super::backend::{Backend, CLOSE_LIMIT, take_settings};
 use super::chat::Chat;
-use super::mailbox::{Inbox, Mailbox, Snapshots, ToSession};
+use super::mailbox::{Snapshots, ToSession};
 use super::moving::Lent;
+use super::queue::{Inbox, Mailbox};
 use super::summary::{marks, summary_at_rest};
 use super::{Entry, Resting, Row};
 use crate::core::file_uris::names_a_directory;
@@ -221,8 +222,8 @@ impl Claimed {
                 sessions.remove(&entry);
                 sessions.core.fanout.remove(&entry.uri);
                 inbox.close();
-                while let Ok(message) = inbox.try_recv() {
-                    refuse(*message, &error);
+                while let Some(posted) = inbox.try_next() {
+                    refuse(posted.message, &error);
                 }
                 Err(error)
             }

@@ -5,7 +5,6 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
 
 use super::actor::Actor;
-use super::backend::Tell;
 
 impl Actor {
     /// Looks after a client's presence once none of its connections watches the session.
@@ -33,8 +32,8 @@ impl Actor {
             self.flush_gathered(at);
             if let Some(turn) = self.chats[at].running().map(str::to_owned) {
                 self.keep_running_turn(at).await;
-                if let Some(backend) = &self.chats[at].backend {
-                    backend.tell(Tell::Cancel { turn });
+                if self.chats[at].backend.is_some() {
+                    self.cancel_backend(at, turn);
                 }
             }
         }

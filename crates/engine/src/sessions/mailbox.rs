@@ -1,4 +1,5 @@
-//! What a session is told: everything that reads or changes its state passes its one mailbox, in order.
+//! The messages to a session. Everything that reads or changes its state is one of them and passes its mailbox
+//! (`queue.rs`).
 
 use std::sync::Arc;
 
@@ -8,38 +9,14 @@ use ostler_protocol::RpcError;
 use ostler_protocol::actions::Action;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSelection, Turn};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::chats::{ChatReady, NewChat};
 use super::moving::Lent;
 use super::{Entry, Place};
 use crate::core::fanout::{Origin, Subscriber};
+use crate::core::ids::ConnectionId;
 use crate::core::responder::{ConnectionRef, Responder};
-
-/// The sending end of a session's mailbox.
-///
-/// A channel allocates its slots in blocks, also while it is empty, so each message is boxed.
-#[derive(Debug, Clone)]
-pub struct Mailbox(mpsc::UnboundedSender<Box<ToSession>>);
-
-/// The receiving end of a session's mailbox.
-pub type Inbox = mpsc::UnboundedReceiver<Box<ToSession>>;
-
-impl Mailbox {
-    /// Opens a mailbox.
-    pub fn open() -> (Self, Inbox) {
-        let (sender, inbox) = mpsc::unbounded_channel();
-        (Self(sender), inbox)
-    }
-
-    /// Sends a message.
-    ///
-    /// # Errors
-    /// The session has ended or sleeps.
-    pub fn send(&self, message: ToSession) -> Result<(), mpsc::error::SendError<Box<ToSession>>> {
-        self.0.send(Box::new(message))
-    }
-}
 
 /// A subscription asked for.
 #[derive(Debug)]
@@ -118,6 +95,8 @@ pub enum TurnTaken {
 /// A message to a session.
 #[derive(Debug)]
 pub enum ToSession {
+    /// Wakes the actor for the messages in the priority lane.
+    Priority,
     /// Somebody wants to watch.
     Subscribe(Box<Subscription>),
     /// Somebody stopped watching, or may have: its presence is looked after.
@@ -345,6 +324,25 @@ impl ToSession {
             | Self::Running { place, .. } => Some(place),
             _ => None,
         }
+    }
+
+    /// Whether a backend emitted it.
+    pub(super) fn is_emitted(&self) -> bool {
+        matches!(self, Self::Emit { .. } | Self::WorkerEmit { .. })
+    }
+
+    /// The connection that dispatched it.
+    pub(super) fn dispatched_by(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Dispatch(dispatch) => Some(dispatch.connection.id),
+            _ => None,
+        }
+    }
+
+    /// Whether it reports what a turn consumed.
+    pub(super) fn is_usage(&self) -> bool {
+        let (Self::Emit { action, .. } | Self::WorkerEmit { action, .. }) = self else { return false };
+        matches!(action, StateAction::ChatUsage(_))
     }
 
     /// The number of the chat a backend says it of.

@@ -173,7 +173,7 @@ impl Actor {
             None => Vec::new(),
         };
         // What its backend still said was of a chat that has another number now.
-        waiting.retain(|message| message.chat_number().is_none());
+        waiting.retain(|posted| posted.message.chat_number().is_none());
         match outcome {
             Ok((taker, chats)) => {
                 for chat in chats {
@@ -182,8 +182,8 @@ impl Actor {
                 }
                 self.keep_chats().await;
                 self.forget_turns(&uri).await;
-                for message in waiting {
-                    self.sessions.tell(&taker, *message);
+                for posted in waiting {
+                    self.sessions.tell(&taker, posted.message);
                 }
             }
             Err(mut lent) => {

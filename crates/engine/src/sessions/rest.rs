@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::mailbox::Inbox;
+use super::queue::Inbox;
 use super::{Entry, Resting, ToSession};
 use crate::core::ids::ConnectionId;
 use crate::sessions::Sessions;

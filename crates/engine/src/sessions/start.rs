@@ -14,7 +14,8 @@ use super::ahead::Ahead;
 use super::backend::Backend;
 use super::bound::SessionTools;
 use super::chat::Chat;
-use super::mailbox::{Mailbox, ToSession, WorkerOpened};
+use super::mailbox::{ToSession, WorkerOpened};
+use super::queue::Mailbox;
 use crate::core::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
 use crate::core::weak::upgraded;
 

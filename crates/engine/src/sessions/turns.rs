@@ -18,7 +18,7 @@ use tracing::Span;
 
 use super::Happened;
 use super::Place;
-use super::actor::{Actor, cursor, read_cursor};
+use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
@@ -278,6 +278,7 @@ impl Actor {
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         let sender = self.chats[at].sender.take();
         self.chats[at].unkept = false;
+        self.chats[at].cancelled = None;
         self.chats[at].links.clear();
         if self.chats[at].is_worker() {
             self.happened(at, Happened::Child(chat));
@@ -499,6 +500,16 @@ impl Actor {
         }
         responder.raw("{}");
     }
+}
+
+/// Where older turns begin: an opaque word to clients.
+pub(super) fn cursor(before: usize) -> String {
+    format!("turn-{before}")
+}
+
+/// Reads a [`cursor`].
+fn read_cursor(cursor: &str) -> Option<usize> {
+    cursor.strip_prefix("turn-")?.parse().ok()
 }
 
 /// The id of a thing asked and the chat that asked it.
