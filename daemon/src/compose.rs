@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::points::{Agent, AutomationStore, Diagnostics, Port, SessionStore, Vault};
@@ -10,7 +10,7 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Owner;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
-use ostler_js::{JsOptions, JsSource, LogSink, network};
+use ostler_js::{Engine, JsOptions, JsSource, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
 use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
@@ -58,6 +58,12 @@ pub struct Composed {
 }
 
 impl Composed {
+    /// The engines of the JavaScript plugins.
+    pub fn engines(&self) -> Vec<Weak<Engine>> {
+        let kept = self.modules.iter().filter_map(|module| module.keep.clone());
+        kept.filter_map(|kept| kept.downcast::<Engine>().ok()).map(|engine| Arc::downgrade(&engine)).collect()
+    }
+
     /// The ids of the plugins that applied, in configuration order.
     pub fn applied(&self) -> Vec<String> {
         self.plugins

@@ -2,17 +2,19 @@
 //! change after the other.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::JsonObject;
 use ostler_contract::points::Vault;
 use ostler_engine::Host;
+use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin};
 use parking_lot::Mutex;
 
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
+use crate::metrics::Metrics;
 use crate::place::Place;
 use crate::plugins::{self, Row};
 use crate::record::Record;
@@ -32,6 +34,8 @@ pub struct Control {
     /// What no answer may hold.
     pub hidden: Hidden,
     loaded: Vec<LoadedPlugin>,
+    metrics: Metrics,
+    engines: Vec<Weak<Engine>>,
     detached: bool,
     record: OnceLock<Record>,
     restart_needed: Mutex<BTreeSet<String>>,
@@ -43,6 +47,7 @@ impl Control {
         settings: &Settings,
         place: &Place,
         composed: &Composed,
+        metrics: Metrics,
         hidden: &Hidden,
         teller: Teller,
     ) -> Arc<Self> {
@@ -53,10 +58,17 @@ impl Control {
             hidden: hidden.clone(),
             writing: tokio::sync::Mutex::default(),
             loaded: composed.plugins.clone(),
+            metrics,
+            engines: composed.engines(),
             detached: settings.detached,
             record: OnceLock::new(),
             restart_needed: Mutex::default(),
         })
+    }
+
+    /// The metrics as text.
+    pub fn metrics(&self) -> String {
+        self.metrics.text(&self.host, &self.engines)
     }
 
     /// Says that it is up.

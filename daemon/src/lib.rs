@@ -19,6 +19,7 @@ pub mod here;
 mod idle;
 pub mod log;
 mod mcp_servers;
+pub mod metrics;
 pub mod people;
 pub mod place;
 pub mod plugin_check;

@@ -1,18 +1,243 @@
-//! The daemon's log: one line per event on stderr, `<ISO time> <line>`.
+//! The daemon's log: the default subscriber of its traces. It writes one line per event, and per span that ends, to
+//! stderr: `<ISO time> <line>`, or a JSON object.
+//!
+//! Lines of the host's [`Log`] are events of the level `info`. Every text in an event or span passes [`Hidden`].
 
+use std::fmt::{Debug, Write as _};
 use std::io::Write;
+use std::time::Instant;
 
+use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::{Clock, Log};
 use ostler_loader::Hidden;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 
-/// A log that writes to stderr, without credentials. Lines that hold several are kept together.
-pub fn stderr(hidden: Hidden) -> Log {
-    Log::new(|line| {
-        let stamped = format!("{} {}\n", clock().iso(), tame(line));
-        // There is nowhere left to say that stderr is gone.
-        let _ = std::io::stderr().lock().write_all(stamped.as_bytes());
-    })
-    .hiding(move |line| hidden.hide(line).into_owned())
+use crate::config::{LogFormat, LogSettings};
+use crate::exit::Exit;
+use crate::metrics::{self, Metrics};
+
+/// Overrides `log.level`.
+const VARIABLE: &str = "OSTLER_LOG";
+/// The target of the host's lines.
+const LINES: &str = "ostler";
+/// The target of lines that other commands wait for. They are written at every level.
+const SIGNALS: &str = "ostler::signals";
+/// How those lines begin.
+const RESTART: &str = "restart: ";
+
+/// What is logged, and how.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LogOptions {
+    filter: Targets,
+    format: LogFormat,
+}
+
+impl LogOptions {
+    /// From the configuration, with the variable `OSTLER_LOG` over it.
+    ///
+    /// # Errors
+    /// An invalid level: exit 2.
+    pub fn new(settings: &LogSettings) -> Result<Self, Exit> {
+        let named = std::env::var(VARIABLE).ok().filter(|level| !level.trim().is_empty());
+        let (level, of) = match (&named, &settings.level) {
+            (Some(level), _) => (level.as_str(), VARIABLE),
+            (None, Some(level)) => (level.as_str(), "log.level"),
+            (None, None) => ("info", "log.level"),
+        };
+        let filter = filter(level).ok_or_else(|| {
+            Exit::usage(format!(
+                "{of}: invalid level {level}; use error, warn, info, debug or trace, and <module>=<level>, separated by commas"
+            ))
+        })?;
+        Ok(Self { filter, format: settings.format.unwrap_or_default() })
+    }
+}
+
+/// A level alone is that of ostler's own modules; of libraries only warnings are logged.
+fn filter(text: &str) -> Option<Targets> {
+    let mut filter = Targets::new().with_default(LevelFilter::WARN).with_target(LINES, LevelFilter::INFO);
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        filter = match part.split_once('=') {
+            Some((target, level)) if !target.is_empty() => {
+                filter.with_target(target, level.parse::<LevelFilter>().ok()?)
+            }
+            Some(_) => return None,
+            None => {
+                let level: LevelFilter = part.parse().ok()?;
+                filter.with_default(level.min(LevelFilter::WARN)).with_target(LINES, level)
+            }
+        };
+    }
+    Some(filter.with_target(SIGNALS, LevelFilter::INFO))
+}
+
+/// Installs the subscribers of this process: the log on stderr and the metrics. Returns the host's log.
+pub fn start(options: &LogOptions, hidden: &Hidden) -> (Log, Metrics) {
+    let metrics = Metrics::default();
+    let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
+    let subscriber = tracing_subscriber::registry()
+        .with(lines.with_filter(options.filter.clone()))
+        .with(metrics.layer().with_filter(metrics::filter()));
+    // A second host in one process, as in tests, uses the first one's.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    let hidden = hidden.clone();
+    let log = Log::new(|line| match line.starts_with(RESTART) {
+        true => tracing::info!(target: SIGNALS, "{line}"),
+        false => tracing::info!(target: LINES, "{line}"),
+    });
+    (log.hiding(move |line| hidden.hide(line).into_owned()), metrics)
+}
+
+fn stderr(line: &str) {
+    // There is no other place to report that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// The message in a line of the log, of either format.
+pub fn message(line: &str) -> String {
+    match serde_json::from_str::<JsonObject>(line) {
+        Ok(fields) => fields.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Err(_) => line.to_owned(),
+    }
+}
+
+/// Writes events and ended spans as lines.
+struct Lines<W> {
+    write: W,
+    hidden: Hidden,
+    format: LogFormat,
+}
+
+/// The fields of a span or event, and when it began.
+struct Fields {
+    began: Instant,
+    fields: JsonObject,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self { began: Instant::now(), fields: JsonObject::new() }
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.fields.insert(field.name().to_owned(), json!(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+}
+
+impl<S, W> Layer<S> for Lines<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: Fn(&str) + 'static,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        span.extensions_mut().insert(fields);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut all = JsonObject::new();
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(fields) = span.extensions().get::<Fields>() {
+                all.extend(fields.fields.clone());
+            }
+        }
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let message = fields.fields.shift_remove("message").unwrap_or_default();
+        all.extend(fields.fields);
+        self.line(event.metadata(), message.as_str().unwrap_or_default(), all);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        let Some(Fields { began, mut fields }) = span.extensions_mut().remove::<Fields>() else { return };
+        let milliseconds = began.elapsed().as_secs_f64() * 1000.0;
+        fields.insert("ms".to_owned(), json!((milliseconds * 1000.0).round() / 1000.0));
+        self.line(span.metadata(), span.name(), fields);
+    }
+}
+
+impl<W: Fn(&str)> Lines<W> {
+    fn line(&self, of: &Metadata<'_>, message: &str, fields: JsonObject) {
+        let (time, message) = (clock().iso(), self.hidden.hide(message));
+        let fields = fields.into_iter().map(|(name, value)| (name, self.shown(value)));
+        let mut line = match self.format {
+            LogFormat::Text => {
+                let mut line = format!("{time} ");
+                // A line of the host is what it says; what it is about is in it.
+                let plain = *of.level() == Level::INFO && [LINES, SIGNALS].contains(&of.target());
+                if !plain {
+                    let _ = write!(line, "{} ", of.level());
+                }
+                line.push_str(&tame(&message));
+                for (name, value) in fields.filter(|_| !plain) {
+                    let value = value.as_str().map_or_else(|| value.to_string(), one_line);
+                    let _ = write!(line, " {name}={value}");
+                }
+                line
+            }
+            LogFormat::Json => {
+                let level = of.level().as_str().to_lowercase();
+                let mut object =
+                    json!({ "time": time, "level": level, "target": of.target(), "message": message });
+                if let Some(object) = object.as_object_mut() {
+                    for (name, value) in fields {
+                        object.entry(name).or_insert(value);
+                    }
+                }
+                object.to_string()
+            }
+        };
+        line.push('\n');
+        (self.write)(&line);
+    }
+
+    /// A value without credentials. A number may be one.
+    fn shown(&self, value: Value) -> Value {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match self.hidden.hide(&text) {
+            std::borrow::Cow::Borrowed(_) => value,
+            std::borrow::Cow::Owned(hidden) => hidden.into(),
+        }
+    }
 }
 
 /// A line as it may be shown: what clients and plugins put into one neither looks like a line of its own nor
@@ -59,7 +284,11 @@ pub fn clock() -> Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::{one_line, tame};
+    use std::sync::{Arc, Mutex};
+
+    use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn an_announced_line_is_one_and_moves_no_cursor() {
@@ -75,5 +304,103 @@ mod tests {
             tame("client x\n2026-01-01T00:00:00.000Z forged\u{1b}[2J\u{9b}1m\rover"),
             "client x\n    2026-01-01T00:00:00.000Z forged\\u{1b}[2J\\u{9b}1m\\rover"
         );
+    }
+
+    /// The lines that something logs at the level `trace`.
+    fn logged(format: LogFormat, secret: &str, log: impl FnOnce()) -> String {
+        let (hidden, written) = (Hidden::default(), Arc::new(Mutex::new(String::new())));
+        hidden.add(secret);
+        let writes = written.clone();
+        let write = move |line: &str| writes.lock().unwrap().push_str(line);
+        let filter = filter("trace").unwrap();
+        let lines = Lines { write, hidden, format }.with_filter(filter);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
+        written.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn a_line_has_the_fields_of_its_spans() {
+        let log = || {
+            let span = tracing::debug_span!(target: "ostler::command", "command", method = "ping", outcome = tracing::field::Empty);
+            span.in_scope(|| tracing::info!(target: LINES, count = 2, "a line"));
+            span.in_scope(|| tracing::warn!(target: "ostler_engine", count = 2, "a warning"));
+            span.record("outcome", "failed");
+        };
+        let text = logged(LogFormat::Text, "no secret", log);
+        let lines: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+        assert_eq!(lines[..2], ["a line", "WARN a warning method=ping count=2"]);
+        assert!(lines[2].starts_with("DEBUG command method=ping outcome=failed ms="), "{}", lines[2]);
+        let json = logged(LogFormat::Json, "no secret", log);
+        let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut line = lines[0].clone();
+        assert!(line["time"].take().is_string());
+        let expected = json!({ "time": null, "level": "info", "target": "ostler", "message": "a line", "method": "ping", "count": 2 });
+        assert_eq!(line, expected);
+        assert_eq!((&lines[2]["message"], &lines[2]["outcome"]), (&json!("command"), &json!("failed")));
+    }
+
+    #[test]
+    fn levels_are_those_of_the_modules_they_name() {
+        for (text, target, level, enabled) in [
+            ("info", "ostler_engine::host", Level::INFO, true),
+            ("info", "ostler::command", Level::DEBUG, false),
+            ("debug", "ostler::command", Level::DEBUG, true),
+            ("debug", "hyper", Level::DEBUG, false),
+            ("warn", LINES, Level::INFO, false),
+            ("error", SIGNALS, Level::INFO, true),
+            ("warn,ostler_js=trace", "ostler_js::source", Level::TRACE, true),
+            ("warn,hyper=debug", "hyper", Level::DEBUG, true),
+        ] {
+            assert_eq!(
+                filter(text).unwrap().would_enable(target, &level),
+                enabled,
+                "{text}: {target} {level}"
+            );
+        }
+        for wrong in ["loud", "ostler=loud", "=debug"] {
+            assert_eq!(filter(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_field_of_a_line_holds_a_secret(
+            secret in prop_oneof!["[a-z\"\\\\é=<> ]{6,12}", "[1-9][0-9]{5,9}"],
+            before in ".{0,6}",
+            after in ".{0,6}",
+            json: bool,
+        ) {
+            // What it is hidden as, and a credential's blanks, are no part of it.
+            prop_assume!(secret.trim().chars().count() >= 6 && !"<set>".contains(secret.trim()));
+            let secret = secret.trim().to_owned();
+            let text = format!("{before}{secret}{after}");
+            let number = secret.parse::<u64>().unwrap_or_default();
+            let error = std::io::Error::other(text.clone());
+            let format = if json { LogFormat::Json } else { LogFormat::Text };
+            let log = || {
+                let span = tracing::info_span!(
+                    target: "ostler::run", "run", run = text.as_str(), shown = %text, dbg = ?secret, number, outcome = tracing::field::Empty
+                );
+                span.record("outcome", text.as_str());
+                let _in = span.enter();
+                tracing::info!(target: LINES, "{text}");
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(target: "ostler_engine", text, shown = %text, number, signed = number as i64, error, "{text}");
+            };
+            let written = logged(format, &secret, log);
+            let encoded = Value::from(secret.as_str()).to_string();
+            for shown in [secret.as_str(), encoded.trim_matches('"')] {
+                prop_assert!(!written.contains(shown), "{written}");
+            }
+            if json {
+                for line in written.lines() {
+                    let fields: JsonObject = serde_json::from_str(line).unwrap();
+                    for value in fields.values() {
+                        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                        prop_assert!(!text.contains(&secret), "{line}");
+                    }
+                }
+            }
+        }
     }
 }

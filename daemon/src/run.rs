@@ -24,6 +24,7 @@ use crate::control::Control;
 use crate::exit::Exit;
 use crate::idle;
 use crate::log;
+use crate::metrics::Metrics;
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::record::{Holding, Record};
@@ -52,7 +53,7 @@ pub enum Ended {
 /// Exit 1 where it could not start.
 pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Result<Ended, Exit> {
     let hidden = Hidden::default();
-    let log = log::stderr(hidden.clone());
+    let (log, metrics) = log::start(&settings.log, &hidden);
     for line in &settings.warnings {
         log.line(line);
     }
@@ -63,7 +64,9 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
     let (mut told, teller) = Told::listen(settings.detached)?;
     if settings.stdio {
-        return over_stdio(&settings, &place, &log, &hidden, (&mut told, teller)).await.map(|()| Ended::Done);
+        return over_stdio(&settings, &place, (&log, metrics), &hidden, (&mut told, teller))
+            .await
+            .map(|()| Ended::Done);
     }
     let holding = Holding::take(&settings.folders())?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
@@ -116,7 +119,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let Some(registry) = host.core.registry() else {
         return Err(Exit::machine("the registry was not built"));
     };
-    let control = Control::new(&settings, &place, &composed, &hidden, teller);
+    let control = Control::new(&settings, &place, &composed, metrics, &hidden, teller);
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     let mut mounts = vec![composed.tools.mount(host.core.bodies.clone())];
     let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.core.bodies.clone());
@@ -323,7 +326,7 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
 async fn over_stdio(
     settings: &Settings,
     place: &Place,
-    log: &Log,
+    (log, metrics): (&Log, Metrics),
     hidden: &Hidden,
     (told, teller): (&mut Told, Teller),
 ) -> Result<(), Exit> {
@@ -338,7 +341,7 @@ async fn over_stdio(
     };
     require_backend(&composed)?;
     let host = composed.host.clone();
-    let control = Control::new(settings, place, &composed, hidden, teller);
+    let control = Control::new(settings, place, &composed, metrics, hidden, teller);
     host.channels.set_own_settings(Arc::new(RootSettings(control)));
     host.core.listening();
     tokio::spawn(idle::watch());

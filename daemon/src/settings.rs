@@ -18,6 +18,7 @@ use crate::config::{
     self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, RunFlags,
 };
 use crate::exit::Exit;
+use crate::log::LogOptions;
 use crate::mcp_servers::wrong_with;
 use crate::token::TokenSource;
 use ostler_engine::users::Issuer;
@@ -66,6 +67,8 @@ pub struct Settings {
     pub wire: Option<PathBuf>,
     /// What the host is built with. `compose` adds what the machine determines.
     pub host: HostOptions,
+    /// What is logged, and how.
+    pub log: LogOptions,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
@@ -99,7 +102,7 @@ impl Settings {
     /// # Errors
     /// What does not go together: exit 2.
     pub fn new(flags: &RunFlags, files: ConfigFiles, working_dir: &Path) -> Result<Self, Exit> {
-        let (token, config) = token(flags, files.config.clone(), working_dir)?;
+        let (token, mut config) = token(flags, files.config.clone(), working_dir)?;
         let mut warnings = files.warnings.clone();
         let host = config.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let ip = ip(&host)?;
@@ -162,6 +165,7 @@ impl Settings {
             automations: Keep::default(),
             wire: None,
             host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
+            log: LogOptions::new(&config.log.take().unwrap_or_default())?,
             mcp_servers: mcp_servers(&files, &mut warnings),
             javascript: JavaScriptLimits::default(),
             plugins: plugins(flags, &files, &config, working_dir),

@@ -108,6 +108,10 @@ fn expand_struct(input: &DeriveInput, fields: Vec<&Field>) -> Result<TokenStream
                 Ok(Self { #(#idents: fields.take(#keys)?,)* })
             }
 
+            fn made_by(&mut self, plugin: &::ostler_contract::PluginId, _: &'static str) {
+                #(::ostler_contract::cross::Cross::made_by(&mut self.#idents, plugin, concat!(#text, ".", #keys));)*
+            }
+
             fn check(&self) -> ::std::result::Result<(), ::ostler_contract::cross::Mismatch> {
                 #(
                     ::ostler_contract::cross::Cross::check(&self.#idents).map_err(|wrong| wrong.within(#keys))?;

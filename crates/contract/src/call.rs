@@ -11,12 +11,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::cross::{Cross, Mismatch};
 use crate::id::PluginId;
 use crate::live::{Callable, Function, Live, Pending, ready};
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
+
+/// The target of the spans of calls of plugins' functions.
+pub const PLUGIN_CALL: &str = "ostler::plugin";
 
 /// A `fn(…) -> …` type, read as parameters and answer.
 pub trait Signature: 'static {
@@ -135,6 +140,8 @@ pub struct Call<S: Signature> {
     foreign: Option<Function>,
     /// Boxed: a backend's session consists of many functions, and few of them are named.
     named: Option<Box<Named>>,
+    /// The plugin it is from, and its name there.
+    maker: Option<(PluginId, &'static str)>,
 }
 
 impl<S: Signature> Call<S> {
@@ -161,11 +168,29 @@ impl<S: Signature> Call<S> {
 
     /// Stands for a required function nobody gave; the check refuses it.
     pub fn missing() -> Self {
-        Self { native: None, foreign: None, named: None }
+        Self { native: None, foreign: None, named: None, maker: None }
     }
 
-    /// Calls it. The call takes its place in order now; the answer comes later.
+    /// Calls it. The call takes its place in order now; the answer comes later. A call of a plugin's function is a span,
+    /// and the functions in its answer are the plugin's too.
     pub fn call(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+        let Some((plugin, method)) = self.maker.clone() else { return self.invoke(arguments) };
+        let span = plugin_call(&plugin, method);
+        let answer = span.in_scope(|| self.invoke(arguments));
+        let answered = async move {
+            let mut answer = answer.await;
+            match &mut answer {
+                Ok(answer) => answer.made_by(&plugin, method),
+                Err(_) => {
+                    Span::current().record("outcome", "failed");
+                }
+            }
+            answer
+        };
+        Box::pin(answered.instrument(span))
+    }
+
+    fn invoke(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         match (&self.native, &self.foreign) {
             (Some(native), _) => native(arguments),
             (None, Some(foreign)) => call_foreign(foreign, arguments),
@@ -176,12 +201,22 @@ impl<S: Signature> Call<S> {
     /// Calls it once per row, crossing the boundary once.
     pub fn call_each(&self, rows: Vec<S::Arguments>) -> BoxFuture<'static, Vec<Result<S::Answer, Thrown>>> {
         if let (None, Some(foreign)) = (&self.native, &self.foreign) {
+            let span = match &self.maker {
+                Some((plugin, method)) => plugin_call(plugin, method),
+                None => Span::none(),
+            };
             let answers = foreign.call_each(rows.into_iter().map(Arguments::into_live).collect());
-            return Box::pin(async move { answers.await.into_iter().map(read_answer).collect() });
+            let answers = async move { answers.await.into_iter().map(read_answer).collect() };
+            return Box::pin(answers.instrument(span));
         }
         let calls: Vec<_> = rows.into_iter().map(|row| self.call(row)).collect();
         Box::pin(futures::future::join_all(calls))
     }
+}
+
+/// The span of a call of a plugin's function. Its outcome is recorded if it fails.
+fn plugin_call(plugin: &PluginId, method: &'static str) -> Span {
+    tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
 }
 
 fn call_foreign<A: Arguments, R: Cross>(foreign: &Function, arguments: A) -> Pending<R> {
@@ -195,7 +230,12 @@ fn read_answer<R: Cross>(answer: Result<Live, Thrown>) -> Result<R, Thrown> {
 
 impl<S: Signature> Clone for Call<S> {
     fn clone(&self) -> Self {
-        Self { native: self.native.clone(), foreign: self.foreign.clone(), named: self.named.clone() }
+        Self {
+            native: self.native.clone(),
+            foreign: self.foreign.clone(),
+            named: self.named.clone(),
+            maker: self.maker.clone(),
+        }
     }
 }
 
@@ -236,6 +276,10 @@ impl<S: Signature> Cross for Call<S> {
     fn named(mut self, named: Named) -> Self {
         self.named.get_or_insert_with(|| Box::new(named));
         self
+    }
+
+    fn made_by(&mut self, plugin: &PluginId, method: &'static str) {
+        self.maker.get_or_insert_with(|| (plugin.clone(), method));
     }
 
     fn check(&self) -> Result<(), Mismatch> {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::http::{Request, Response};
+use crate::id::PluginId;
 use crate::live::Live;
 use crate::shape::{FieldShape, Shape};
 
@@ -32,6 +33,9 @@ pub trait Cross: Sized + Send + 'static {
     fn named(self, _named: crate::call::Named) -> Self {
         self
     }
+
+    /// Records which plugin the functions in a value are from. `method` names the value, for one that is a function.
+    fn made_by(&mut self, _plugin: &PluginId, _method: &'static str) {}
 
     /// Whether a value made natively holds to the shape too: a required function given, a text not empty.
     fn check(&self) -> Result<(), Mismatch> {
@@ -326,6 +330,12 @@ impl<T: Cross> Cross for Option<T> {
         self.map(|value| value.named(named))
     }
 
+    fn made_by(&mut self, plugin: &PluginId, method: &'static str) {
+        if let Some(value) = self {
+            value.made_by(plugin, method);
+        }
+    }
+
     fn check(&self) -> Result<(), Mismatch> {
         self.as_ref().map_or(Ok(()), T::check)
     }
@@ -373,6 +383,10 @@ impl<T: Cross> Cross for Vec<T> {
             .collect()
     }
 
+    fn made_by(&mut self, plugin: &PluginId, method: &'static str) {
+        self.iter_mut().for_each(|entry| entry.made_by(plugin, method));
+    }
+
     fn check(&self) -> Result<(), Mismatch> {
         self.iter().enumerate().try_for_each(|(at, entry)| entry.check().map_err(|wrong| wrong.at(at)))
     }
@@ -396,6 +410,10 @@ impl<T: Cross> Cross for BTreeMap<String, T> {
                 Ok((key, value))
             })
             .collect()
+    }
+
+    fn made_by(&mut self, plugin: &PluginId, method: &'static str) {
+        self.values_mut().for_each(|entry| entry.made_by(plugin, method));
     }
 
     fn check(&self) -> Result<(), Mismatch> {

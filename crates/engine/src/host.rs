@@ -1,6 +1,9 @@
 //! The host: one registry, one sequence, the sessions and automations, and the doors into them.
 
 mod closing;
+mod gauges;
+
+pub use gauges::Gauges;
 
 use std::sync::Arc;
 

@@ -23,8 +23,15 @@ impl Hidden {
         }
         let mut texts = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for text in std::iter::once(text).chain(text.lines()).map(str::trim) {
-            if text.chars().count() >= SHORTEST && !texts.iter().any(|known| known == text) {
-                texts.push(text.to_owned());
+            if text.chars().count() < SHORTEST {
+                continue;
+            }
+            // As it stands in a JSON text, or in what a program prints for debugging.
+            let (quoted, json) = (format!("{text:?}"), serde_json::Value::from(text).to_string());
+            for form in [text, &quoted[1..quoted.len() - 1], &json[1..json.len() - 1]] {
+                if !texts.iter().any(|known| known == form) {
+                    texts.push(form.to_owned());
+                }
             }
         }
         // One that holds another goes first, or its rest would stay.

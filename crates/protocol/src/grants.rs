@@ -50,7 +50,7 @@ subjects! {
     "config" "Configuration" "The settings of this host."
         &["settings"], &["change"];
     "diagnostics" "Diagnostics" "Logs, network facts, endpoint checks."
-        &["logs", "network", "fetch"], &[];
+        &["logs", "network", "fetch", "metrics"], &[];
     "container" "Dev containers" "Dev containers on this host."
         &[], &["connect", "disconnect", "relay", "stop", "remove"];
     "proxy" "Model proxy" "Model calls through this host."

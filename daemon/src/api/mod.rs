@@ -61,7 +61,19 @@ pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> M
 async fn answer(control: &Arc<Control>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     match serve(control, &path, request).await {
-        Ok(value) => http::json(StatusCode::OK, &hide(control, without_userinfo(value))),
+        Ok(value) => {
+            let value = hide(control, without_userinfo(value));
+            match (rows::find(&path).and_then(|(row, _)| row.text()), value) {
+                (Some(media), Value::String(text)) => {
+                    let mut response = Response::new(text.into());
+                    response
+                        .headers_mut()
+                        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
+                    response
+                }
+                (_, value) => http::json(StatusCode::OK, &value),
+            }
+        }
         Err(refused) => refusal(&path, &refused, control),
     }
 }

@@ -14,6 +14,7 @@ use super::people::{self, Verb};
 use super::{Refused, secrets};
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::metrics;
 use crate::plugins::{self, Change, Changed, Row as PluginRow};
 use crate::process::Signal;
 use crate::run::busy;
@@ -26,6 +27,8 @@ enum Needs {
     Nothing,
     /// `config:<operation>`
     Config(&'static str),
+    /// `diagnostics:<operation>`
+    Diagnostics(&'static str),
     /// `<kind>:<operation>`, on a host that knows people.
     People(Kind, &'static str),
     /// What the name of the secret asks for.
@@ -46,6 +49,7 @@ pub(super) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Status,
+    Metrics,
     Config,
     List,
     Install,
@@ -84,6 +88,7 @@ const fn post(path: &'static str, needs: Needs, what: What) -> Row {
 /// A path that ends in `/` has one more part: a name, percent-encoded.
 const ROWS: &[Row] = &[
     get("/api/status", Needs::Config("settings"), What::Status),
+    get("/api/metrics", Needs::Diagnostics("metrics"), What::Metrics),
     get("/api/config", Needs::Config("settings"), What::Config),
     get("/api/cli-manifest", Needs::Nothing, What::Manifest),
     get("/api/plugin/list", Needs::Config("settings"), What::List),
@@ -129,11 +134,17 @@ impl Row {
         self.reads
     }
 
+    /// The content type of an answer that is text. All others are JSON.
+    pub(super) fn text(self) -> Option<&'static str> {
+        (self.what == What::Metrics).then_some(metrics::CONTENT_TYPE)
+    }
+
     /// Whether whoever asks may. The deployment token is the host itself.
     pub(super) fn admits(self, control: &Control, caller: &Principal) -> Result<(), Refused> {
         let gate = &control.host.access.gate;
         match self.needs {
             Needs::Nothing | Needs::Secret => Ok(()),
+            Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
             Needs::Config(operation) => Ok(gate.require(caller, &Grant::of("config", operation))?),
             Needs::People(kind, operation) => {
                 gate.require(caller, &Grant::of(kind.name(), operation))?;
@@ -162,6 +173,7 @@ impl Row {
         body: JsonObject,
     ) -> Result<Value, Refused> {
         match self.what {
+            What::Metrics => Ok(control.metrics().into()),
             What::Status => {
                 let mut status = status_json(control.record()?);
                 if let Some(agents) = processes(control).await {

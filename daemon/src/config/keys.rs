@@ -244,6 +244,9 @@ keys! {
         sets |settings, limits| settings.host.limits = limits.over(settings.host.limits);
     }
 
+    /// Log on standard error.
+    log: LogSettings {}
+
     /// Plugins to load, in order.
     plugins: Vec<PluginEntry> {
         flag {
@@ -303,6 +306,31 @@ pub struct LimitSettings {
     /// Maximum number of awake sessions; idle sessions beyond it sleep. Default: 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake_sessions: Option<AwakeSessions>,
+}
+
+/// The log on standard error.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct LogSettings {
+    /// Level of the lines: `error`, `warn`, `info`, `debug` or `trace`. `<module>=<level>` sets the level of one module;
+    /// separate several with commas. The variable `OSTLER_LOG` overrides it. Default: `info`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// Format of the lines: `text` or `json`. Default: `text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<LogFormat>,
+}
+
+/// The format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// A time and a text.
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
 }
 
 /// Limits of each JavaScript plugin. A plugin that exceeds one is interrupted; other plugins are not affected.

@@ -16,6 +16,6 @@ pub use edit::edit;
 pub use files::{ConfigFiles, Environment, FILE, folders, parse, read, read_again};
 pub use folders::Folders;
 pub use keys::{
-    Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, Keep, LimitSettings, Mebibytes, Per, PluginEntry,
-    PolicySwitch, Port, RoutesListener, RunFlags, Unowned, UsageSettings,
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, Keep, LimitSettings, LogFormat, LogSettings,
+    Mebibytes, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, Unowned, UsageSettings,
 };

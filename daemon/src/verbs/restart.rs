@@ -9,6 +9,7 @@ use super::start::{Tail, started};
 use crate::answer::Answer;
 use crate::cli::Cli;
 use crate::exit::Exit;
+use crate::log::message;
 use crate::place::Place;
 use crate::process::{self, Signal, poll};
 use crate::progress::Progress;
@@ -42,8 +43,9 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     process::tell(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
     let answered = poll(ANSWERS_WITHIN, || {
         let text = log.text();
-        let refused =
-            text.lines().find_map(|line| line.split_once(RESTART_REFUSED)).map(|(_, why)| why.to_owned());
+        let refused = text
+            .lines()
+            .find_map(|line| message(line).split_once(RESTART_REFUSED).map(|(_, why)| why.to_owned()));
         match refused {
             Some(why) => Some(Err(why)),
             None => text.contains(RESTART_STOPPING).then_some(Ok(())),

@@ -353,6 +353,18 @@ rows! {
             "1 sessions are at work or watched, as many as limits.awakeSessions allows; end or leave one, then try again"
         )),
     ];
+    log: "log", log_lines, with json!({}), vec![
+        file(json!(null), json!(["text", true])),
+        file(json!({ "format": "json" }), json!(["json", true])),
+    ];
+    log_level: "log.level", log_lines, with json!({}), vec![
+        file(json!("info"), json!(["text", true])),
+        file(json!("warn"), json!(["text", false])),
+    ];
+    log_format: "log.format", log_lines, with json!({}), vec![
+        file(json!("text"), json!(["text", true])),
+        file(json!("json"), json!(["json", true])),
+    ];
     plugins: "plugins", plugins, with json!({}), vec![
         file(json!([{ "name": "@ostler/echo" }]), json!([404, 404])),
         file(json!([{ "name": "@ostler/echo" }, { "name": "./probe.mjs" }]), json!([200, 404])),

@@ -364,6 +364,13 @@ pub async fn second_session(at: &mut At) -> Value {
     created.err().map_or(Value::Null, |error| error["message"].clone())
 }
 
+/// The format of the log, and whether it has lines of the level `info`. They are written before the announcement.
+pub async fn log_lines(at: &mut At) -> Value {
+    let log = at.folder.read("log");
+    let json = log.lines().next().is_some_and(|line| serde_json::from_str::<Value>(line).is_ok());
+    json!([if json { "json" } else { "text" }, log.contains("plugin echo from bundled")])
+}
+
 /// The statuses of the routes of both plugins.
 pub async fn plugins(at: &mut At) -> Value {
     json!([status(at, "/plugins/probe/").await, status(at, "/plugins/other/").await])

@@ -248,6 +248,7 @@ macro_rules! points {
             $(
                 $(#[doc = $docs])+
                 pub fn $function(&self, $($param: $ty),+) -> Result<points!(@type $($answer)?), Thrown> {
+                    $(let mut $param = $param; Cross::made_by(&mut $param, self.id(), $method);)+
                     #[allow(clippy::redundant_closure_call)]
                     let value: $point = ($build)($($param),+);
                     let value = self.recorder().record(value)?;

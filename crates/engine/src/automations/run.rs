@@ -17,6 +17,7 @@ use ostler_protocol::wire::state::{
 };
 use ostler_protocol::{RpcError, Version, json, names, uri};
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use super::Automations;
 use super::catalogue::{Entry, none};
@@ -27,6 +28,7 @@ use super::noted::Noted;
 use super::settings::{Settings, with_pinned};
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::message::message;
+use crate::core::traces;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
 use crate::users::policies::Use;
 use crate::users::principal::Principal;
@@ -55,6 +57,8 @@ pub(super) struct Runs {
     by_session: HashMap<String, String>,
     /// Ended, and not yet kept as that.
     ended: HashMap<String, AutomationRunState>,
+    /// The spans of those that have started.
+    spans: HashMap<String, Span>,
     /// Wakes counted into a run and not kept yet.
     pub noted: HashMap<String, Noted>,
     pub lanes: HashMap<String, Lane>,
@@ -64,6 +68,12 @@ impl Automations {
     /// Whether a run has not ended.
     pub fn has_run(&self, run: &str) -> bool {
         self.runs.lock().open.contains_key(run)
+    }
+
+    /// How many runs have not ended, and how many of them wait for earlier ones.
+    pub(crate) fn run_counts(&self) -> (usize, usize) {
+        let runs = self.runs.lock();
+        (runs.open.len(), runs.lanes.values().map(|lane| lane.waiting.len()).sum())
     }
 
     /// Subscribes to a run that has not ended; answers its state as JSON text and the number it was taken at.
@@ -123,6 +133,7 @@ impl Runs {
         for run in lane.going.iter().chain(&lane.waiting) {
             self.open.remove(run);
             self.noted.remove(run);
+            self.spans.remove(run);
             self.by_session.retain(|_, of| of != run);
         }
     }
@@ -130,6 +141,9 @@ impl Runs {
     /// Forgets a run that has ended, or that could not be kept.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
+        if let Some(span) = self.spans.remove(&run.resource) {
+            span.record("outcome", status_name(&run.lifecycle));
+        }
         self.by_session.retain(|_, of| *of != run.resource);
         let id = uri::automation_id(&run.automation).unwrap_or_default();
         if let Some(lane) = self.lanes.get_mut(id) {
@@ -138,6 +152,17 @@ impl Runs {
                 self.lanes.remove(id);
             }
         }
+    }
+}
+
+/// The name of a run's status.
+fn status_name(lifecycle: &AutomationRunLifecycle) -> &'static str {
+    match lifecycle {
+        AutomationRunLifecycle::Pending(_) => "pending",
+        AutomationRunLifecycle::Running(_) => "running",
+        AutomationRunLifecycle::Completed(_) => "complete",
+        AutomationRunLifecycle::Cancelled(_) => "cancelled",
+        _ => "failed",
     }
 }
 
@@ -292,7 +317,9 @@ impl Automations {
         self.core
             .events
             .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
-        if let Err(why) = self.start_run(&run).await {
+        let span = traces::run(&run.resource, &run.automation);
+        self.runs.lock().spans.insert(run.resource.clone(), span.clone());
+        if let Err(why) = self.start_run(&run).instrument(span).await {
             self.core.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
             self.settle_run(resource, "failed", Some(why)).await;
         }

@@ -23,6 +23,7 @@ pub(crate) mod root;
 pub mod shared;
 pub(crate) mod stage;
 pub(crate) mod titles;
+pub(crate) mod traces;
 pub(crate) mod weak;
 pub mod wire;
 pub(crate) mod yaml;

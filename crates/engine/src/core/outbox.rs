@@ -163,6 +163,17 @@ struct State {
     closed: Option<Closed>,
 }
 
+/// What waits in an outbox.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    /// Requests without a response.
+    pub requests: usize,
+    /// Messages.
+    pub messages: usize,
+    /// Their size in bytes.
+    pub bytes: usize,
+}
+
 impl Outbox {
     /// An empty one that takes `limit` bytes before its client counts as behind.
     pub fn new(limit: usize) -> Arc<Self> {
@@ -220,6 +231,16 @@ impl Outbox {
     fn is_full(&self) -> bool {
         let state = self.state();
         state.own >= PAUSE && state.closed.is_none()
+    }
+
+    /// What waits in it.
+    pub(crate) fn waiting(&self) -> Waiting {
+        let state = self.state();
+        Waiting {
+            requests: self.owed.load(Ordering::Acquire),
+            messages: state.queue.len() + state.held.as_ref().map_or(0, VecDeque::len),
+            bytes: state.bytes,
+        }
     }
 
     /// One request has had its answer.

@@ -6,6 +6,7 @@ use ostler_contract::Charge;
 use ostler_protocol::message::encode;
 use ostler_protocol::{Id, RpcError};
 use serde::Serialize;
+use tracing::Span;
 
 use crate::core::ids::ConnectionId;
 use crate::core::log::Log;
@@ -28,14 +29,22 @@ pub struct Responder {
     outbox: Arc<Outbox>,
     log: Log,
     answered: bool,
+    /// The span of the request, which ends with it.
+    span: Span,
     /// What the request takes in memory.
     _request: Option<Charge>,
 }
 
 impl Responder {
-    pub(crate) fn new(id: Id, outbox: Arc<Outbox>, log: Log, request: Option<Charge>) -> (Self, usize) {
+    pub(crate) fn new(
+        id: Id,
+        outbox: Arc<Outbox>,
+        log: Log,
+        span: Span,
+        request: Option<Charge>,
+    ) -> (Self, usize) {
         let owed = outbox.owe();
-        (Self { id, outbox, log, answered: false, _request: request }, owed)
+        (Self { id, outbox, log, answered: false, span, _request: request }, owed)
     }
 
     /// Answers a result.
@@ -79,6 +88,7 @@ impl Responder {
     /// Answers an error. What a log may not hold, a sentence may not hold either: a plugin may have put it there.
     pub fn fail(mut self, mut error: RpcError) {
         self.answered = true;
+        self.span.record("outcome", "failed");
         error.message = self.log.without_secrets(error.message);
         self.outbox.send(encode::error(Some(&self.id), &error));
     }
@@ -101,6 +111,7 @@ impl Responder {
 impl Drop for Responder {
     fn drop(&mut self) {
         if !self.answered {
+            self.span.record("outcome", "failed");
             let error = RpcError::internal("the host ended before it had an answer");
             self.outbox.send(encode::error(Some(&self.id), &error));
         }

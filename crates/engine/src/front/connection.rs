@@ -14,12 +14,14 @@ use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use crate::core::fanout::Subscriber;
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Closed, Outbox};
 use crate::core::refusals::{before_initialize, no_memory, too_many_requests};
 use crate::core::responder::{ConnectionRef, Responder};
+use crate::core::traces;
 use crate::core::wire::{Sender, Tap};
 use crate::front::Front;
 use crate::front::channels::kind_of;
@@ -192,21 +194,32 @@ impl Connection {
         match message {
             Message::Request { id, method, params } => {
                 let charge = self.charge_copies(params.text().len(), 1);
-                let (responder, owed) =
-                    Responder::new(id, self.outbox.clone(), self.front.core.log.clone(), charge);
+                let span = traces::command();
+                let (responder, owed) = Responder::new(
+                    id,
+                    self.outbox.clone(),
+                    self.front.core.log.clone(),
+                    span.clone(),
+                    charge,
+                );
                 if owed > MOST_REQUESTS && !matches!(self.state.lock().principal, Principal::Plugin { .. }) {
                     return responder.fail(too_many_requests());
                 }
                 if method == "ping" {
+                    span.record("method", "ping");
                     return responder.done();
                 }
                 let command = match Command::decode(&method, &params) {
                     Ok(command) => command,
                     Err(error) => match self.front.plugin_command(&method) {
-                        Some(command) => return self.handle_plugin_command(command, &params, responder),
+                        Some(command) => {
+                            span.record("method", &*method);
+                            return self.handle_plugin_command(command, &params, responder);
+                        }
                         None => return responder.fail(error),
                     },
                 };
+                span.record("method", &*method);
                 let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
                 if !introduces && self.state.lock().client.is_none() {
                     return responder.fail(before_initialize(&method));
@@ -218,7 +231,7 @@ impl Connection {
                     return responder.fail(error);
                 }
                 // What the largest command needs is no part of the future that every message is received with.
-                Box::pin(self.handle(command, responder)).await;
+                Box::pin(self.handle(command, responder).instrument(span)).await;
             }
             Message::Notification { method, params } => {
                 if self.state.lock().client.is_none() {

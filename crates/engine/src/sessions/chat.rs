@@ -12,6 +12,7 @@ use ostler_protocol::wire::state::{
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::backend::Backend;
 use super::summary::marks;
@@ -68,6 +69,8 @@ pub(super) struct Chat {
     pub context: Option<String>,
     /// The worker chats that calls of the running turn opened, by call.
     pub links: HashMap<String, Vec<ToolResultSubagentContent>>,
+    /// The span of the running turn.
+    pub span: Span,
     /// The queued message a turn is being started with, and that turn, until both are in the store.
     pub starting: Option<Box<StartingTurn>>,
 }
@@ -202,6 +205,7 @@ impl Chat {
             ending: None,
             context: None,
             links: HashMap::new(),
+            span: Span::none(),
             starting: None,
         }
     }

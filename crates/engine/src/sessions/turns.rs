@@ -14,6 +14,7 @@ use ostler_protocol::wire::state::{
     SessionInputRequest, SessionStatus, TurnState,
 };
 use ostler_protocol::{RpcError, names, uri};
+use tracing::Span;
 
 use super::Happened;
 use super::Place;
@@ -26,6 +27,7 @@ use crate::core::fanout::Origin;
 use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
 use crate::core::responder::{ConnectionRef, Responder};
 use crate::core::titles::tidy_title;
+use crate::core::traces;
 use crate::workspace::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
@@ -85,6 +87,8 @@ impl Actor {
         self.flush_gathered(at);
         self.flush_out();
         let (turn, text) = (action.turn_id.clone(), action.message.text.clone());
+        let chat = &mut self.chats[at];
+        chat.span = traces::turn(&self.entry.uri, &chat.uri, &turn, &self.entry.provider);
         self.chats[at].sender.clone_from(&sender);
         self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
@@ -410,10 +414,23 @@ impl Actor {
         if self.chats[at].state.turns.len() == before {
             return false;
         }
+        self.close_span(at);
         futures::join!(self.charge_turn(at), self.keep_last_turn(at));
         self.republish(at, &action, origin);
         self.after_turn(at).await;
         true
+    }
+
+    /// Ends the span of the turn that has ended.
+    fn close_span(&mut self, at: usize) {
+        let chat = &mut self.chats[at];
+        let span = std::mem::replace(&mut chat.span, Span::none());
+        let outcome = chat.state.turns.last().map(|turn| match turn.state {
+            TurnState::Complete => "complete",
+            TurnState::Cancelled => "cancelled",
+            TurnState::Error => "failed",
+        });
+        span.record("outcome", outcome);
     }
 
     /// A backend that could not start or threw: the turn it was about fails; without one it is a log line.

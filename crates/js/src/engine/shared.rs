@@ -1,7 +1,8 @@
 //! What both sides of an engine know: the thread it runs on, and whoever calls into it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use tokio::sync::oneshot;
@@ -14,6 +15,10 @@ pub(crate) struct Shared {
     label: RwLock<String>,
     pub(crate) options: Arc<JsOptions>,
     condition: AtomicU8,
+    /// CPU time of the thread, in nanoseconds, after its last turn.
+    cpu: AtomicU64,
+    /// Bytes of the plugin's values after its last turn.
+    memory: AtomicUsize,
 }
 
 /// What an engine is doing, for the sentence of a call it leaves unanswered.
@@ -36,6 +41,8 @@ impl Shared {
             label: RwLock::new(label.to_owned()),
             options,
             condition: AtomicU8::new(Condition::Running as u8),
+            cpu: AtomicU64::default(),
+            memory: AtomicUsize::default(),
         }
     }
 
@@ -46,6 +53,17 @@ impl Shared {
 
     pub(crate) fn set_label(&self, label: &str) {
         *self.label.write().unwrap_or_else(PoisonError::into_inner) = label.to_owned();
+    }
+
+    /// Records what the thread has used.
+    pub(crate) fn set_used(&self, cpu: Duration, memory: usize) {
+        self.cpu.store(u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.memory.store(memory, Ordering::Relaxed);
+    }
+
+    /// The CPU time and the memory the thread had used after its last turn.
+    pub(crate) fn used(&self) -> (Duration, usize) {
+        (Duration::from_nanos(self.cpu.load(Ordering::Relaxed)), self.memory.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set_condition(&self, condition: Condition) {

@@ -90,6 +90,11 @@ impl Engine {
         self.shared.set_label(label);
     }
 
+    /// The CPU time the plugin has used and the bytes its values take, after its last turn.
+    pub fn used(&self) -> (Duration, usize) {
+        self.shared.used()
+    }
+
     /// How many bytes the plugin's values take.
     pub fn memory_used(&self) -> Pending<usize> {
         self.ask(|_, state, reply| reply.send(Ok(state.watch.memory_used())))

@@ -59,6 +59,7 @@ impl Watch {
     /// The turn is over; the engine waits again.
     pub(crate) fn stop(&self) {
         self.since.set(None);
+        self.shared.set_used(worked(), self.memory_used());
         self.short.set(false);
         self.memory.take_refused();
         if self.interrupted.take().is_some() {

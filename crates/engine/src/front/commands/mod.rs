@@ -16,8 +16,10 @@ use std::sync::Arc;
 
 use ostler_protocol::commands::Command;
 use ostler_protocol::json;
+use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands::ChatMoveDestination;
 use ostler_protocol::wire::state::TerminalClaim;
+use tracing::{Instrument, Span};
 
 use crate::core::responder::Responder;
 use crate::front::Front;
@@ -59,7 +61,7 @@ macro_rules! lanes {
     };
     (@spawned $connection:ident, $by:ident, $handler:expr) => {{
         let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
-        tokio::spawn(async move { $handler });
+        tokio::spawn(async move { $handler }.in_current_span());
     }};
 }
 
@@ -71,6 +73,7 @@ fn at_once(handler: impl FnOnce()) {
 impl Connection {
     /// Serves a command. A row names its lane and its handler.
     pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
+        self.record_channel(&command);
         let (connection, front) = (self, self.front());
         // What a command is of is looked for in memory from here on, until whoever takes it has it.
         let _held = front.sessions.load_channels(&channels_of(&command)).await;
@@ -151,6 +154,22 @@ impl Connection {
                 responder.settle(by.front().workspace.operate(params).await);
             };
         }
+    }
+}
+
+impl Connection {
+    /// Records in the command's span which session or chat it is about.
+    fn record_channel(&self, command: &Command) {
+        let span = Span::current();
+        let Some(channel) = channels_of(command).first().copied().filter(|_| !span.is_disabled()) else {
+            return;
+        };
+        let field = match self.front().sessions.channel(channel) {
+            Channel::Session(_) => "session",
+            Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => "chat",
+            _ => return,
+        };
+        span.record(field, channel);
     }
 }
 

@@ -1,0 +1,19 @@
+//! The spans of the engine: one per command, turn and run. Calls of plugins' functions are spans of the contract.
+
+use tracing::Span;
+use tracing::field::Empty;
+
+/// A client's or plugin's request, until it has its response. Its method is recorded once it is known to be one.
+pub(crate) fn command() -> Span {
+    tracing::debug_span!(target: "ostler::command", "command", method = Empty, session = Empty, chat = Empty, outcome = Empty)
+}
+
+/// A turn, from its message to its end.
+pub(crate) fn turn(session: &str, chat: &str, turn: &str, provider: &str) -> Span {
+    tracing::debug_span!(target: "ostler::turn", parent: None, "turn", session, chat, turn, provider, outcome = Empty)
+}
+
+/// A run of an automation, from its start to its end.
+pub(crate) fn run(run: &str, automation: &str) -> Span {
+    tracing::debug_span!(target: "ostler::run", parent: None, "run", run, automation, outcome = Empty)
+}

@@ -1,0 +1,47 @@
+//! What the host has at one moment, for its metrics.
+
+use super::Host;
+
+/// Counts and sizes at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Open connections.
+    pub connections: usize,
+    /// Listed sessions.
+    pub sessions: usize,
+    /// Awake sessions.
+    pub awake_sessions: usize,
+    /// Requests that have no response yet.
+    pub pending_requests: usize,
+    /// Messages that wait in the outboxes of all connections.
+    pub outbox_messages: usize,
+    /// Their size in bytes.
+    pub outbox_bytes: usize,
+    /// Runs that wait for their automation's earlier runs.
+    pub waiting_runs: usize,
+    /// Runs that have started and not ended.
+    pub open_runs: usize,
+    /// Memory used for messages, request bodies and responses, in bytes.
+    pub budget_used: usize,
+}
+
+impl Host {
+    /// Counts what there is now.
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            sessions: self.sessions.count(),
+            awake_sessions: self.sessions.awake(),
+            budget_used: self.core.budget.used(),
+            ..Gauges::default()
+        };
+        for client in self.access.clients.open() {
+            let waiting = client.outbox().waiting();
+            gauges.connections += 1;
+            gauges.pending_requests += waiting.requests;
+            gauges.outbox_messages += waiting.messages;
+            gauges.outbox_bytes += waiting.bytes;
+        }
+        (gauges.open_runs, gauges.waiting_runs) = self.automations.run_counts();
+        gauges
+    }
+}

@@ -1,0 +1,213 @@
+//! The metrics of the daemon, for `GET /api/metrics`. Durations are taken from the spans of commands, calls of plugins'
+//! functions, turns and runs; sizes are read when they are asked for.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use ostler_engine::Host;
+use ostler_js::Engine;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tracing::Subscriber;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The content type of the text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The upper bounds of durations, in seconds.
+const BUCKETS: [f64; 12] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0];
+
+type Labels = Vec<(&'static str, String)>;
+type Durations = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// One kind of span that is measured.
+struct Kind {
+    target: &'static str,
+    name: &'static str,
+    help: &'static str,
+    /// The fields that become labels.
+    labels: &'static [&'static str],
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        target: "ostler::command",
+        name: "ostler_command_duration",
+        help: "Time from a request to its response",
+        labels: &["method", "outcome"],
+    },
+    Kind {
+        target: ostler_contract::call::PLUGIN_CALL,
+        name: "ostler_plugin_call_duration",
+        help: "Time a function of a plugin takes; those of the built-in stores have the plugin host",
+        labels: &["plugin", "method", "outcome"],
+    },
+    Kind {
+        target: "ostler::turn",
+        name: "ostler_turn_duration",
+        help: "Time from the start of a turn to its end",
+        labels: &["provider", "outcome"],
+    },
+    Kind {
+        target: "ostler::run",
+        name: "ostler_run_duration",
+        help: "Time from the start of an automation's run to its end",
+        labels: &["outcome"],
+    },
+];
+
+/// What has been measured.
+#[derive(Clone)]
+pub struct Metrics(Arc<BTreeMap<&'static str, Durations>>);
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
+        Self(Arc::new(
+            KINDS.iter().map(|kind| (kind.target, Family::new_with_constructor(histogram))).collect(),
+        ))
+    }
+}
+
+impl Debug for Metrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    /// The layer that measures spans.
+    pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
+        Measure(self.clone())
+    }
+
+    /// The metrics as text.
+    pub fn text(&self, host: &Host, plugins: &[Weak<Engine>]) -> String {
+        let mut registry = Registry::default();
+        for kind in KINDS {
+            if let Some(durations) = self.0.get(kind.target) {
+                registry.register_with_unit(kind.name, kind.help, Unit::Seconds, durations.clone());
+            }
+        }
+        let mut gauge = |name: &str, help: &str, count: usize| {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            registry.register(name, help, gauge);
+        };
+        let now = host.gauges();
+        gauge("ostler_connections", "Open connections", now.connections);
+        gauge("ostler_sessions", "Listed sessions", now.sessions);
+        gauge("ostler_awake_sessions", "Awake sessions", now.awake_sessions);
+        gauge("ostler_pending_requests", "Requests without a response", now.pending_requests);
+        gauge("ostler_outbox_messages", "Messages that wait in outboxes", now.outbox_messages);
+        gauge("ostler_outbox_bytes", "Size of the messages that wait in outboxes", now.outbox_bytes);
+        gauge("ostler_open_runs", "Runs that have not ended", now.open_runs);
+        gauge("ostler_waiting_runs", "Runs that wait for earlier runs of their automation", now.waiting_runs);
+        gauge(
+            "ostler_budget_used_bytes",
+            "Memory in use for messages, bodies and responses",
+            now.budget_used,
+        );
+        let runtime = tokio::runtime::Handle::current().metrics();
+        gauge("ostler_tasks", "Tasks of the runtime", runtime.num_alive_tasks());
+        gauge("ostler_queued_tasks", "Tasks that wait for a thread", runtime.global_queue_depth());
+        let cpu = Family::<Labels, Counter<f64, AtomicU64>>::default();
+        let memory = Family::<Labels, Gauge>::default();
+        for plugin in plugins.iter().filter_map(Weak::upgrade) {
+            let labels = vec![("plugin", plugin.label())];
+            let (time, bytes) = plugin.used();
+            cpu.get_or_create(&labels).inc_by(time.as_secs_f64());
+            memory.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        registry.register_with_unit(
+            "ostler_plugin_cpu",
+            "CPU time of JavaScript plugins",
+            Unit::Seconds,
+            cpu,
+        );
+        registry.register_with_unit(
+            "ostler_plugin_memory",
+            "Memory of JavaScript plugins' values",
+            Unit::Bytes,
+            memory,
+        );
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+}
+
+/// The spans that are measured.
+pub fn filter() -> Targets {
+    KINDS.iter().fold(Targets::new(), |filter, kind| filter.with_target(kind.target, LevelFilter::DEBUG))
+}
+
+/// Measures spans.
+struct Measure(Metrics);
+
+/// A span that is being measured.
+struct Measured {
+    began: Instant,
+    labels: Labels,
+}
+
+impl Measured {
+    fn set(&mut self, name: &str, value: impl FnOnce() -> String) {
+        if let Some((_, label)) = self.labels.iter_mut().find(|(label, _)| *label == name) {
+            *label = value();
+        }
+    }
+}
+
+impl Visit for Measured {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field.name(), || value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.set(field.name(), || format!("{value:?}"));
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Measure {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let kind = KINDS.iter().find(|kind| kind.target == attributes.metadata().target());
+        let Some((span, kind)) = context.span(id).zip(kind) else { return };
+        let labels = kind.labels.iter().map(|label| (*label, String::new())).collect();
+        let mut measured = Measured { began: Instant::now(), labels };
+        attributes.record(&mut measured);
+        span.extensions_mut().insert(measured);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(measured) = span.extensions_mut().get_mut::<Measured>()
+        {
+            values.record(measured);
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        let Some(Measured { began, mut labels }) = span.extensions_mut().remove::<Measured>() else { return };
+        let Some(durations) = self.0.0.get(span.metadata().target()) else { return };
+        // A request whose method the host does not know has none; nothing is recorded of what succeeds.
+        for (label, value) in labels.iter_mut().filter(|(_, value)| value.is_empty()) {
+            *value = if *label == "outcome" { "ok" } else { "unknown" }.to_owned();
+        }
+        durations.get_or_create(&labels).observe(began.elapsed().as_secs_f64());
+    }
+}
