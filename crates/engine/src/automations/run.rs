@@ -142,7 +142,7 @@ impl Runs {
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
         if let Some(span) = self.spans.remove(&run.resource) {
-            span.record("outcome", status_name(&run.lifecycle));
+            span.record("outcome", traces::run_outcome(&run.lifecycle));
         }
         self.by_session.retain(|_, of| *of != run.resource);
         let id = uri::automation_id(&run.automation).unwrap_or_default();
@@ -152,17 +152,6 @@ impl Runs {
                 self.lanes.remove(id);
             }
         }
-    }
-}
-
-/// The name of a run's status.
-fn status_name(lifecycle: &AutomationRunLifecycle) -> &'static str {
-    match lifecycle {
-        AutomationRunLifecycle::Pending(_) => "pending",
-        AutomationRunLifecycle::Running(_) => "running",
-        AutomationRunLifecycle::Completed(_) => "complete",
-        AutomationRunLifecycle::Cancelled(_) => "cancelled",
-        _ => "failed",
     }
 }
 

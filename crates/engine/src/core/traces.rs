@@ -1,5 +1,6 @@
 //! The spans of the engine: one per command, turn and run. Calls of plugins' functions are spans of the contract.
 
+use ostler_protocol::wire::state::AutomationRunLifecycle;
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -16,4 +17,15 @@ pub(crate) fn turn(session: &str, chat: &str, turn: &str, provider: &str) -> Spa
 /// A run of an automation, from its start to its end.
 pub(crate) fn run(run: &str, automation: &str) -> Span {
     tracing::debug_span!(target: "ostler::run", parent: None, "run", run, automation, outcome = Empty)
+}
+
+/// How a run ended, for its span.
+pub(crate) fn run_outcome(lifecycle: &AutomationRunLifecycle) -> &'static str {
+    match lifecycle {
+        AutomationRunLifecycle::Pending(_) => "pending",
+        AutomationRunLifecycle::Running(_) => "running",
+        AutomationRunLifecycle::Completed(_) => "complete",
+        AutomationRunLifecycle::Cancelled(_) => "cancelled",
+        _ => "failed",
+    }
 }
