@@ -11,6 +11,7 @@ mod message;
 mod noted;
 mod observer;
 mod pace;
+mod pinned;
 mod plan;
 mod rule;
 mod run;

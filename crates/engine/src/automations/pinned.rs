@@ -1,0 +1,44 @@
+//! The session that an automation is pinned to.
+
+use std::sync::Arc;
+
+use ostler_protocol::wire::state::AutomationDefinitionPatch;
+
+use super::Automations;
+use super::settings::{Settings, with_pinned};
+use crate::sessions::Entry as Session;
+
+impl Automations {
+    /// Brings the session an automation is pinned to into memory.
+    pub(super) async fn load_pinned(&self, settings: &Settings) -> Option<Arc<Session>> {
+        let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten()?;
+        self.sessions.session_at(session).await
+    }
+
+    /// The session an automation is pinned to, where it is still there and in memory.
+    pub(super) fn own_pinned(
+        &self,
+        settings: &Settings,
+        owner: Option<&str>,
+    ) -> Result<Option<Arc<Session>>, String> {
+        let session = settings.pinned_session.as_ref().and_then(|session| self.sessions.by_uri(session));
+        let Some(session) = session.filter(|session| !session.is_gone()) else { return Ok(None) };
+        match session.owner.as_deref() == owner {
+            true => Ok(Some(session)),
+            false => Err("This automation is set to run in a chat that belongs to somebody else".to_owned()),
+        }
+    }
+
+    /// Writes down which session an automation is pinned to from now on.
+    pub(super) async fn pin(&self, id: &str, session: &str) {
+        let (Some(store), Some(entry)) = (self.core.automation_store(), self.entry(id)) else {
+            return;
+        };
+        let meta = with_pinned(entry.wire.definition.meta.clone(), Some(session));
+        let changes = AutomationDefinitionPatch { meta, ..AutomationDefinitionPatch::default() };
+        match store.update.call((id.to_owned(), changes)).await {
+            Ok(kept) => self.keep_entry(kept, None).await,
+            Err(why) => self.core.log.line(format_args!("{id} could not be pinned to {session}: {why}")),
+        }
+    }
+}
