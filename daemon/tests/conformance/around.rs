@@ -342,7 +342,7 @@ async fn pull_requests_of_a_session_are_found_and_made(side: Side) {
     let create = |title: &str| json!({ "channel": "echo:/one", "title": title, "base": "main" });
     let made = client.request("x-ostler/pull-request/create", create("Oats")).await.unwrap();
     assert_eq!(made["url"], "https://example.com/8");
-    assert!(lines_of(&host.log, "around").contains(&"pull request Oats of feature into main".to_owned()));
+    host.log.wait_for("plugin around: pull request Oats of feature into main").await;
     for (params, why) in [
         (create("refused"), "not today"),
         (create(" "), "title is empty"),
