@@ -95,9 +95,16 @@ fn reported(body: Body, tell: impl Fn(&BodyError) + Send + 'static) -> Body {
     match body {
         Body::Stream(chunks) => {
             let chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
-            Body::stream(chunks.inspect(move |chunk| {
-                if let Err(error) = chunk {
+            Body::stream(chunks.then(move |chunk| {
+                if let Err(error) = &chunk {
                     tell(error);
+                }
+                async move {
+                    if chunk.is_err() {
+                        // What came before it, the status first, is written meanwhile.
+                        tokio::task::yield_now().await;
+                    }
+                    chunk
                 }
             }))
         }
