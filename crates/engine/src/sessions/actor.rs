@@ -31,8 +31,6 @@ use crate::core::refusals::nothing_at;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
-/// After how many batches in a row the summaries are brought up to date though more waits.
-const MOST_UNSETTLED: usize = 4;
 /// How often a running turn is kept as far as it has come.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -135,7 +133,6 @@ impl Actor {
     /// The session's task has the size of this future for as long as the session is awake, so what may take long is
     /// boxed while it runs.
     pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
-        let mut unsettled = 0;
         loop {
             let more = tokio::select! {
                 biased;
@@ -177,19 +174,10 @@ impl Actor {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
                     self.flush_out();
-                    if self.dirty && unsettled < MOST_UNSETTLED {
-                        unsettled += 1;
-                        if !inbox.is_empty() {
-                            // What a watcher waits for goes first: the start of a turn is followed by its first words.
-                            continue;
-                        }
+                    if self.dirty && inbox.is_empty() {
                         // What was just published is written before the summaries of it are made.
                         tokio::task::yield_now().await;
-                        if !inbox.is_empty() {
-                            continue;
-                        }
                     }
-                    unsettled = 0;
                     self.settle();
                     // A backend that never pauses leaves no moment in which nothing waits.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {

@@ -141,9 +141,7 @@ impl Actor {
         self.happened(at, Happened::Began);
         match draft {
             Some(draft) => self.announce_begun(draft),
-            // Whoever hears of the turn finds it in the session's row.
-            None if self.core.events.listened(EventName::TurnStart) => self.refresh_summaries(),
-            None => self.dirty = true,
+            None => self.refresh_summaries(),
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.core.events.raise(Event::TurnStart {
