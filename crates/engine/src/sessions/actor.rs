@@ -173,11 +173,6 @@ impl Actor {
             match end {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
-                    self.flush_out();
-                    if self.dirty && inbox.is_empty() {
-                        // What was just published is written before the summaries of it are made.
-                        tokio::task::yield_now().await;
-                    }
                     self.settle();
                     // A backend that never pauses leaves no moment in which nothing waits.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {
