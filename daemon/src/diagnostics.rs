@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ostler_contract::http::{Body, Request};
 use ostler_contract::live::Pending;
 use ostler_contract::points::Diagnostics;
-use ostler_contract::{Call, JsonObject, Thrown, Value, json};
+use ostler_contract::{Call, HostFunction, JsonObject, Thrown, Value, json};
 use ostler_js::HttpClient;
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
@@ -43,7 +43,7 @@ impl Lines {
 /// The daemon's own diagnostics.
 pub fn own(lines: Lines, http: HttpClient) -> Diagnostics {
     Diagnostics {
-        logs: Some(Call::now(move |(level, told): (String, Call<fn(JsonObject)>)| {
+        logs: Some(Call::now(move |(level, told): (String, HostFunction<fn(JsonObject)>)| {
             // A line of the log has no level of its own: it is something to know.
             let listens = matches!(level.as_str(), "trace" | "debug" | "info");
             Ok(listens.then(|| tell(lines.0.subscribe(), told)))
@@ -56,7 +56,7 @@ pub fn own(lines: Lines, http: HttpClient) -> Diagnostics {
 }
 
 /// Tells each line until the answer is called.
-fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: Call<fn(JsonObject)>) -> Call<fn()> {
+fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: HostFunction<fn(JsonObject)>) -> Call<fn()> {
     let task = tokio::spawn(async move {
         loop {
             match lines.recv().await {

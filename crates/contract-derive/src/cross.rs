@@ -154,7 +154,7 @@ fn field_shape(field: &Field, key: &str, serde: &names::Serde) -> Result<TokenSt
     })
 }
 
-/// The parameter names a `Call<fn(name: Type)>` was written with.
+/// The parameter names that a `Call<fn(name: Type)>` or `HostFunction` was written with.
 pub fn params(ty: &Type) -> Vec<String> {
     let mut names = Vec::new();
     find_params(ty, &mut names);
@@ -171,7 +171,7 @@ fn find_params(ty: &Type, names: &mut Vec<String>) {
         }
         Type::Path(path) => {
             let Some(last) = path.path.segments.last() else { return };
-            if !matches!(last.ident.to_string().as_str(), "Option" | "Call" | "Func") {
+            if !matches!(last.ident.to_string().as_str(), "Option" | "Call" | "HostFunction" | "Func") {
                 return;
             }
             if let PathArguments::AngleBracketed(arguments) = &last.arguments {

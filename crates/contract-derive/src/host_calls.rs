@@ -58,7 +58,7 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
         }
         let text = docs::text(&method.attrs);
         let params: Vec<String> = idents.iter().map(|ident| names::camel(&ident.to_string())).collect();
-        let wrapper = if now { format_ident!("Func") } else { format_ident!("Call") };
+        let wrapper = if now { format_ident!("Func") } else { format_ident!("HostFunction") };
         rows.push(quote! {
             crate::host::HostCall {
                 name: #key,

@@ -1,5 +1,8 @@
 //! Typed functions across the boundary. A native function called by native code never turns into JSON; one
 //! from the other side converts by the same signature.
+//!
+//! [`Call`] is a function of a plugin. Whoever calls it says how long the answer may take, or that it may take
+//! arbitrarily long: there is no call without either. [`HostFunction`] is a function of the host that a plugin calls.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -8,6 +11,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -123,16 +127,39 @@ fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
 
 type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Pending<<S as Signature>::Answer> + Send + Sync;
 
-/// A function whose answer comes later: a promise on the other side.
+/// The answer of a plugin, or a failure that says how long it was waited for.
+///
+/// # Errors
+/// What the plugin throws, or that it did not answer in time.
+pub async fn in_time<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, Thrown>>,
+) -> Result<T, Thrown> {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answered) => answered,
+        Err(_) => Err(Thrown::timed_out(limit)),
+    }
+}
+
+/// A function of a plugin whose answer comes later: a promise on the other side.
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use ostler_contract::Call;
 ///
-/// # tokio_test(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let double = Call::<fn(n: i64) -> i64>::new(|(n,)| async move { Ok(n * 2) });
-/// assert_eq!(double.call((21,)).await, Ok(42));
+/// assert_eq!(double.within(Duration::from_secs(10), (21,)).await, Ok(42));
 /// # });
-/// # fn tokio_test(future: impl Future<Output = ()>) { futures::executor::block_on(future) }
+/// ```
+///
+/// A call without a limit does not compile:
+///
+/// ```compile_fail,E0599
+/// # use ostler_contract::Call;
+/// let double = Call::<fn(n: i64) -> i64>::new(|(n,)| async move { Ok(n * 2) });
+/// let answer = double.call((21,));
 /// ```
 pub struct Call<S: Signature> {
     native: Option<Arc<Later<S>>>,
@@ -171,9 +198,24 @@ impl<S: Signature> Call<S> {
         Self { native: None, foreign: None, named: None, maker: None }
     }
 
-    /// Calls it. The call takes its place in order now; the answer comes later. A call of a plugin's function is a span,
-    /// and the functions in its answer are the plugin's too.
-    pub fn call(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+    /// Calls it and waits for the answer at most for `limit`, from the moment the answer is first awaited. The call takes
+    /// its place in order now. A call of a plugin's function is a span, and the functions in its answer are the plugin's
+    /// too.
+    pub fn within(
+        &self,
+        limit: Duration,
+        arguments: S::Arguments,
+    ) -> impl Future<Output = Result<S::Answer, Thrown>> + Send + use<S> {
+        in_time(limit, self.begin(arguments))
+    }
+
+    /// Calls it; the answer may take arbitrarily long. Only a task that nothing else waits for may await it. The call
+    /// takes its place in order now, as with [`Call::within`].
+    pub fn unbounded(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+        self.begin(arguments)
+    }
+
+    fn begin(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         let Some((plugin, method)) = self.maker.clone() else { return self.invoke(arguments) };
         let span = plugin_call(&plugin, method);
         let answer = span.in_scope(|| self.invoke(arguments));
@@ -198,8 +240,20 @@ impl<S: Signature> Call<S> {
         }
     }
 
-    /// Calls it once per row, crossing the boundary once.
-    pub fn call_each(&self, rows: Vec<S::Arguments>) -> BoxFuture<'static, Vec<Result<S::Answer, Thrown>>> {
+    /// Calls it once per row, crossing the boundary once, and waits for all answers at most for `limit`.
+    ///
+    /// # Errors
+    /// It did not answer in time.
+    pub fn each_within(
+        &self,
+        limit: Duration,
+        rows: Vec<S::Arguments>,
+    ) -> impl Future<Output = Result<Vec<Result<S::Answer, Thrown>>, Thrown>> + Send + use<S> {
+        let answers = self.begin_each(rows);
+        in_time(limit, async move { Ok(answers.await) })
+    }
+
+    fn begin_each(&self, rows: Vec<S::Arguments>) -> BoxFuture<'static, Vec<Result<S::Answer, Thrown>>> {
         if let (None, Some(foreign)) = (&self.native, &self.foreign) {
             let span = match &self.maker {
                 Some((plugin, method)) => plugin_call(plugin, method),
@@ -209,7 +263,7 @@ impl<S: Signature> Call<S> {
             let answers = async move { answers.await.into_iter().map(read_answer).collect() };
             return Box::pin(answers.instrument(span));
         }
-        let calls: Vec<_> = rows.into_iter().map(|row| self.call(row)).collect();
+        let calls: Vec<_> = rows.into_iter().map(|row| self.begin(row)).collect();
         Box::pin(futures::future::join_all(calls))
     }
 }
@@ -287,6 +341,93 @@ impl<S: Signature> Cross for Call<S> {
             (None, None) => Err(Mismatch::of::<Self>()),
             _ => Ok(()),
         }
+    }
+}
+
+/// A function of the host that a plugin calls, and whose answer comes later: a promise on the other side. The host
+/// limits what it does itself.
+///
+/// ```
+/// use ostler_contract::HostFunction;
+///
+/// # tokio_test(async {
+/// let double = HostFunction::<fn(n: i64) -> i64>::new(|(n,)| async move { Ok(n * 2) });
+/// assert_eq!(double.call((21,)).await, Ok(42));
+/// # });
+/// # fn tokio_test(future: impl Future<Output = ()>) { futures::executor::block_on(future) }
+/// ```
+pub struct HostFunction<S: Signature>(Call<S>);
+
+impl<S: Signature> HostFunction<S> {
+    /// A native function. Its arguments come as a tuple.
+    pub fn new<F, O>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> O + Send + Sync + 'static,
+        O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
+    {
+        Self(Call::new(function))
+    }
+
+    /// A native function that answers at once all the same.
+    pub fn now<F>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
+    {
+        Self(Call::now(function))
+    }
+
+    /// Stands for a function that nobody gave; calling it fails.
+    pub fn missing() -> Self {
+        Self(Call::missing())
+    }
+
+    /// Calls it. The call takes its place in order now; the answer comes later.
+    pub fn call(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+        self.0.begin(arguments)
+    }
+}
+
+impl<S: Signature> Clone for HostFunction<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Signature> Default for HostFunction<S> {
+    fn default() -> Self {
+        Self::missing()
+    }
+}
+
+impl<S: Signature> fmt::Debug for HostFunction<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("HostFunction")
+    }
+}
+
+impl<S: Signature> Cross for HostFunction<S> {
+    fn shape() -> Shape {
+        Call::<S>::shape()
+    }
+
+    fn into_live(self) -> Live {
+        self.0.into_live()
+    }
+
+    fn from_live(live: Live) -> Result<Self, Mismatch> {
+        Call::from_live(live).map(Self)
+    }
+
+    fn named(self, named: Named) -> Self {
+        Self(self.0.named(named))
+    }
+
+    fn made_by(&mut self, plugin: &PluginId, method: &'static str) {
+        self.0.made_by(plugin, method);
+    }
+
+    fn check(&self) -> Result<(), Mismatch> {
+        self.0.check()
     }
 }
 

@@ -10,7 +10,7 @@ use ostler_protocol::grants::Grant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{Call, Func, Named};
+use crate::call::{Call, Func, HostFunction, Named};
 use crate::cross::Cross;
 use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
@@ -102,7 +102,7 @@ pub struct SecretScope {
 #[derive(Debug, Clone, Cross)]
 pub struct Peer {
     /// Sends a request and returns its result, or throws the `RpcError`.
-    pub request: Call<fn(method: String, params: Option<JsonObject>) -> Value>,
+    pub request: HostFunction<fn(method: String, params: Option<JsonObject>) -> Value>,
     /// Sends a notification.
     pub notify: Func<fn(method: String, params: Option<JsonObject>)>,
     /// Receives every notification of the host: `{ method, params }`. One listener at a time.
@@ -115,7 +115,7 @@ pub struct Peer {
 #[derive(Debug, Clone, Cross)]
 pub struct Fired {
     /// Returns the URIs of the started runs when each is durable. Throws if one could not be stored.
-    pub kept: Call<fn() -> Vec<String>>,
+    pub kept: HostFunction<fn() -> Vec<String>>,
 }
 
 /// The calls of a plugin to its host. Spec: *Plugin host calls*.

@@ -43,6 +43,7 @@ pub mod events;
 pub mod host;
 pub mod http;
 pub mod id;
+pub mod limit;
 pub mod live;
 pub mod owner;
 pub mod plugin;
@@ -61,7 +62,7 @@ pub mod vault_name;
 
 pub use bodies::Bodies;
 pub use budget::{Budget, Charge};
-pub use call::{Call, Func};
+pub use call::{Call, Func, HostFunction, in_time};
 pub use cross::{Cross, Frozen, Mismatch, Text};
 pub use host::{Caller, HostCalls, HostFacts, NoHost, PluginContext, PluginHost};
 pub use id::{PluginId, Slug};

@@ -1,10 +1,14 @@
 //! What a call across the plugin boundary fails with.
 
 use std::fmt;
+use std::time::Duration;
 
 use ostler_protocol::RpcError;
 use ostler_protocol::error::code;
 use serde_json::Value;
+
+/// The name of the error of a call that took too long, as web APIs have it.
+const TIMED_OUT: &str = "TimeoutError";
 
 /// A failure that crossed the boundary: a JavaScript exception, a rejected promise, a native error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -33,6 +37,17 @@ impl Thrown {
     /// An `Error` with this sentence.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { name: "Error".to_owned(), message: message.to_string(), stack: None, rpc: None }
+    }
+
+    /// A plugin that did not answer within a limit.
+    pub fn timed_out(limit: Duration) -> Self {
+        let message = format_args!("it did not answer within {} seconds", limit.as_secs());
+        Self { name: TIMED_OUT.to_owned(), ..Self::new(message) }
+    }
+
+    /// Whether a plugin did not answer in time.
+    pub fn is_timeout(&self) -> bool {
+        self.name == TIMED_OUT
     }
 
     /// What a client is told: the `RpcError` thrown, or an internal error with the sentence.

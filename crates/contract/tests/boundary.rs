@@ -257,7 +257,7 @@ fn the_fold_keeps_order_and_names_both_sides_of_a_clash() {
     ");
     assert_eq!(registry.all::<Agent>().len(), 1);
     assert_eq!(registry.all::<Route>().len(), 2);
-    let held = registry.port::<Vault>().unwrap().get.call(("host:x".into(),));
+    let held = registry.port::<Vault>().unwrap().get.unbounded(("host:x".into(),));
     assert_eq!(block_on(held), Ok(Some("b".to_owned())));
 }
 
@@ -374,9 +374,9 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
         on_turn_recorded: Func::new(|_| Ok(())),
         credentials: None,
     };
-    let session = block_on(create.call((Frozen(start),))).unwrap();
+    let session = block_on(create.unbounded((Frozen(start),))).unwrap();
     let session = AgentSession::from_live(session.into_live()).unwrap();
-    block_on(session.begin.call(("t1".into(), "hello".into(), None, None, None))).unwrap();
+    block_on(session.begin.unbounded(("t1".into(), "hello".into(), None, None, None))).unwrap();
     assert_eq!(heard.lock().unwrap().len(), 1);
     assert!(heard.lock().unwrap()[0].starts_with("chat {\"type\":\"chat/responsePart\""));
     assert_eq!(Arc::strong_count(&released), 3);
@@ -416,9 +416,9 @@ fn every_point_and_call_has_docs_and_named_parameters() {
 #[test]
 fn a_native_function_that_panics_fails_that_call() {
     let now = Call::<fn()>::new(|()| async { panic!("boom") });
-    assert_eq!(block_on(now.call(())).unwrap_err().message, "it panicked: boom");
+    assert_eq!(block_on(now.unbounded(())).unwrap_err().message, "it panicked: boom");
     let at_once = Call::<fn()>::now(|()| panic!("bang"));
-    assert_eq!(block_on(at_once.call(())).unwrap_err().message, "it panicked: bang");
+    assert_eq!(block_on(at_once.unbounded(())).unwrap_err().message, "it panicked: bang");
     assert_eq!(Func::<fn()>::new(|()| panic!("bing")).call(()).unwrap_err().message, "it panicked: bing");
 }
 

@@ -210,10 +210,10 @@ async fn they_are_found_after_a_restart_and_go_with_their_session() {
     assert_eq!(notes(&mut two).await, json!([kept]));
     change(&mut two, json!({ "type": "annotations/entryRemoved", "annotationId": "a", "entryId": "1" }))
         .await;
-    assert_eq!(store(dir.path()).annotations.unwrap().call(("1".into(),)).await.unwrap().len(), 1);
+    assert_eq!(store(dir.path()).annotations.unwrap().unbounded(("1".into(),)).await.unwrap().len(), 1);
     two.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
     assert_eq!(
-        store(dir.path()).annotations.unwrap().call(("1".into(),)).await.unwrap(),
+        store(dir.path()).annotations.unwrap().unbounded(("1".into(),)).await.unwrap(),
         Vec::<Value>::new()
     );
     two.request("createSession", json!({ "channel": SESSION })).await.unwrap();
@@ -230,7 +230,8 @@ async fn a_session_store_that_keeps_none_leaves_them_to_the_host() {
     let mut one = noting(&host).await;
     change(&mut one, json!({ "type": "annotations/set", "annotation": note("a", json!([entry("1", "x")])) }))
         .await;
-    let stored = async || store(own.path()).annotations.unwrap().call(("1".into(),)).await.unwrap().len();
+    let stored =
+        async || store(own.path()).annotations.unwrap().unbounded(("1".into(),)).await.unwrap().len();
     assert_eq!(stored().await, 1);
     one.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
     assert_eq!(stored().await, 0);

@@ -387,8 +387,8 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
     write_with(dir.path(), "push", &head, "{{event.who}} pushed to {{event.endpoint}}");
     let records = memory_records();
     let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
-    vault.set.call(("host:push".into(), "s3cret".into())).await.unwrap();
-    let endpoints = records.collection.call(("webhooks".into(), Default::default())).await.unwrap();
+    vault.set.unbounded(("host:push".into(), "s3cret".into())).await.unwrap();
+    let endpoints = records.collection.unbounded(("webhooks".into(), Default::default())).await.unwrap();
     for record in [
         json!({ "id": "push", "automation": true, "secret": "host:push" }),
         json!({ "id": "bare", "automation": true, "secret": "host:none" }),
@@ -412,7 +412,7 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
         if let Some(token) = token {
             request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         }
-        let response = route.call((request,)).await.unwrap();
+        let response = route.unbounded((request,)).await.unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().read(1 << 16).await.unwrap();
         (status, serde_json::from_slice::<Value>(&body).unwrap())

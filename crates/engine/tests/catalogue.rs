@@ -68,11 +68,11 @@ async fn fill(store: &SessionStore, count: usize) {
             }
             _ => {}
         }
-        store.set_config.call((id.clone(), kept)).await.unwrap();
-        store.set_chats.call((id.clone(), chats)).await.unwrap();
+        store.set_config.unbounded((id.clone(), kept)).await.unwrap();
+        store.set_chats.unbounded((id.clone(), chats)).await.unwrap();
         if number.is_multiple_of(3) {
             let flags = SessionFlags { is_read: true, is_archived: number.is_multiple_of(6) };
-            store.set_flags.call((id, flags)).await.unwrap();
+            store.set_flags.unbounded((id, flags)).await.unwrap();
         }
     });
     futures::future::join_all(writes).await;
@@ -233,9 +233,9 @@ async fn a_session_that_rests_is_found_by_every_name_it_has() {
     assert_eq!(error(&mut here, "disposeSession", json!({ "channel": "echo:/s9" })).await.0, -32001);
     here.dispatch("echo:/s10", 1, json!({ "type": "session/titleChanged", "title": "Hay" })).await;
     here.request("subscribe", json!({ "channel": "echo:/s10" })).await.unwrap();
-    let title = store(dir.path()).config.call(("s10".into(),)).await.unwrap().unwrap().title;
+    let title = store(dir.path()).config.unbounded(("s10".into(),)).await.unwrap().unwrap().title;
     assert_eq!(title, "Hay", "an action is taken where nobody watches");
-    assert_eq!(store(dir.path()).config.call(("s9".into(),)).await.unwrap(), None);
+    assert_eq!(store(dir.path()).config.unbounded(("s9".into(),)).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ async fn an_id_or_a_chat_that_is_stored_is_taken() {
         let create = json!({ "channel": channel, "provider": "echo" });
         assert_eq!(error(&mut client, "createSession", create).await.0, -32003, "{channel}");
     }
-    assert_eq!(store(dir.path()).config.call(("s3".into(),)).await.unwrap().unwrap(), session(3));
+    assert_eq!(store(dir.path()).config.unbounded(("s3".into(),)).await.unwrap().unwrap(), session(3));
     for chat in ["mine:/c2", "ahp-chat:/c1", "ahp-chat:/s4", "ahp-chat:/c5"] {
         let create = json!({ "channel": "echo:/s0", "chat": chat });
         assert_eq!(error(&mut client, "createChat", create).await.0, -32003, "{chat}");
@@ -269,7 +269,7 @@ async fn where_the_store_cannot_say_nothing_is_overwritten() {
     let create = json!({ "channel": "echo:/s1", "provider": "echo" });
     let (code, why) = error(&mut client, "createSession", create).await;
     assert!(code == -32603 && why.contains("the disk is on fire"), "{code} {why}");
-    assert_eq!(store(dir.path()).config.call(("s1".into(),)).await.unwrap().unwrap(), session(1));
+    assert_eq!(store(dir.path()).config.unbounded(("s1".into(),)).await.unwrap().unwrap(), session(1));
     assert_eq!(error(&mut client, "subscribe", json!({ "channel": "echo:/s1" })).await.0, -32001);
     assert!(host.log.has("the disk is on fire"));
 }
@@ -284,7 +284,7 @@ async fn a_session_is_loaded_once_however_many_ask_at_a_time() {
         let (asked, session) = (asked.clone(), store.session.clone().unwrap());
         Call::new(move |arguments| {
             asked.fetch_add(1, Ordering::SeqCst);
-            let answer = session.call(arguments);
+            let answer = session.unbounded(arguments);
             async move {
                 let answer = answer.await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -330,7 +330,7 @@ async fn a_chat_stored_with_two_sessions_is_the_first_ones() {
     for id in ["s2", "s1"] {
         let first = uri::default_chat(&format!("echo:/{id}"));
         let chats = vec![KeptChat { default: true, ..chat(&first) }, chat("ahp-chat:/both")];
-        filled.set_chats.call((id.into(), chats)).await.unwrap();
+        filled.set_chats.unbounded((id.into(), chats)).await.unwrap();
     }
     for store in [store(dir.path()), plain(store(dir.path()))] {
         let host = builder(store).start().await;

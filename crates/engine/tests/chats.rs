@@ -568,9 +568,9 @@ async fn a_session_kept_in_a_machine_never_runs_outside_one() {
     // The backend ran in machines when this was kept.
     let sessions = store(dir.path());
     let started = stage.started();
-    let mut row = sessions.config.call(("1".to_owned(),)).await.unwrap().unwrap();
+    let mut row = sessions.config.unbounded(("1".to_owned(),)).await.unwrap().unwrap();
     row.values.insert("computer".to_owned(), "computer://barn".into());
-    sessions.set_config.call(("1".to_owned(), row)).await.unwrap();
+    sessions.set_config.unbounded(("1".to_owned(), row)).await.unwrap();
     drop(sessions);
 
     let host = kept(builder(&stage), dir.path()).start().await;

@@ -369,7 +369,8 @@ async fn a_client_that_comes_back_after_a_restart_finds_it() {
     maker.actions_until("chat/draftChanged").await;
     // A crash right now could lose the draft.
     let stored = store(dir.path());
-    while stored.chats.call((SESSION.strip_prefix("stage:/").unwrap().into(),)).await.unwrap().is_empty() {
+    while stored.chats.unbounded((SESSION.strip_prefix("stage:/").unwrap().into(),)).await.unwrap().is_empty()
+    {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // As a crash leaves it: nothing is closed.

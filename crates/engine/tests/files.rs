@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ostler_contract::points::{ChangeType, ResourceChanged, ResourceStore};
-use ostler_contract::{Call, Value, json};
+use ostler_contract::{Call, HostFunction, Value, json};
 use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_ports::DiskFiles;
@@ -89,7 +89,7 @@ async fn each_operation_asks_its_own_grant() {
 #[derive(Default)]
 struct Watched {
     ended: Arc<AtomicUsize>,
-    told: Arc<parking_lot::Mutex<Option<Call<fn(Vec<ResourceChanged>)>>>>,
+    told: Arc<parking_lot::Mutex<Option<HostFunction<fn(Vec<ResourceChanged>)>>>>,
 }
 
 impl Watched {
@@ -116,7 +116,7 @@ impl Watched {
         let told = self.told.lock().clone().unwrap();
         let changed =
             |path: &&str| ResourceChanged { uri: format!("file:///srv/{path}"), r#type: ChangeType::Updated };
-        told.call((paths.iter().map(changed).collect(),)).await.unwrap();
+        told.unbounded((paths.iter().map(changed).collect(),)).await.unwrap();
     }
 }
 

@@ -34,7 +34,7 @@ async fn host(rows: Value) -> (MemoryHost, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let policies = Arc::new(FilePolicies::new(dir.path())).into_point();
     for row in rows.as_array().unwrap() {
-        policies.put.call((row.as_object().cloned().unwrap(),)).await.unwrap();
+        policies.put.unbounded((row.as_object().cloned().unwrap(),)).await.unwrap();
     }
     (builder(true).policies(policies).start().await, dir)
 }

@@ -34,7 +34,7 @@ fn noting(writes: &Arc<Mutex<Vec<Write>>>) -> SessionStore {
             Call::new(move |arguments| {
                 // A store writes in the order it is asked.
                 writes.lock().unwrap().push($note(Clone::clone(&arguments)));
-                member.call(arguments)
+                member.unbounded(arguments)
             })
         }};
     }
@@ -71,13 +71,13 @@ async fn found(writes: &[Write], text: &str) -> (usize, usize) {
     let store = store();
     for write in writes.iter().cloned() {
         match write {
-            Write::Session(id, session) => store.set_config.call((id, session)).await.unwrap(),
-            Write::Chats(id, chats) => store.set_chats.call((id, chats)).await.unwrap(),
+            Write::Session(id, session) => store.set_config.unbounded((id, session)).await.unwrap(),
+            Write::Chats(id, chats) => store.set_chats.unbounded((id, chats)).await.unwrap(),
             Write::Turn(id, chat, place, turn) => {
-                store.set_turn.as_ref().unwrap().call((id, chat, place, *turn)).await.unwrap();
+                store.set_turn.as_ref().unwrap().unbounded((id, chat, place, *turn)).await.unwrap();
             }
             Write::Drop(id, chat, from) => {
-                store.drop_turns.as_ref().unwrap().call((id, chat, from)).await.unwrap();
+                store.drop_turns.as_ref().unwrap().unbounded((id, chat, from)).await.unwrap();
             }
         }
     }

@@ -69,7 +69,7 @@ async fn turn(client: &mut RawClient, stage: &Stage, nth: usize, id: &str, repor
 }
 
 async fn records(usage: &Usage) -> Vec<UsageEntry> {
-    usage.records.call((UsageQuery::default(),)).await.unwrap()
+    usage.records.unbounded((UsageQuery::default(),)).await.unwrap()
 }
 
 async fn read(client: &mut RawClient, uri: &str) -> Result<Value, Value> {

@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ostler_contract::points::*;
 use ostler_contract::*;
@@ -64,15 +65,19 @@ async fn a_backend_emits_through_the_start_it_was_handed() {
     let registry = plugin.fold();
     let agent = &registry.all::<Agent>()[0];
     assert_eq!(&*agent.provider, "parrot", "a getter of a class is read");
-    assert_eq!(agent.defaults.call(()).await.unwrap()["prefix"], "says ", "a method is called on its object");
     assert_eq!(
-        agent.probe.as_ref().unwrap().call(()).await.unwrap().models[0].max_context_window,
+        agent.defaults.unbounded(()).await.unwrap()["prefix"],
+        "says ",
+        "a method is called on its object"
+    );
+    assert_eq!(
+        agent.probe.as_ref().unwrap().unbounded(()).await.unwrap().models[0].max_context_window,
         Some(1000)
     );
 
     let (heard, held) = (Arc::default(), Arc::new(()));
-    let session = agent.create.call((Frozen(start(&heard, "says ", &held)),)).await.unwrap();
-    session.begin.call(("t1".into(), "hello there".into(), None, None, None)).await.unwrap();
+    let session = agent.create.unbounded((Frozen(start(&heard, "says ", &held)),)).await.unwrap();
+    session.begin.unbounded(("t1".into(), "hello there".into(), None, None, None)).await.unwrap();
     assert_eq!(
         *heard.lock().unwrap(),
         [
@@ -84,18 +89,18 @@ async fn a_backend_emits_through_the_start_it_was_handed() {
             "chat chat/turnComplete",
         ]
     );
-    session.cancel.call(("t1".into(),)).await.unwrap();
-    let refused = session.cancel.call(("t9".into(),)).await.unwrap_err();
+    session.cancel.unbounded(("t1".into(),)).await.unwrap();
+    let refused = session.cancel.unbounded(("t9".into(),)).await.unwrap_err();
     assert_eq!((refused.name.as_str(), refused.message.as_str()), ("Error", "no turn t9"));
     assert!(refused.stack.unwrap().contains("parrot.mjs:30"), "the stack names the author's line");
     let find = agent.find.as_ref().unwrap();
-    assert_eq!(find.call(("parrot:/1".into(),)).await.unwrap().unwrap().title, "T");
-    assert!(find.call(("parrot:/2".into(),)).await.unwrap().is_none());
+    assert_eq!(find.unbounded(("parrot:/1".into(),)).await.unwrap().unwrap().title, "T");
+    assert!(find.unbounded(("parrot:/2".into(),)).await.unwrap().is_none());
 
     // Everything is let go of: JavaScript's hold on the start, and the host's on the session.
     let before = engine.functions_held().await.unwrap();
     assert_eq!(Arc::strong_count(&held), 2);
-    session.close.call((Some(true),)).await.unwrap();
+    session.close.unbounded((Some(true),)).await.unwrap();
     drop(session);
     assert_eq!(engine.functions_held().await.unwrap(), before - 3, "begin, cancel and close are released");
     until("the start is released", || Arc::strong_count(&held) == 1).await;
@@ -256,12 +261,12 @@ async fn a_vault_answers_as_its_members_promise() {
         .unwrap();
     let registry = plugin.fold();
     let vault = registry.port::<Vault>().unwrap();
-    assert_eq!(vault.get.call(("host:a".into(),)).await, Ok(Some("1".into())));
-    assert_eq!(vault.get.call(("host:b".into(),)).await, Ok(None));
-    vault.set.call(("host:b".into(), "2".into())).await.unwrap();
-    assert_eq!(vault.list.call(()).await, Ok(vec!["host:a".into(), "host:b".into()]));
-    assert_eq!(vault.delete.call(("host:b".into(),)).await, Ok(true));
-    assert_eq!(vault.delete.call(("host:b".into(),)).await, Ok(false));
+    assert_eq!(vault.get.unbounded(("host:a".into(),)).await, Ok(Some("1".into())));
+    assert_eq!(vault.get.unbounded(("host:b".into(),)).await, Ok(None));
+    vault.set.unbounded(("host:b".into(), "2".into())).await.unwrap();
+    assert_eq!(vault.list.unbounded(()).await, Ok(vec!["host:a".into(), "host:b".into()]));
+    assert_eq!(vault.delete.unbounded(("host:b".into(),)).await, Ok(true));
+    assert_eq!(vault.delete.unbounded(("host:b".into(),)).await, Ok(false));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,12 +275,12 @@ async fn a_record_store_calls_its_watchers_back() {
     let mut plugin = loader.load(&fixture("records.mjs"), "records", Value::Null).await.unwrap();
     let registry = plugin.fold();
     let store = registry.port::<RecordStore>().unwrap();
-    let notes = store.collection.call(("notes".into(), CollectionOptions::default())).await.unwrap();
+    let notes = store.collection.unbounded(("notes".into(), CollectionOptions::default())).await.unwrap();
     let (seen, held) = (Arc::new(Mutex::new(Vec::new())), Arc::new(()));
     let (sees, holds) = (seen.clone(), held.clone());
     let stop = notes
         .watch
-        .call((Call::now(move |(change,): (RecordChange,)| {
+        .unbounded((Call::now(move |(change,): (RecordChange,)| {
             let _holds = &holds;
             sees.lock().unwrap().push(format!("{} {}", change.id, change.r#type.as_str()));
             Ok(())
@@ -286,20 +291,20 @@ async fn a_record_store_calls_its_watchers_back() {
     let record = |value: Value| value.as_object().cloned().unwrap();
     notes
         .put
-        .call((record(json!({ "id": "a", "title": "Milk", "deep": { "list": [1, "x", null] } })),))
+        .unbounded((record(json!({ "id": "a", "title": "Milk", "deep": { "list": [1, "x", null] } })),))
         .await
         .unwrap();
-    notes.put.call((record(json!({ "id": "a", "title": "Bread" })),)).await.unwrap();
-    notes.put.call((record(json!({ "id": "b", "title": "Bread" })),)).await.unwrap();
+    notes.put.unbounded((record(json!({ "id": "a", "title": "Bread" })),)).await.unwrap();
+    notes.put.unbounded((record(json!({ "id": "b", "title": "Bread" })),)).await.unwrap();
     assert_eq!(
-        notes.get.call(("a".into(),)).await.unwrap(),
+        notes.get.unbounded(("a".into(),)).await.unwrap(),
         Some(record(json!({ "id": "a", "title": "Bread" })))
     );
-    assert_eq!(notes.find.call((record(json!({ "title": "Bread" })),)).await.unwrap().len(), 2);
-    assert_eq!(notes.remove.call(("b".into(),)).await, Ok(true));
+    assert_eq!(notes.find.unbounded((record(json!({ "title": "Bread" })),)).await.unwrap().len(), 2);
+    assert_eq!(notes.remove.unbounded(("b".into(),)).await, Ok(true));
     stop.call(()).await.unwrap();
     drop(stop);
-    assert_eq!(notes.remove.call(("a".into(),)).await, Ok(true));
+    assert_eq!(notes.remove.unbounded(("a".into(),)).await, Ok(true));
     assert_eq!(*seen.lock().unwrap(), ["a added", "a updated", "b added", "b deleted"]);
     until("the watcher is released", || Arc::strong_count(&held) == 1).await;
 }
@@ -398,7 +403,8 @@ async fn a_batch_runs_every_row_and_keeps_failures_apart() {
         .await
         .unwrap();
     let rows = (0..5).map(|n| (json!(n), place())).collect();
-    let answers = plugin.tool("run").run.call_each(rows).await;
+    let run = plugin.tool("run").run;
+    let answers = run.each_within(Duration::from_secs(30), rows).await.unwrap();
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.map_err(|thrown| thrown.message)).collect();
     assert_eq!(answers[0], Ok(json!(300)), "rows with promises run at the same time");
     assert_eq!(answers[1], Err("not one".into()));
@@ -420,7 +426,7 @@ async fn calls_arrive_in_the_order_they_were_made() {
         .unwrap();
     let tool = plugin.tool("run");
     // Awaited backwards: the order is that of the calls.
-    let calls: Vec<_> = (0..50).map(|n| tool.run.call((json!(n), place()))).collect();
+    let calls: Vec<_> = (0..50).map(|n| tool.run.unbounded((json!(n), place()))).collect();
     let mut last = Value::Null;
     for (at, call) in calls.into_iter().enumerate().rev() {
         let heard = call.await.unwrap();

@@ -46,7 +46,7 @@ fn counted(counter: &Arc<AtomicUsize>) -> Body {
 }
 
 async fn call(handler: &RouteHandler, request: Request) -> Result<Response, Thrown> {
-    tokio::time::timeout(LONG, handler.call((request,))).await.expect("the route takes too long")
+    tokio::time::timeout(LONG, handler.unbounded((request,))).await.expect("the route takes too long")
 }
 
 async fn text(response: Response) -> String {

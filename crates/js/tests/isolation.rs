@@ -402,7 +402,7 @@ async fn a_plugin_ends_with_its_last_handle_whatever_it_waits_for() {
         .unwrap();
     plugin.run("listen", Value::Null).await.unwrap();
     let tool = plugin.tool("wait");
-    let waiting = tokio::spawn(tool.run.call((Value::Null, place())));
+    let waiting = tokio::spawn(tool.run.unbounded((Value::Null, place())));
     drop((plugin, tool));
     // The call in flight keeps its engine; without it there is nothing left.
     waiting.abort();

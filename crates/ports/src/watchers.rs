@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ostler_contract::{Call, Cross, Thrown};
+use ostler_contract::{Call, Cross, HostFunction, Thrown};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -47,7 +47,7 @@ impl<C: Cross + Clone> Watchers<C> {
     }
 
     /// Tells of every change from now on, until the answer is called.
-    pub(crate) fn add(&self, on_change: Call<fn(C)>) -> Call<fn()> {
+    pub(crate) fn add(&self, on_change: HostFunction<fn(C)>) -> Call<fn()> {
         let (tell, mut changes) = mpsc::unbounded_channel();
         let stopped = Arc::new(AtomicBool::new(false));
         let number = {

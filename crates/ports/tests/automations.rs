@@ -69,17 +69,17 @@ impl Kept {
     }
 
     async fn get(&self, id: &str) -> Option<KeptAutomation> {
-        self.store.get.call((id.into(),)).await.unwrap()
+        self.store.get.unbounded((id.into(),)).await.unwrap()
     }
 
     async fn update(&self, id: &str, patch: Value) -> Result<KeptAutomation, String> {
         let patch: AutomationDefinitionPatch = serde_json::from_value(patch).unwrap();
-        self.store.update.call((id.into(), patch)).await.map_err(|thrown| thrown.message)
+        self.store.update.unbounded((id.into(), patch)).await.map_err(|thrown| thrown.message)
     }
 
     async fn watch(&self) -> Heard<AutomationChange> {
         let heard = Heard::default();
-        self.store.watch.as_ref().unwrap().call((heard.listener(),)).await.unwrap();
+        self.store.watch.as_ref().unwrap().unbounded((heard.listener(),)).await.unwrap();
         heard
     }
 
@@ -211,7 +211,7 @@ async fn what_is_wrong_is_said() {
         "/automations/l.md: triggers[0].events must be a list with at least one event; skipped until the file is fixed",
     ]
     "#);
-    let ids: Vec<_> = kept.store.list.call(()).await.unwrap().into_iter().map(|kept| kept.id).collect();
+    let ids: Vec<_> = kept.store.list.unbounded(()).await.unwrap().into_iter().map(|kept| kept.id).collect();
     assert_eq!(ids, ["k"]);
 
     // Files are read again while they are young, and nothing is said of that.
@@ -253,7 +253,7 @@ async fn edits_while_the_host_runs() {
         "answer.md",
         &format!("{}\n", kept.read("answer.md").replace("title: Answer", "# mine\ntitle: Answer")),
     );
-    kept.store.remove.call(("answer".into(),)).await.unwrap();
+    kept.store.remove.unbounded(("answer".into(),)).await.unwrap();
     assert!(!kept.path("answer.md").exists());
     kept.write("last.md", "---\ntitle: Last\n---\n");
     assert_eq!(heard.next().await, change("last", ChangeType::Added));
@@ -312,7 +312,8 @@ async fn a_new_automation_is_a_file_for_people() {
         "triggers": [{ "kind": "schedule", "id": "night", "schedule": { "expression": "0 3 * * *", "timeZone": "UTC" } }],
     }))
     .unwrap();
-    let made = kept.store.create.call(("sweep".into(), definition, Some("user:ada".into()))).await.unwrap();
+    let made =
+        kept.store.create.unbounded(("sweep".into(), definition, Some("user:ada".into()))).await.unwrap();
     insta::assert_snapshot!(kept.read("sweep.md").replace(&made.created_at, "<now>"), @r#"
     ---
     title: Sweep
@@ -338,7 +339,7 @@ async fn a_new_automation_is_a_file_for_people() {
         Lines::default().report(),
     );
     let store = Arc::new(reopened.await.unwrap()).into_point();
-    assert_eq!(store.get.call(("sweep".into(),)).await.unwrap(), Some(made));
+    assert_eq!(store.get.unbounded(("sweep".into(),)).await.unwrap(), Some(made));
 }
 
 #[tokio::test]
@@ -353,9 +354,9 @@ async fn runs_outlive_the_host_and_a_thousand_are_kept() {
         }))
         .unwrap()
     };
-    kept.store.run.call((run(0, "running"),)).await.unwrap();
+    kept.store.run.unbounded((run(0, "running"),)).await.unwrap();
     let kept_runs: Vec<_> =
-        (1..=1100).map(|number| kept.store.run.call((run(number, "completed"),))).collect();
+        (1..=1100).map(|number| kept.store.run.unbounded((run(number, "completed"),))).collect();
     for kept in kept_runs {
         kept.await.unwrap();
     }
@@ -363,16 +364,16 @@ async fn runs_outlive_the_host_and_a_thousand_are_kept() {
     let store = FileAutomations::open(kept.folder.path(), db, Lines::default().report()).await.unwrap();
     let store = Arc::new(store).into_point();
     let held = async |number: usize| {
-        store.run_of.call((format!("ahp-automation-run:/{number}"),)).await.unwrap().is_some()
+        store.run_of.unbounded((format!("ahp-automation-run:/{number}"),)).await.unwrap().is_some()
     };
     assert!(held(0).await, "one that has not ended is never dropped");
     assert!(!held(100).await && held(101).await && held(1100).await);
-    assert_eq!(store.unfinished.as_ref().unwrap().call(()).await.unwrap(), [run(0, "running")]);
+    assert_eq!(store.unfinished.as_ref().unwrap().unbounded(()).await.unwrap(), [run(0, "running")]);
 
     // A new automation of that name begins with no runs.
     fs::remove_file(kept.path("a.md")).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while store.get.call(("a".into(),)).await.unwrap().is_some() {
+    while store.get.unbounded(("a".into(),)).await.unwrap().is_some() {
         assert!(Instant::now() < deadline, "the file's end is not noticed");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -381,6 +382,6 @@ async fn runs_outlive_the_host_and_a_thousand_are_kept() {
         "title": "A", "enabled": true, "session": {}, "triggers": [],
         "message": { "text": "", "origin": { "kind": "automation" } },
     }));
-    store.create.call(("a".into(), definition.unwrap(), None)).await.unwrap();
+    store.create.unbounded(("a".into(), definition.unwrap(), None)).await.unwrap();
     assert!(!held(1100).await);
 }

@@ -47,22 +47,26 @@ impl Ground {
     }
 
     async fn read(&self, uri: &str) -> Result<String, Thrown> {
-        self.files.read.call((uri.to_owned(), None)).await.map(|content| content.data)
+        self.files.read.unbounded((uri.to_owned(), None)).await.map(|content| content.data)
     }
 
     async fn resolve(&self, path: &str, follow_symlinks: bool) -> Result<ResourceFacts, Thrown> {
-        self.files.resolve.call((self.uri(path), None, ResourceResolving { follow_symlinks })).await
+        self.files.resolve.unbounded((self.uri(path), None, ResourceResolving { follow_symlinks })).await
     }
 
     async fn write(&self, path: &str, content: ResourceWrite) -> Result<(), Thrown> {
         let write = self.files.write.as_ref().unwrap();
-        write.call((self.uri(path), content, Default::default())).await
+        write.unbounded((self.uri(path), content, Default::default())).await
     }
 
     async fn transfer(&self, keep: bool, from: &str, to: &str, fail_if_exists: bool) -> Result<(), Thrown> {
         let transfer = if keep { &self.files.copy } else { &self.files.r#move };
         let options = ResourceTransfer { fail_if_exists };
-        transfer.as_ref().unwrap().call((self.uri(from), self.uri(to), options, Default::default())).await
+        transfer
+            .as_ref()
+            .unwrap()
+            .unbounded((self.uri(from), self.uri(to), options, Default::default()))
+            .await
     }
 }
 
@@ -95,12 +99,12 @@ async fn a_file_is_read_by_its_uri_and_by_its_path() {
         (b"", ContentEncoding::Utf8),
     ] {
         fs::write(ground.at("work/bytes"), path).unwrap();
-        let read = ground.files.read.call((ground.uri("work/bytes"), None)).await.unwrap();
+        let read = ground.files.read.unbounded((ground.uri("work/bytes"), None)).await.unwrap();
         assert_eq!(read.encoding, encoding, "{path:?}");
     }
     assert_eq!(code(ground.read(&ground.uri("work/none")).await), NOT_THERE);
     assert_eq!(code(ground.read(&ground.uri("work/sub")).await), WRONG);
-    let listed = ground.files.list.call((ground.uri("work"), None)).await.unwrap();
+    let listed = ground.files.list.unbounded((ground.uri("work"), None)).await.unwrap();
     let mut listed: Vec<_> =
         listed.iter().map(|entry| (entry.name.as_str(), entry.r#type.as_str())).collect();
     listed.sort_unstable();
@@ -108,7 +112,7 @@ async fn a_file_is_read_by_its_uri_and_by_its_path() {
         listed,
         [("a.txt", "file"), ("bytes", "file"), ("sub", "directory"), ("ünï cödé?.txt", "file")]
     );
-    assert_eq!(code(ground.files.list.call((ground.uri("work/a.txt"), None)).await), WRONG);
+    assert_eq!(code(ground.files.list.unbounded((ground.uri("work/a.txt"), None)).await), WRONG);
 }
 
 #[tokio::test]
@@ -150,17 +154,17 @@ async fn nothing_outside_is_reached_whatever_way_goes_there() {
         let new = format!("{uri}.new");
         let write = ground.files.write.as_ref().unwrap();
         if !uri.contains("/work/a.txt") && !uri.ends_with("/work/key") && !uri.ends_with("loop") {
-            assert!(write.call((new.clone(), text("x"), Default::default())).await.is_err(), "{new}");
+            assert!(write.unbounded((new.clone(), text("x"), Default::default())).await.is_err(), "{new}");
         }
         let delete = ground.files.delete.as_ref().unwrap();
         if !uri.ends_with("/work/key") && !uri.ends_with("loop") {
-            assert!(delete.call((uri.clone(), true, Default::default())).await.is_err(), "{uri}");
+            assert!(delete.unbounded((uri.clone(), true, Default::default())).await.is_err(), "{uri}");
         }
     }
     assert_eq!(code(ground.read(&ground.uri("work/over/key")).await), OUTSIDE);
     // A link is itself removed, never what it leads to.
     let delete = ground.files.delete.as_ref().unwrap();
-    delete.call((ground.uri("work/over"), true, Default::default())).await.unwrap();
+    delete.unbounded((ground.uri("work/over"), true, Default::default())).await.unwrap();
     assert_eq!(code(ground.write("work/key", text("mine")).await), WRONG);
     assert_eq!(code(ground.resolve("work/key", true).await), OUTSIDE);
     assert_eq!(ground.resolve("work/key", false).await.unwrap().r#type, "symlink");
@@ -168,7 +172,7 @@ async fn nothing_outside_is_reached_whatever_way_goes_there() {
     assert_eq!(fs::read_dir(ground.at("secret")).unwrap().count(), 1);
     // The directories themselves stay.
     for uri in [ground.uri("work"), ground.uri("more")] {
-        assert_eq!(code(delete.call((uri, true, Default::default())).await), OUTSIDE);
+        assert_eq!(code(delete.unbounded((uri, true, Default::default())).await), OUTSIDE);
     }
     assert_eq!(code(ground.transfer(false, "work", "more/work", false).await), OUTSIDE);
 }
@@ -189,7 +193,7 @@ async fn links_that_lead_to_what_is_served_are_followed() {
     assert_eq!(real.uri, Some(ground.uri("work/sub/b.txt")));
     ground.write("work/absolute/new.txt", text("N")).await.unwrap();
     assert_eq!(fs::read_to_string(ground.at("work/sub/new.txt")).unwrap(), "N");
-    let listed = ground.files.list.call((ground.uri("work"), None)).await.unwrap();
+    let listed = ground.files.list.unbounded((ground.uri("work"), None)).await.unwrap();
     let kind = |name: &str| listed.iter().find(|entry| entry.name == name).unwrap().r#type.clone();
     assert_eq!((kind("absolute"), kind("near")), ("directory".to_owned(), "file".to_owned()));
 }
@@ -254,7 +258,7 @@ async fn files_too_large_and_pipes_are_not_read() {
 async fn directories_are_made_moved_copied_and_removed() {
     let ground = Ground::new();
     let mkdir = ground.files.mkdir.as_ref().unwrap();
-    let make = |path: &str| mkdir.call((ground.uri(path), Default::default()));
+    let make = |path: &str| mkdir.unbounded((ground.uri(path), Default::default()));
     make("work/new/deep").await.unwrap();
     make("work/new").await.unwrap();
     make("work").await.unwrap();
@@ -296,7 +300,7 @@ async fn directories_are_made_moved_copied_and_removed() {
     assert_eq!(code(ground.transfer(true, "secret/key", "work/stolen", false).await), OUTSIDE);
     assert_eq!(code(ground.transfer(true, "work/a.txt", "secret/put", false).await), OUTSIDE);
     let delete = ground.files.delete.as_ref().unwrap();
-    let remove = |path: &str, recursive| delete.call((ground.uri(path), recursive, Default::default()));
+    let remove = |path: &str, recursive| delete.unbounded((ground.uri(path), recursive, Default::default()));
     assert_eq!(code(remove("work/new", false).await), WRONG);
     remove("work/new", true).await.unwrap();
     remove("work/a.txt", false).await.unwrap();
@@ -309,7 +313,7 @@ async fn access_is_told_of_and_facts_are_facts() {
     let ground = Ground::new();
     let request = ground.files.request.as_ref().unwrap();
     let access = ResourceAccess { read: true, write: true };
-    let ask = |uri: String| request.call((uri, Default::default(), access));
+    let ask = |uri: String| request.unbounded((uri, Default::default(), access));
     ask(ground.uri("work/not/yet/there")).await.unwrap();
     let denied = ask(ground.uri("secret/key")).await.unwrap_err();
     assert_eq!(denied.message, format!("This host does not mediate {}", ground.uri("secret/key")));
@@ -330,7 +334,7 @@ async fn what_a_person_types_is_found() {
         fs::write(path, "").unwrap();
     }
     let complete = async |typed: &str| -> Vec<String> {
-        let found = ground.files.complete.call((ground.uri("work"), typed.to_owned())).await.unwrap();
+        let found = ground.files.complete.unbounded((ground.uri("work"), typed.to_owned())).await.unwrap();
         found.into_iter().map(|found| found.path).collect()
     };
     assert_eq!(complete("").await, ["a.txt", "node_modules/", "src/", "sub/"]);
@@ -345,9 +349,9 @@ async fn what_a_person_types_is_found() {
     for nothing in ["../secret/", "/etc/", "zebra"] {
         assert_eq!(complete(nothing).await, [""; 0], "{nothing}");
     }
-    let found = ground.files.complete.call((ground.uri("work"), "a.t".to_owned())).await.unwrap();
+    let found = ground.files.complete.unbounded((ground.uri("work"), "a.t".to_owned())).await.unwrap();
     assert_eq!(found[0].uri, ground.uri("work/a.txt"));
-    assert_eq!(code(ground.files.complete.call((ground.uri("secret"), String::new())).await), OUTSIDE);
+    assert_eq!(code(ground.files.complete.unbounded((ground.uri("secret"), String::new())).await), OUTSIDE);
 }
 
 #[tokio::test]
@@ -356,7 +360,7 @@ async fn changes_are_told_until_nobody_listens() {
     symlink("sub", ground.at("work/alias")).unwrap();
     let heard: Heard<Vec<ResourceChanged>> = Heard::default();
     let watch = ground.files.watch.as_ref().unwrap();
-    let stop = watch.call((ground.uri("work/alias"), true, heard.listener())).await.unwrap().unwrap();
+    let stop = watch.unbounded((ground.uri("work/alias"), true, heard.listener())).await.unwrap().unwrap();
     ground.write("work/sub/new.txt", text("N")).await.unwrap();
     let until = async |uri: String| loop {
         if let Some(change) = heard.next().await.into_iter().find(|change| change.uri == uri) {
@@ -368,8 +372,8 @@ async fn changes_are_told_until_nobody_listens() {
     fs::remove_file(ground.at("work/sub/b.txt")).unwrap();
     assert_eq!(until(ground.uri("work/alias/b.txt")).await, ChangeType::Deleted);
     stop.call(()).await.unwrap();
-    assert_eq!(code(watch.call((ground.uri("secret"), true, heard.listener())).await), OUTSIDE);
-    assert_eq!(code(watch.call((ground.uri("work/none"), true, heard.listener())).await), NOT_THERE);
+    assert_eq!(code(watch.unbounded((ground.uri("secret"), true, heard.listener())).await), OUTSIDE);
+    assert_eq!(code(watch.unbounded((ground.uri("work/none"), true, heard.listener())).await), NOT_THERE);
 }
 
 proptest! {
@@ -395,7 +399,7 @@ proptest! {
                 if let Ok(read) = ground.read(&uri).await {
                     assert!(["A", "B", "C"].contains(&read.as_str()), "{uri}: {read}");
                 }
-                if let Ok(listed) = ground.files.list.call((uri.clone(), None)).await {
+                if let Ok(listed) = ground.files.list.unbounded((uri.clone(), None)).await {
                     assert!(!json!(listed).to_string().contains("\"key\""), "{uri}");
                 }
             });
@@ -409,7 +413,7 @@ fn a_directory_that_is_not_there_yet_is_served_once_it_is() {
     let root: &Path = &dir.path().canonicalize().unwrap().join("later");
     let files = Arc::new(DiskFiles::new(&[root.to_owned()])).into_point();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let read = || runtime.block_on(files.read.call((root.join("a").display().to_string(), None)));
+    let read = || runtime.block_on(files.read.unbounded((root.join("a").display().to_string(), None)));
     assert_eq!(code(read()), NOT_THERE);
     fs::create_dir(root).unwrap();
     fs::write(root.join("a"), "here").unwrap();
@@ -441,9 +445,13 @@ async fn the_hosts_own_folder_is_not_served_whichever_way_leads_there() {
         assert_eq!(code(ground.read(&ground.uri(path)).await), OUTSIDE, "{path}");
         assert_eq!(code(ground.resolve(path, true).await), OUTSIDE, "{path}");
         assert_eq!(code(ground.write(path, text("x")).await), OUTSIDE, "{path}");
-        assert_eq!(code(ground.files.list.call((ground.uri(path), None)).await), OUTSIDE, "{path}");
+        assert_eq!(code(ground.files.list.unbounded((ground.uri(path), None)).await), OUTSIDE, "{path}");
         let delete = ground.files.delete.as_ref().unwrap();
-        assert_eq!(code(delete.call((ground.uri(path), true, Default::default())).await), OUTSIDE, "{path}");
+        assert_eq!(
+            code(delete.unbounded((ground.uri(path), true, Default::default())).await),
+            OUTSIDE,
+            "{path}"
+        );
         assert_eq!(code(ground.transfer(true, path, "work/taken", false).await), OUTSIDE, "{path}");
         assert_eq!(code(ground.transfer(false, "work/a.txt", path, false).await), OUTSIDE, "{path}");
     }
@@ -452,9 +460,9 @@ async fn the_hosts_own_folder_is_not_served_whichever_way_leads_there() {
         assert_eq!(code(ground.transfer(keep, "work/.config", "more/taken", false).await), OUTSIDE);
     }
     let delete = ground.files.delete.as_ref().unwrap();
-    assert_eq!(code(delete.call((ground.uri("work/.config"), true, Default::default())).await), OUTSIDE);
+    assert_eq!(code(delete.unbounded((ground.uri("work/.config"), true, Default::default())).await), OUTSIDE);
     for typed in [".config/host/", "way/", ".config/host/va"] {
-        let found = ground.files.complete.call((ground.uri("work"), typed.to_owned())).await.unwrap();
+        let found = ground.files.complete.unbounded((ground.uri("work"), typed.to_owned())).await.unwrap();
         assert!(!json!(found).to_string().contains("vault"), "{typed}: {found:?}");
     }
     assert_eq!(fs::read_to_string(ground.at("work/.config/host/vault.json")).unwrap(), "KEEP OUT");

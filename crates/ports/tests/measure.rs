@@ -58,7 +58,7 @@ fn record(number: usize) -> JsonObject {
 async fn open(folder: &tempfile::TempDir) -> StoredCollection {
     let store =
         Arc::new(FileRecords::new(folder.path(), Arc::new(|line| println!("said: {line}")))).into_point();
-    store.collection.call(("threads".into(), CollectionOptions::default())).await.unwrap()
+    store.collection.unbounded(("threads".into(), CollectionOptions::default())).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,33 +78,34 @@ async fn records() {
     let threads = open(&folder).await;
     println!("{many} records read in {:?}", start.elapsed());
     let heard = Heard::default();
-    threads.watch.call((heard.listener(),)).await.unwrap();
+    threads.watch.unbounded((heard.listener(),)).await.unwrap();
     println!("memory: {} MiB more", resident() - before);
 
     let calls = many.min(2000);
     let any = |time: usize| (time * 7919) % many;
-    let took =
-        timed(calls, async |time| threads.get.call((format!("t{}", any(time)),)).await.unwrap().unwrap())
-            .await;
+    let took = timed(calls, async |time| {
+        threads.get.unbounded((format!("t{}", any(time)),)).await.unwrap().unwrap()
+    })
+    .await;
     say("get", took);
     let find = async |time: usize| {
         let mut wanted = JsonObject::new();
         wanted.insert("endpoint".into(), format!("e{}", any(time) % 10).into());
         wanted.insert("thread".into(), format!("ticket-{}", any(time)).into());
-        assert_eq!(threads.find.call((wanted,)).await.unwrap().len(), 1);
+        assert_eq!(threads.find.unbounded((wanted,)).await.unwrap().len(), 1);
     };
     say("find, the first time", timed(1, find).await);
     say("find one by two fields", timed(calls, find).await);
     println!("memory with two fields indexed: {} MiB more", resident() - before);
     let wanted: JsonObject = [("endpoint".to_owned(), "e1".into())].into_iter().collect();
-    say("find a tenth", timed(5, async |_| threads.find.call((wanted.clone(),)).await.unwrap()).await);
-    say("list", timed(5, async |_| threads.list.call(()).await.unwrap().len()).await);
+    say("find a tenth", timed(5, async |_| threads.find.unbounded((wanted.clone(),)).await.unwrap()).await);
+    say("list", timed(5, async |_| threads.list.unbounded(()).await.unwrap().len()).await);
     println!("memory after lists: {} MiB more", resident() - before);
 
-    let put = async |time: usize| threads.put.call((record(many + time),)).await.unwrap();
+    let put = async |time: usize| threads.put.unbounded((record(many + time),)).await.unwrap();
     say("put, one after the other", timed(calls.min(500), put).await);
     let start = Instant::now();
-    let puts: Vec<_> = (0..calls).map(|time| threads.put.call((record(2 * many + time),))).collect();
+    let puts: Vec<_> = (0..calls).map(|time| threads.put.unbounded((record(2 * many + time),))).collect();
     for put in puts {
         put.await.unwrap();
     }
@@ -116,7 +117,7 @@ async fn records() {
     };
     say(
         "put a change",
-        timed(calls.min(500), async |time| threads.put.call((changed(time),)).await.unwrap()).await,
+        timed(calls.min(500), async |time| threads.put.unbounded((changed(time),)).await.unwrap()).await,
     );
 
     while heard.unheard().pop().is_some() {}
@@ -141,16 +142,17 @@ async fn vault() {
     let folder = tempfile::tempdir().unwrap();
     let vault = Arc::new(FileVault::new(folder.path(), Arc::new(drop)).unwrap()).into_point();
     for number in 0..100 {
-        vault.set.call((format!("host:key{number}"), "value".into())).await.unwrap();
+        vault.set.unbounded((format!("host:key{number}"), "value".into())).await.unwrap();
     }
-    let get = async |time: usize| vault.get.call((format!("host:key{}", time % 100),)).await.unwrap();
+    let get = async |time: usize| vault.get.unbounded((format!("host:key{}", time % 100),)).await.unwrap();
     say("vault get", timed(many().min(20_000), get).await);
 }
 
 async fn make_session(store: &SessionStore, id: String) {
     let kept = KeptSession { uri: format!("echo:/{id}"), provider: "echo".into(), ..KeptSession::default() };
     let chats = vec![KeptChat { uri: format!("ahp-chat:/{id}"), default: true, ..KeptChat::default() }];
-    let made = tokio::join!(store.set_config.call((id.clone(), kept)), store.set_chats.call((id, chats)));
+    let made =
+        tokio::join!(store.set_config.unbounded((id.clone(), kept)), store.set_chats.unbounded((id, chats)));
     made.0.and(made.1).unwrap();
 }
 
@@ -196,10 +198,11 @@ async fn sessions() {
         }
     });
     let took =
-        timed(calls, async |time| store.config.call((format!("one-{time}"),)).await.unwrap().unwrap()).await;
+        timed(calls, async |time| store.config.unbounded((format!("one-{time}"),)).await.unwrap().unwrap())
+            .await;
     say("a session read while others are written", took);
     writing.store(false, std::sync::atomic::Ordering::Relaxed);
     writer.await.unwrap();
     let all = store.all.as_ref().unwrap();
-    say("every session", timed(5, async |_| all.call(()).await.unwrap().len()).await);
+    say("every session", timed(5, async |_| all.unbounded(()).await.unwrap().len()).await);
 }

@@ -21,7 +21,7 @@ async fn the_file_is_edited_by_hand_and_never_written_over_where_it_does_not_rea
     let policies = Arc::new(FilePolicies::new(dir.path())).into_point();
     let row = json!({ "id": "a", "scope": "all", "kind": "agent", "effect": "allow", "until": "2026-01-31" });
     std::fs::write(&file, json!([row]).to_string()).unwrap();
-    let read = policies.get.call(("a".into(),)).await.unwrap().unwrap();
+    let read = policies.get.unbounded(("a".into(),)).await.unwrap().unwrap();
     assert_eq!(read["until"], "2026-01-31T23:59:59.999Z");
     for (broken, sentence) in [
         ("{", "policies.json is not JSON"),
@@ -29,10 +29,10 @@ async fn the_file_is_edited_by_hand_and_never_written_over_where_it_does_not_rea
         (r#"[{ "id": "a", "scope": "some" }]"#, "policies.json: [0]: scope must be all"),
     ] {
         std::fs::write(&file, broken).unwrap();
-        let why = policies.list.call(()).await.unwrap_err().message;
+        let why = policies.list.unbounded(()).await.unwrap_err().message;
         assert!(why.contains(sentence), "{why}");
         let Value::Object(row) = row.clone() else { panic!("a row") };
-        policies.put.call((row,)).await.unwrap_err();
+        policies.put.unbounded((row,)).await.unwrap_err();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), broken);
     }
 }

@@ -42,7 +42,7 @@ impl Kept {
 
     async fn open_with(&self, name: &str, body: Option<&str>) -> Result<StoredCollection, String> {
         let options = CollectionOptions { body: body.map(str::to_owned) };
-        self.store.collection.call((name.into(), options)).await.map_err(|thrown| thrown.message)
+        self.store.collection.unbounded((name.into(), options)).await.map_err(|thrown| thrown.message)
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -102,16 +102,16 @@ fn record(value: Value) -> JsonObject {
 }
 
 async fn get(collection: &StoredCollection, id: &str) -> Option<Value> {
-    collection.get.call((id.into(),)).await.unwrap().map(Value::Object)
+    collection.get.unbounded((id.into(),)).await.unwrap().map(Value::Object)
 }
 
 async fn put(collection: &StoredCollection, value: Value) {
-    collection.put.call((record(value),)).await.unwrap();
+    collection.put.unbounded((record(value),)).await.unwrap();
 }
 
 async fn watch(collection: &StoredCollection) -> Heard<RecordChange> {
     let heard = Heard::default();
-    collection.watch.call((heard.listener(),)).await.unwrap();
+    collection.watch.unbounded((heard.listener(),)).await.unwrap();
     heard
 }
 
@@ -152,7 +152,9 @@ async fn names_that_are_refused() {
         &long,
     ] {
         refused.push(kept.open_with(name, None).await.unwrap_err());
-        assert!(memory_records().collection.call((name.into(), CollectionOptions::default())).await.is_err());
+        assert!(
+            memory_records().collection.unbounded((name.into(), CollectionOptions::default())).await.is_err()
+        );
     }
     insta::assert_debug_snapshot!(refused, @r#"
     [
@@ -210,15 +212,15 @@ async fn a_record_is_a_file() {
     assert_eq!(kept.read("threads/one.md"), text);
 
     let id = "the-end".to_owned();
-    plain.remove.call((id.clone(),)).await.unwrap();
+    plain.remove.unbounded((id.clone(),)).await.unwrap();
     put(&plain, json!({ "id": id })).await;
-    plain.remove.call((id,)).await.unwrap();
+    plain.remove.unbounded((id,)).await.unwrap();
     assert!(!kept.path("threads/the-end.md").exists());
     let mut deep = json!(1);
     for _ in 0..150 {
         deep = json!([deep]);
     }
-    let refused = plain.put.call((record(json!({ "id": "deep", "deep": deep })),)).await.unwrap_err();
+    let refused = plain.put.unbounded((record(json!({ "id": "deep", "deep": deep })),)).await.unwrap_err();
     assert!(refused.message.contains("cannot store deep"), "{refused}");
     assert!(!kept.path("threads/deep.md").exists());
 }
@@ -240,7 +242,7 @@ async fn what_is_there_is_read() {
 
     let notes = kept.open_with("notes", Some("text")).await.unwrap();
     assert_eq!(
-        notes.list.call(()).await.unwrap(),
+        notes.list.unbounded(()).await.unwrap(),
         [record(json!({ "id": "no-id", "title": "Milk", "text": "lines\nof it\n" }))]
     );
     insta::assert_debug_snapshot!(kept.lines(), @r#"
@@ -254,7 +256,7 @@ async fn what_is_there_is_read() {
     ]
     "#);
     // A broken file was no record, and is left to the person who wrote it.
-    assert_eq!(notes.remove.call(("broken".into(),)).await, Ok(false));
+    assert_eq!(notes.remove.unbounded(("broken".into(),)).await, Ok(false));
     assert!(kept.path("notes/broken.md").exists());
     put(&notes, json!({ "id": "broken", "title": "mended" })).await;
     assert_eq!(get(&notes, "broken").await, Some(json!({ "id": "broken", "title": "mended", "text": "" })));
@@ -306,7 +308,7 @@ async fn edits(watching: Watching) {
     // The folder goes, and comes again.
     fs::rename(kept.path("notes"), kept.path("elsewhere")).unwrap();
     assert_eq!(heard.next().await, change("a", ChangeType::Deleted));
-    assert_eq!(notes.list.call(()).await, Ok(vec![]));
+    assert_eq!(notes.list.unbounded(()).await, Ok(vec![]));
     kept.edit("notes/d.md", "---\nn: 1\n---\n");
     assert_eq!(heard.next().await, change("d", ChangeType::Added));
     kept.edit("notes/d.md", "---\nn: 2\n---\n");
@@ -366,7 +368,7 @@ async fn json_is_converted_once() {
     kept.write("notes/package.lock.json", "{}");
     let notes = kept.open_with("notes", Some("text")).await.unwrap();
     assert_eq!(
-        notes.list.call(()).await.unwrap(),
+        notes.list.unbounded(()).await.unwrap(),
         [
             record(json!({ "id": "a", "n": 1.5, "text": "body" })),
             record(json!({ "id": "b", "n": 2, "text": "" })),
@@ -415,7 +417,7 @@ async fn many_records_are_found_as_few_are() {
         kept.write(&format!("many/r{number}.md"), &format!("---\n{}\n---\n", of(number, 1)));
     }
     let (many, memory) = (kept.open("many").await, memory_records());
-    let memory = memory.collection.call(("many".into(), CollectionOptions::default())).await.unwrap();
+    let memory = memory.collection.unbounded(("many".into(), CollectionOptions::default())).await.unwrap();
     for number in 0..1500 {
         put(&memory, of(number, 1)).await;
     }
@@ -441,20 +443,20 @@ async fn many_records_are_found_as_few_are() {
                 )
                 .await;
                 if number >= 3 {
-                    many.remove.call((format!("z{}", number - 3),)).await.unwrap();
+                    many.remove.unbounded((format!("z{}", number - 3),)).await.unwrap();
                 }
             }
             for number in 197..200 {
-                many.remove.call((format!("z{number}"),)).await.unwrap();
+                many.remove.unbounded((format!("z{number}"),)).await.unwrap();
             }
         }
     });
-    many.find.call((record(json!({ "own": "z1", "kind": 1 })),)).await.unwrap();
+    many.find.unbounded((record(json!({ "own": "z1", "kind": 1 })),)).await.unwrap();
     changing.await.unwrap();
-    assert_eq!(many.find.call((record(json!({ "own": "z1" })),)).await.unwrap(), []);
+    assert_eq!(many.find.unbounded((record(json!({ "own": "z1" })),)).await.unwrap(), []);
     for turn in 1..4 {
         for wanted in &searches {
-            let found = many.find.call((record(wanted.clone()),)).await.unwrap();
+            let found = many.find.unbounded((record(wanted.clone()),)).await.unwrap();
             assert_eq!(
                 found,
                 {
@@ -468,7 +470,7 @@ async fn many_records_are_found_as_few_are() {
         for number in (0..1500).step_by(37) {
             for store in [&many, &memory] {
                 put(store, of(number, turn + 1)).await;
-                store.remove.call((format!("r{}", number + turn),)).await.unwrap();
+                store.remove.unbounded((format!("r{}", number + turn),)).await.unwrap();
             }
         }
         // By hand, too.
@@ -503,7 +505,7 @@ async fn opening_holds_no_other_collection_up() {
     for path in &large {
         fs::remove_file(path).unwrap();
     }
-    assert_eq!(slow.await.list.call(()).await.unwrap().len(), 1000);
+    assert_eq!(slow.await.list.unbounded(()).await.unwrap().len(), 1000);
 }
 
 fn poll_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
@@ -558,8 +560,8 @@ async fn agrees_in_the_end(watching: Watching, seed: u64) {
         let id = format!("r{}", dice.roll(8));
         let file = format!("notes/{id}.md");
         match dice.roll(12) {
-            0..4 => calls.push(tokio::spawn(notes.put.call((record(json!({ "id": id, "n": step })),)))),
-            4 => drop(tokio::spawn(notes.remove.call((id,)))),
+            0..4 => calls.push(tokio::spawn(notes.put.unbounded((record(json!({ "id": id, "n": step })),)))),
+            4 => drop(tokio::spawn(notes.remove.unbounded((id,)))),
             5..7 => kept.write(&file, &format!("---\nid: {id}\nn: {step}\n---\n")),
             7 => kept.write(&file, &format!("---\nid: {id}\nn: [{step}\n---\n")),
             8 => drop(fs::remove_file(kept.path(&file))),
@@ -580,7 +582,7 @@ async fn agrees_in_the_end(watching: Watching, seed: u64) {
     let last = |number: usize| json!({ "id": format!("r{number}"), "last": number });
     let deadline = Instant::now() + Duration::from_secs(20);
     while {
-        let all = notes.list.call(()).await.unwrap();
+        let all = notes.list.unbounded(()).await.unwrap();
         all != (0..8).map(|number| record(last(number))).collect::<Vec<_>>()
     } {
         assert!(Instant::now() < deadline, "seed {seed}: memory is not as the folder is");
@@ -618,8 +620,8 @@ fn child() {
     runtime.block_on(async move {
         let store = Arc::new(FileRecords::new(&folder, Lines::default().report())).into_point();
         let options = CollectionOptions { body: Some("text".into()) };
-        let notes = store.collection.call(("notes".into(), options)).await.unwrap();
-        let begun = notes.list.call(()).await.unwrap().len();
+        let notes = store.collection.unbounded(("notes".into(), options)).await.unwrap();
+        let begun = notes.list.unbounded(()).await.unwrap().len();
         for round in begun.. {
             let puts: Vec<_> = (0..3)
                 .map(|part| {
@@ -627,7 +629,7 @@ fn child() {
                     let text = "x".repeat(round * 7919 % 100_000);
                     (
                         id.clone(),
-                        notes.put.call((record(json!({ "id": id, "size": text.len(), "text": text })),)),
+                        notes.put.unbounded((record(json!({ "id": id, "size": text.len(), "text": text })),)),
                     )
                 })
                 .collect();
@@ -647,7 +649,7 @@ async fn a_killed_writer_loses_nothing_it_acknowledged() {
         acknowledged.extend(killed::run_and_kill("child", kept.folder.path()));
         kept = Kept::in_folder(kept.folder, Watching::Events);
         let notes = kept.open_with("notes", Some("text")).await.unwrap();
-        for record in notes.list.call(()).await.unwrap() {
+        for record in notes.list.unbounded(()).await.unwrap() {
             assert_eq!(record["size"], record["text"].as_str().unwrap().len(), "{} is cut", record["id"]);
         }
         for id in &acknowledged {

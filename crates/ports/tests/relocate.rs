@@ -15,14 +15,14 @@ fn sessions(folder: &Path) -> SessionStore {
 }
 
 async fn names(folder: &Path) -> Vec<String> {
-    sessions(folder).sessions.call(()).await.unwrap()
+    sessions(folder).sessions.unbounded(()).await.unwrap()
 }
 
 /// A database of which all is in the write-ahead log still, as a killed host leaves it.
 async fn killed_at(folder: &Path) {
     let elsewhere = tempfile::tempdir().unwrap();
     let store = sessions(elsewhere.path());
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
     fs::create_dir_all(folder).unwrap();
     for file in ["state.db", "state.db-wal"] {
         fs::copy(elsewhere.path().join(file), folder.join(file)).unwrap();

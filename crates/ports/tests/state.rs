@@ -51,25 +51,25 @@ async fn memory_does_what_a_session_store_does() {
 async fn what_was_written_is_in_the_file_itself_once_the_store_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let store = sessions(folder.path());
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
     let log = folder.path().join("state.db-wal");
     assert!(fs::metadata(&log).unwrap().len() > 0);
-    store.close.clone().unwrap().call(()).await.unwrap();
+    store.close.clone().unwrap().unbounded(()).await.unwrap();
     assert_eq!(fs::metadata(&log).unwrap().len(), 0);
     let copy = tempfile::tempdir().unwrap();
     fs::copy(folder.path().join("state.db"), copy.path().join("state.db")).unwrap();
-    assert_eq!(sessions(copy.path()).sessions.call(()).await.unwrap(), ["s"]);
+    assert_eq!(sessions(copy.path()).sessions.unbounded(()).await.unwrap(), ["s"]);
 }
 
 #[tokio::test]
 async fn what_is_kept_is_there_when_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = sessions(folder.path());
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
-    store.set_turn.unwrap().call(("s".into(), "c".into(), 0, turn(0, 10))).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_turn.unwrap().unbounded(("s".into(), "c".into(), 0, turn(0, 10))).await.unwrap();
     let again = sessions(folder.path());
-    assert_eq!(again.sessions.call(()).await.unwrap(), ["s"]);
-    assert_eq!(again.turns.unwrap().call(("s".into(), "c".into())).await.unwrap(), [turn(0, 10).turn]);
+    assert_eq!(again.sessions.unbounded(()).await.unwrap(), ["s"]);
+    assert_eq!(again.turns.unwrap().unbounded(("s".into(), "c".into())).await.unwrap(), [turn(0, 10).turn]);
     #[cfg(unix)]
     for file in fs::read_dir(folder.path()).unwrap() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -127,9 +127,9 @@ async fn a_file_that_is_removed_or_cut_while_it_is_open_takes_no_more_writes() {
         let (hears, heard) = std::sync::mpsc::channel();
         db.watch_file(move |lost| hears.send(lost.map(str::to_owned)).unwrap());
         let store = Arc::new(SqliteSessions::new(db, Lines::default().report())).into_point();
-        let set = |id: &str| store.set_config.call((id.into(), KeptSession::default()));
+        let set = |id: &str| store.set_config.unbounded((id.into(), KeptSession::default()));
         set("before").await.unwrap();
-        store.close.clone().unwrap().call(()).await.unwrap();
+        store.close.clone().unwrap().unbounded(()).await.unwrap();
         happens(&path);
         let sentence = format!(
             "{} {what} while the host runs, so nothing more is stored; stop the host, put the file or a copy of it \
@@ -138,7 +138,7 @@ async fn a_file_that_is_removed_or_cut_while_it_is_open_takes_no_more_writes() {
         );
         assert_eq!(set("after").await.unwrap_err().message, sentence);
         assert_eq!(heard.try_recv(), Ok(Some(sentence.clone())), "it is told");
-        assert_eq!(store.close.clone().unwrap().call(()).await.unwrap_err().message, sentence);
+        assert_eq!(store.close.clone().unwrap().unbounded(()).await.unwrap_err().message, sentence);
         assert!(heard.try_recv().is_err(), "once");
     }
 }
@@ -157,26 +157,26 @@ async fn a_file_that_is_moved_away_is_missed_though_nothing_is_written_and_taken
     assert_eq!(heard.recv_timeout(soon), Ok(true));
     fs::rename(&away, &path).unwrap();
     assert_eq!(heard.recv_timeout(soon), Ok(false));
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
     // Another program may make the file smaller, and it stays whole.
     for place in 0..50 {
         let set = store.set_turn.as_ref().unwrap();
-        set.call(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
+        set.unbounded(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
     }
-    store.drop_turns.clone().unwrap().call(("s".into(), "c".into(), 0)).await.unwrap();
-    store.close.clone().unwrap().call(()).await.unwrap();
+    store.drop_turns.clone().unwrap().unbounded(("s".into(), "c".into(), 0)).await.unwrap();
+    store.close.clone().unwrap().unbounded(()).await.unwrap();
     let long = fs::metadata(&path).unwrap().len();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert!(fs::metadata(&path).unwrap().len() < long);
-    store.set_config.call(("t".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("t".into(), KeptSession::default())).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_empty_file_beside_a_log_is_not_begun_anew() {
     let folder = tempfile::tempdir().unwrap();
     let store = sessions(folder.path());
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
     let crashed = tempfile::tempdir().unwrap();
     fs::copy(folder.path().join("state.db-wal"), crashed.path().join("state.db-wal")).unwrap();
     fs::write(crashed.path().join("state.db"), "").unwrap();
@@ -227,17 +227,17 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
     let store = Arc::new(store).into_point();
     let page = store.page.clone().unwrap();
     for _ in 0..2 {
-        let listed = page.call((3, None)).await.unwrap();
+        let listed = page.unbounded((3, None)).await.unwrap();
         assert_eq!(listed.iter().map(|listed| listed.id.as_str()).collect::<Vec<_>>(), ["b", "c", "a"]);
         assert_eq!(listed[0].chats, None, "chats that cannot be read are said when they are asked for");
     }
     let said = lines.taken("");
     assert_eq!(said.len(), 2, "each that cannot be read is reported once: {said:?}");
     let of = store.session_of_chat.clone().unwrap();
-    let of = async |chat: &str| of.call((chat.into(),)).await.unwrap();
+    let of = async |chat: &str| of.unbounded((chat.into(),)).await.unwrap();
     assert_eq!(of("ahp-chat:/a2").await.as_deref(), Some("a"));
     assert_eq!((of("ahp-chat:/a3").await, of("ahp-chat://default/ZQ").await), (None, None));
-    let damaged = store.session.clone().unwrap().call(("damaged".into(),)).await;
+    let damaged = store.session.clone().unwrap().unbounded(("damaged".into(),)).await;
     assert!(damaged.unwrap_err().message.contains("damaged"));
 }
 
@@ -253,11 +253,11 @@ fn immediately<T>(mut pending: Pending<T>) -> Option<Result<T, Thrown>> {
 async fn a_session_is_looked_up_on_its_callers_thread() {
     let folder = tempfile::tempdir().unwrap();
     let store = sessions(folder.path());
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
     let session = store.session.clone().unwrap();
-    let found = immediately(session.call(("s".into(),))).expect("no thread is needed").unwrap();
+    let found = immediately(session.unbounded(("s".into(),))).expect("no thread is needed").unwrap();
     assert_eq!(found.map(|found| found.id).as_deref(), Some("s"));
-    assert_eq!(immediately(session.call(("free".into(),))), Some(Ok(None)));
+    assert_eq!(immediately(session.unbounded(("free".into(),))), Some(Ok(None)));
 }
 
 #[tokio::test]
@@ -272,9 +272,9 @@ async fn a_draft_is_counted_and_not_listed() {
     };
     let (count, page) = (store.count.clone().unwrap(), store.page.clone().unwrap());
     for (draft, listed) in [(Some(KeptDraft::default()), 0), (None, 1)] {
-        store.set_config.call(("s".into(), session(draft))).await.unwrap();
-        assert_eq!(count.call(()).await.unwrap(), 1);
-        assert_eq!(page.call((10, None)).await.unwrap().len(), listed);
+        store.set_config.unbounded(("s".into(), session(draft))).await.unwrap();
+        assert_eq!(count.unbounded(()).await.unwrap(), 1);
+        assert_eq!(page.unbounded((10, None)).await.unwrap().len(), listed);
     }
 }
 
@@ -304,10 +304,10 @@ async fn damage_is_said_where_it_is_met() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = sessions(folder.path());
-    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    store.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
     for place in 0..50 {
         let set = store.set_turn.as_ref().unwrap();
-        set.call(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
+        set.unbounded(("s".into(), "c".into(), place, turn(place as usize, 3000))).await.unwrap();
     }
     // Into the one file, and then over the turns in it.
     Connection::open(&path).unwrap().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -318,9 +318,10 @@ async fn damage_is_said_where_it_is_met() {
     fs::write(&path, &bytes).unwrap();
 
     let store = sessions(folder.path());
-    let refused = store.turns.as_ref().unwrap().call(("s".into(), "c".into())).await.unwrap_err().message;
+    let refused =
+        store.turns.as_ref().unwrap().unbounded(("s".into(), "c".into())).await.unwrap_err().message;
     insta::assert_snapshot!(refused.replace(&folder.path().display().to_string(), ""), @"/state.db is damaged: database disk image is malformed. Stop the host and put a copy of it back, or move it away to begin anew");
-    assert_eq!(store.sessions.call(()).await.unwrap(), ["s"], "what is whole is still read");
+    assert_eq!(store.sessions.unbounded(()).await.unwrap(), ["s"], "what is whole is still read");
 }
 
 #[tokio::test]
@@ -330,18 +331,18 @@ async fn a_session_that_cannot_be_read_hides_no_other() {
     let db = StateDb::open(folder.path()).unwrap();
     let store = Arc::new(SqliteSessions::new(db, lines.report())).into_point();
     for id in ["a", "b"] {
-        store.set_config.call((id.into(), KeptSession::default())).await.unwrap();
+        store.set_config.unbounded((id.into(), KeptSession::default())).await.unwrap();
     }
     let other = Connection::open(folder.path().join("state.db")).unwrap();
     other.execute("UPDATE sessions SET kept = '{}' WHERE id = 'a'", []).unwrap();
-    let all = store.all.unwrap().call(()).await.unwrap();
+    let all = store.all.unwrap().unbounded(()).await.unwrap();
     assert_eq!(all.len(), 1);
     insta::assert_debug_snapshot!(lines.taken(""), @r#"
     [
         "cannot read the stored session a: missing field `uri` at line 1 column 2; skipped",
     ]
     "#);
-    insta::assert_snapshot!(store.config.call(("a".into(),)).await.unwrap_err(), @"cannot read the stored session a: missing field `uri` at line 1 column 2");
+    insta::assert_snapshot!(store.config.unbounded(("a".into(),)).await.unwrap_err(), @"cannot read the stored session a: missing field `uri` at line 1 column 2");
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async move {
         let store = Arc::new(sessions(&folder));
-        let begun = store.sessions.call(()).await.unwrap().len();
+        let begun = store.sessions.unbounded(()).await.unwrap().len();
         let mut writers = Vec::new();
         for writer in 0..4 {
             let store = store.clone();
@@ -362,9 +363,9 @@ fn child() {
                     let chats = vec![KeptChat { uri: id.clone(), ..KeptChat::default() }];
                     let set = store.set_turn.as_ref().unwrap();
                     let made = tokio::join!(
-                        store.set_config.call((id.clone(), kept)),
-                        store.set_chats.call((id.clone(), chats)),
-                        set.call((id.clone(), "c".into(), 0, turn(round, round * 131 % 20_000))),
+                        store.set_config.unbounded((id.clone(), kept)),
+                        store.set_chats.unbounded((id.clone(), chats)),
+                        set.unbounded((id.clone(), "c".into(), 0, turn(round, round * 131 % 20_000))),
                     );
                     made.0.and(made.1).and(made.2).unwrap();
                     killed::acknowledge(&id);
@@ -386,15 +387,15 @@ async fn a_killed_writer_loses_nothing_it_acknowledged() {
         let store = sessions(folder.path());
         let turns = store.turns.as_ref().unwrap();
         for id in &acknowledged {
-            let kept = store.config.call((id.clone(),)).await.unwrap().expect("the session is there");
+            let kept = store.config.unbounded((id.clone(),)).await.unwrap().expect("the session is there");
             assert_eq!(&kept.title, id);
-            assert_eq!(&store.chats.call((id.clone(),)).await.unwrap()[0].uri, id);
-            assert_eq!(turns.call((id.clone(), "c".into())).await.unwrap().len(), 1);
+            assert_eq!(&store.chats.unbounded((id.clone(),)).await.unwrap()[0].uri, id);
+            assert_eq!(turns.unbounded((id.clone(), "c".into())).await.unwrap().len(), 1);
         }
         // Whatever was not acknowledged is whole all the same.
-        for session in store.all.as_ref().unwrap().call(()).await.unwrap() {
+        for session in store.all.as_ref().unwrap().unbounded(()).await.unwrap() {
             assert_eq!(session.session.title, session.id);
-            turns.call((session.id, "c".into())).await.unwrap();
+            turns.unbounded((session.id, "c".into())).await.unwrap();
         }
         let whole: String = Connection::open(folder.path().join("state.db"))
             .unwrap()

@@ -77,12 +77,12 @@ fn write_all(folder: &Path, files: &[Vec<u8>]) {
 async fn notes(folder: &Path, watching: Watching) -> StoredCollection {
     let store = Arc::new(FileRecords::watched(folder, Arc::new(|_| {}), watching)).into_point();
     let options = CollectionOptions { body: Some("text".to_owned()) };
-    store.collection.call(("notes".into(), options)).await.unwrap()
+    store.collection.unbounded(("notes".into(), options)).await.unwrap()
 }
 
 async fn listed(notes: &StoredCollection) -> BTreeMap<String, JsonObject> {
     let id = |record: &JsonObject| record["id"].as_str().unwrap().to_owned();
-    notes.list.call(()).await.unwrap().into_iter().map(|record| (id(&record), record)).collect()
+    notes.list.unbounded(()).await.unwrap().into_iter().map(|record| (id(&record), record)).collect()
 }
 
 async fn automations(folder: &Path) -> AutomationStore {
@@ -91,7 +91,7 @@ async fn automations(folder: &Path) -> AutomationStore {
 }
 
 async fn kept(store: &AutomationStore) -> BTreeMap<String, KeptAutomation> {
-    store.list.call(()).await.unwrap().into_iter().map(|kept| (kept.id.clone(), kept)).collect()
+    store.list.unbounded(()).await.unwrap().into_iter().map(|kept| (kept.id.clone(), kept)).collect()
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -120,7 +120,7 @@ proptest! {
             let mut read = listed(&first).await;
             for record in read.values_mut() {
                 record.insert("again".to_owned(), json!("yes: it is"));
-                first.put.call((record.clone(),)).await.unwrap();
+                first.put.unbounded((record.clone(),)).await.unwrap();
             }
             let second = notes(folder.path(), Watching::Events).await;
             assert_eq!(listed(&second).await, read);
@@ -137,7 +137,7 @@ proptest! {
             let mut read = kept(&first).await;
             for (id, automation) in &mut read {
                 let patch = serde_json::from_value(json!({ "enabled": !automation.definition.enabled })).unwrap();
-                let updated = first.update.call((id.clone(), patch)).await.unwrap();
+                let updated = first.update.unbounded((id.clone(), patch)).await.unwrap();
                 assert_eq!(updated.definition.message, automation.definition.message);
                 *automation = updated;
             }
@@ -160,7 +160,7 @@ proptest! {
             let old = |id: &str| json!({ "id": id, "n": 1, "text": "kept" });
             for at in 0..files.len() {
                 let record: JsonObject = old(&format!("f{at}")).as_object().cloned().unwrap();
-                notes.put.call((record,)).await.unwrap();
+                notes.put.unbounded((record,)).await.unwrap();
             }
             write_all(&folder.path().join("notes"), &files);
             // Read after all of them.

@@ -19,17 +19,17 @@ async fn the_database_is_a_store_of_use() {
     usage_conformance(store(StateDb::open(dir.path()).unwrap())).await;
     usage_conformance(store(StateDb::memory().unwrap())).await;
     let kept = store(StateDb::open(dir.path()).unwrap());
-    assert_eq!(kept.pools.call(()).await.unwrap().len(), 4, "it is there for the next start");
+    assert_eq!(kept.pools.unbounded(()).await.unwrap().len(), 4, "it is there for the next start");
 }
 
 #[tokio::test]
 async fn an_entry_without_an_instant_is_refused_and_instants_are_kept_in_utc() {
     let usage = store(StateDb::memory().unwrap());
-    let refused = usage.record.call((UsageEntry::default(),)).await.unwrap_err();
+    let refused = usage.record.unbounded((UsageEntry::default(),)).await.unwrap_err();
     assert_eq!(refused.message, "a usage entry requires a time");
     let soon = UsageEntry { at: Some("soon".into()), ..UsageEntry::default() };
     assert_eq!(
-        usage.record.call((soon,)).await.unwrap_err().message,
+        usage.record.unbounded((soon,)).await.unwrap_err().message,
         "\"soon\" is not an ISO 8601 timestamp"
     );
     let entry = UsageEntry {
@@ -39,9 +39,9 @@ async fn an_entry_without_an_instant_is_refused_and_instants_are_kept_in_utc() {
         project: Some("shop".into()),
         ..UsageEntry::default()
     };
-    usage.record.call((entry,)).await.unwrap();
-    assert_eq!(usage.pools.call(()).await.unwrap(), ["project:web:shop", "team:web", "user:ada"]);
-    let kept = usage.records.call((UsageQuery::default(),)).await.unwrap();
+    usage.record.unbounded((entry,)).await.unwrap();
+    assert_eq!(usage.pools.unbounded(()).await.unwrap(), ["project:web:shop", "team:web", "user:ada"]);
+    let kept = usage.records.unbounded((UsageQuery::default(),)).await.unwrap();
     assert_eq!(kept[0].at.as_deref(), Some("2025-12-31T23:00:00.000Z"));
 }
 
@@ -62,7 +62,7 @@ proptest! {
                     "kind": "model", "at": format!("2026-01-{:02}T00:00:00Z", day + 1), "pools": [format!("user:{pool}")],
                     "model": { "name": "m", "input": input }, "cost": { "amount": f64::from(cents), "currency": "USD" }
                 });
-                usage.record.call((serde_json::from_value(entry).unwrap(),)).await.unwrap();
+                usage.record.unbounded((serde_json::from_value(entry).unwrap(),)).await.unwrap();
             }
             let query = UsageQuery {
                 pool: Some("user:1".into()),
@@ -71,8 +71,8 @@ proptest! {
                 limit: None,
             };
             let mut sum = ostler_contract::points::UsageTotal::default();
-            usage.records.call((query.clone(),)).await.unwrap().iter().for_each(|entry| sum.add(entry));
-            assert_eq!(usage.total.call((query,)).await.unwrap(), sum);
+            usage.records.unbounded((query.clone(),)).await.unwrap().iter().for_each(|entry| sum.add(entry));
+            assert_eq!(usage.total.unbounded((query,)).await.unwrap(), sum);
         });
     }
 }

@@ -44,7 +44,7 @@ impl Kept {
     }
 
     async fn get(&self, name: &str) -> Result<Option<String>, String> {
-        self.vault.get.call((name.into(),)).await.map_err(|thrown| thrown.message)
+        self.vault.get.unbounded((name.into(),)).await.map_err(|thrown| thrown.message)
     }
 
     fn lines(&self) -> Vec<String> {
@@ -61,7 +61,7 @@ async fn does_what_a_vault_does() {
 async fn is_a_plain_file_for_its_owner() {
     let kept = Kept::new();
     assert!(!kept.path().exists());
-    kept.vault.set.call(("host:key".into(), "value".into())).await.unwrap();
+    kept.vault.set.unbounded(("host:key".into(), "value".into())).await.unwrap();
     assert_eq!(fs::read_to_string(kept.path()).unwrap(), "{\n  \"host:key\": \"value\"\n}\n");
     #[cfg(unix)]
     {
@@ -106,9 +106,9 @@ async fn a_broken_file_is_refused_and_left_alone() {
     kept.write(broken).await;
     let refused = kept.get("host:key").await.unwrap_err();
     kept.get("host:key").await.unwrap_err();
-    kept.vault.set.call(("host:key".into(), "new".into())).await.unwrap_err();
-    kept.vault.delete.call(("host:key".into(),)).await.unwrap_err();
-    kept.vault.list.call(()).await.unwrap_err();
+    kept.vault.set.unbounded(("host:key".into(), "new".into())).await.unwrap_err();
+    kept.vault.delete.unbounded(("host:key".into(),)).await.unwrap_err();
+    kept.vault.list.unbounded(()).await.unwrap_err();
     assert_eq!(fs::read_to_string(kept.path()).unwrap(), broken);
     let refused = refused.replace(&kept.folder.path().display().to_string(), "");
     insta::assert_snapshot!(refused, @"the vault is unavailable until /vault.json is fixed: line 3, column 3: this is no JSON");
@@ -129,14 +129,14 @@ async fn what_it_does_not_know_is_ignored_and_kept() {
     let kept = Kept::new();
     kept.write(r#"{ "key": "a", "host:pin": 1234, "host:key": "b" }"#).await;
     assert_eq!(kept.get("host:pin").await, Ok(None));
-    assert_eq!(kept.vault.list.call(()).await.unwrap(), ["host:key"]);
+    assert_eq!(kept.vault.list.unbounded(()).await.unwrap(), ["host:key"]);
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
         "/vault.json: key is not a vault name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>; ignored",
         "/vault.json: the value of host:pin has to be text; ignored",
     ]
     "#);
-    kept.vault.set.call(("host:new".into(), "c".into())).await.unwrap();
+    kept.vault.set.unbounded(("host:new".into(), "c".into())).await.unwrap();
     let text = fs::read_to_string(kept.path()).unwrap();
     assert!(text.contains("1234") && text.contains("\"key\": \"a\""), "{text}");
 }
@@ -148,11 +148,11 @@ async fn two_processes_set_secrets() {
     let mut writes = Vec::new();
     for number in 0..50 {
         for (vault, whose) in [(&kept.vault, "a"), (&other, "b")] {
-            writes.push(vault.set.call((format!("host:{whose}{number}"), "x".into())));
+            writes.push(vault.set.unbounded((format!("host:{whose}{number}"), "x".into())));
         }
     }
     for write in writes {
         write.await.unwrap();
     }
-    assert_eq!(kept.vault.list.call(()).await.unwrap().len(), 100);
+    assert_eq!(kept.vault.list.unbounded(()).await.unwrap().len(), 100);
 }

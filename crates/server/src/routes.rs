@@ -74,7 +74,8 @@ async fn serve(
     let Some(handler) = routes.get(id).filter(|_| !leads_out(&path)) else {
         return refuse(&Reply::NoRoute(path));
     };
-    match handler.call((request,)).await {
+    // A route may wait for a turn; only its own request waits for it.
+    match handler.unbounded((request,)).await {
         Ok(response) => {
             let failed = format!("plugin {id} failed at {path}");
             response.map(|body| reported(body, move |error| log.line(format_args!("{failed}: {error}"))))

@@ -32,10 +32,10 @@ struct Running {
 async fn start() -> Running {
     let dir = tempfile::tempdir().unwrap();
     let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
-    vault.set.call(("host:in".into(), "right".into())).await.unwrap();
-    vault.set.call(("host:other".into(), "another".into())).await.unwrap();
+    vault.set.unbounded(("host:in".into(), "right".into())).await.unwrap();
+    vault.set.unbounded(("host:other".into(), "another".into())).await.unwrap();
     let records = memory_records();
-    let endpoints = records.collection.call(("webhooks".into(), Default::default())).await.unwrap();
+    let endpoints = records.collection.unbounded(("webhooks".into(), Default::default())).await.unwrap();
     for record in [
         json!({ "id": "in", "automation": true, "secret": "host:in" }),
         json!({ "id": "other", "automation": true, "secret": "host:other" }),
@@ -44,7 +44,7 @@ async fn start() -> Running {
         json!({ "id": "odd", "automation": [], "secret": "host:in" }),
     ] {
         let record: JsonObject = record.as_object().cloned().unwrap();
-        endpoints.put.call((record,)).await.unwrap();
+        endpoints.put.unbounded((record,)).await.unwrap();
     }
     let host = MemoryHost::builder()
         .plugin(ostler_plugin_echo::plugin(), json!({}))

@@ -238,8 +238,8 @@ async fn processes(control: &Control) -> Option<Value> {
     let commands = control.host.core.registry()?.all::<NamedMethod>();
     let command = commands.iter().find(|command| *command.name == *PROCESSES)?;
     let params = (JsonObject::new(), None, "ostler-api".to_owned(), None);
-    let answer = tokio::time::timeout(PROCESSES_LIMIT, command.method.handle.call(params)).await;
-    Some(answer.ok()?.ok()?["agents"].take())
+    let answer = command.method.handle.within(PROCESSES_LIMIT, params).await;
+    Some(answer.ok()?["agents"].take())
 }
 
 /// What a pool was charged. Whose it is says who may ask.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ostler_contract::Value;
 use ostler_contract::points::Vault;
+use ostler_contract::{Value, limit};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::{Facts, no_endpoint};
 use ostler_ports::{FileRecords, FileVault, Report};
@@ -59,14 +59,16 @@ fn unset(name: &str, by: &str) -> Check {
 async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Check> {
     let records = Arc::new(FileRecords::new(&files.dir, quiet)).into_point();
     let mut checks = Vec::new();
-    let Ok(collection) = records.collection.call((ENDPOINTS.to_owned(), Default::default())).await else {
+    let Ok(collection) =
+        records.collection.within(limit::STORE, (ENDPOINTS.to_owned(), Default::default())).await
+    else {
         return checks;
     };
-    for record in collection.list.call(()).await.unwrap_or_default() {
+    for record in collection.list.within(limit::STORE, ()).await.unwrap_or_default() {
         let id = record.get("id").and_then(Value::as_str).unwrap_or_default();
         match Facts::read(&record) {
             Ok(facts) => {
-                let set = vault.get.call((facts.secret.clone(),)).await.ok().flatten();
+                let set = vault.get.within(limit::STORE, (facts.secret.clone(),)).await.ok().flatten();
                 if set.is_none_or(|value| value.is_empty()) {
                     checks.push(unset(&facts.secret, &format!("webhooks/{id}.md")));
                 }

@@ -97,7 +97,8 @@ impl Asked {
                 let commands = own.host.core.registry().map(|registry| registry.all::<NamedMethod>());
                 let command = commands.unwrap_or_default().iter().find(|command| *command.name == *method);
                 let Some(command) = command else { return Ok(None) };
-                let answer = command.method.handle.call((params, None, "ostler-cli".to_owned(), None)).await;
+                let answer =
+                    command.method.handle.unbounded((params, None, "ostler-cli".to_owned(), None)).await;
                 match answer {
                     Ok(answer) => Ok(Some(hide(hidden, answer))),
                     Err(why) => Err(Exit::usage(hidden.hide(&why.message).into_owned())),

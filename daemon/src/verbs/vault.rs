@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use ostler_contract::points::Vault;
-use ostler_contract::{Value, VaultName, json, problem};
+use ostler_contract::{Value, VaultName, json, limit, problem};
 use ostler_loader::options::{references, walk::path_text};
 use ostler_ports::FileVault;
 
@@ -83,14 +83,23 @@ pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer,
         )));
     }
     let name = name.to_string();
-    vault.set.call((name.clone(), value.to_owned())).await.map_err(|why| Exit::machine(why.message))?;
+    vault
+        .set
+        .within(limit::STORE, (name.clone(), value.to_owned()))
+        .await
+        .map_err(|why| Exit::machine(why.message))?;
     Ok(Answer::new([format!("Set {name}.")], json!({ "name": name, "set": true })).named([name]))
 }
 
 /// Forgets a secret; exit 1 where there is none.
 pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
     let name = name.to_string();
-    match vault.delete.call((name.clone(),)).await.map_err(|why| Exit::machine(why.message))? {
+    match vault
+        .delete
+        .within(limit::STORE, (name.clone(),))
+        .await
+        .map_err(|why| Exit::machine(why.message))?
+    {
         true => {
             Ok(Answer::new([format!("Deleted {name}.")], json!({ "name": name, "deleted": true }))
                 .named([name]))
@@ -101,7 +110,7 @@ pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
 
 /// Lists secret names, and names the configuration references that are not set.
 pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
-    let held = vault.list.call(()).await.map_err(|why| Exit::machine(why.message))?;
+    let held = vault.list.within(limit::STORE, ()).await.map_err(|why| Exit::machine(why.message))?;
     let mut rows: Vec<(String, bool, Vec<String>)> =
         held.into_iter().map(|name| (name, true, Vec::new())).collect();
     for (at, entry) in files.config.plugins.iter().flatten().enumerate() {

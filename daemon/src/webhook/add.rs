@@ -1,7 +1,7 @@
 //! `ostler webhook add`: the record, its secret, the URL and a line to try it with.
 
 use clap::Args;
-use ostler_contract::{JsonObject, Value, VaultName, json};
+use ostler_contract::{JsonObject, Value, VaultName, json, limit};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::Facts;
 
@@ -65,7 +65,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     let record = record_of(&flags)?;
     let facts = Facts::read(&record).map_err(Exit::usage)?;
     let collection = endpoints.collection(ENDPOINTS).await?;
-    if collection.get.call((id.clone(),)).await.map_err(machine)?.is_some() {
+    if collection.get.within(limit::STORE, (id.clone(),)).await.map_err(machine)?.is_some() {
         return Err(Exit::usage(format!("endpoint {id} already exists; edit webhooks/{id}.md")));
     }
     let held = endpoints.secret(&facts.secret).await?;
@@ -81,9 +81,14 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     };
     // The secret first: an endpoint without one would refuse every call and say so in the log.
     if let Some((value, _)) = &made {
-        endpoints.vault.set.call((facts.secret.clone(), value.clone())).await.map_err(machine)?;
+        endpoints
+            .vault
+            .set
+            .within(limit::STORE, (facts.secret.clone(), value.clone()))
+            .await
+            .map_err(machine)?;
     }
-    collection.put.call((record,)).await.map_err(machine)?;
+    collection.put.within(limit::STORE, (record,)).await.map_err(machine)?;
     let url = endpoints.url(id);
     // Shown once, and only where it was made here: whoever gave it has it.
     let shown = made.and_then(|(value, fresh)| fresh.then_some(value));

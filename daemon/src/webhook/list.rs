@@ -1,6 +1,6 @@
 //! `ostler webhook list`: every record, what it does, and what is wrong with it.
 
-use ostler_contract::{JsonObject, Value, json};
+use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_plugin_webhook::tools::{Facts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
@@ -8,7 +8,8 @@ use super::{Endpoints, Told, machine};
 use crate::exit::Exit;
 
 pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
-    let mut records = endpoints.collection(ENDPOINTS).await?.list.call(()).await.map_err(machine)?;
+    let mut records =
+        endpoints.collection(ENDPOINTS).await?.list.within(limit::STORE, ()).await.map_err(machine)?;
     records.sort_by_key(|record| id_of(record).to_owned());
     let deliveries = endpoints.collection(DELIVERIES).await?;
     let (mut lines, mut rows, mut names) = (Vec::new(), Vec::new(), Vec::new());
@@ -25,7 +26,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
             }
         };
         let set = endpoints.secret(&facts.secret).await?.is_some_and(|secret| !secret.is_empty());
-        let last = deliveries.get.call((id.to_owned(),)).await.map_err(machine)?;
+        let last = deliveries.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
         let last = last.as_ref().and_then(|log| log.get("deliveries")).and_then(Value::as_array);
         let last = last.and_then(|rows| rows.last()).cloned();
         lines.push(line(&facts, &url, set, last.as_ref()));

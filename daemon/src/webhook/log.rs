@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use ostler_contract::{Value, json};
+use ostler_contract::{Value, json, limit};
 use ostler_plugin_webhook::DELIVERIES;
 use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
@@ -32,7 +32,13 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
 
 /// The calls of an endpoint that are kept, oldest first.
 pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Exit> {
-    let held = endpoints.collection(DELIVERIES).await?.get.call((id.to_owned(),)).await.map_err(machine)?;
+    let held = endpoints
+        .collection(DELIVERIES)
+        .await?
+        .get
+        .within(limit::STORE, (id.to_owned(),))
+        .await
+        .map_err(machine)?;
     let rows = |field: &str| -> Vec<Value> {
         let rows = held.as_ref().and_then(|held| held.get(field)).and_then(Value::as_array);
         rows.cloned().unwrap_or_default()

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
-use ostler_contract::{JsonObject, Slug, Thrown, Value};
+use ostler_contract::{JsonObject, Slug, Thrown, Value, limit};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_ports::{FileRecords, FileVault, Report};
 use ostler_protocol::names;
@@ -127,23 +127,27 @@ impl Endpoints {
     }
 
     async fn collection(&self, name: &str) -> Result<StoredCollection, Exit> {
-        self.records.collection.call((name.to_owned(), Default::default())).await.map_err(machine)
+        self.records
+            .collection
+            .within(limit::STORE, (name.to_owned(), Default::default()))
+            .await
+            .map_err(machine)
     }
 
     /// The record of an endpoint.
     async fn record(&self, id: &str) -> Result<JsonObject, Exit> {
         slug(id)?;
         let collection = self.collection(ENDPOINTS).await?;
-        if let Some(held) = collection.get.call((id.to_owned(),)).await.map_err(machine)? {
+        if let Some(held) = collection.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)? {
             return Ok(held);
         }
-        let all = collection.list.call(()).await.map_err(machine)?;
+        let all = collection.list.within(limit::STORE, ()).await.map_err(machine)?;
         let hint = did_you_mean(id, all.iter().filter_map(|record| record.get("id")?.as_str()));
         Err(Exit::usage(format!("unknown endpoint {id}; list endpoints with: ostler webhook list{hint}")))
     }
 
     async fn secret(&self, name: &str) -> Result<Option<String>, Exit> {
-        self.vault.get.call((name.to_owned(),)).await.map_err(machine)
+        self.vault.get.within(limit::STORE, (name.to_owned(),)).await.map_err(machine)
     }
 }
 

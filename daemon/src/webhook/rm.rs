@@ -1,7 +1,7 @@
 //! `ostler webhook rm`: an endpoint removed, with its secret and its log.
 
 use clap::Args;
-use ostler_contract::{Value, json};
+use ostler_contract::{Value, json, limit};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
 use super::{Endpoints, Told, machine};
@@ -25,16 +25,22 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
     let record = endpoints.record(id).await?;
     let secret = record.get("secret").and_then(Value::as_str).map(str::to_owned);
     let collection = endpoints.collection(ENDPOINTS).await?;
-    collection.remove.call((id.clone(),)).await.map_err(machine)?;
-    endpoints.collection(DELIVERIES).await?.remove.call((id.clone(),)).await.map_err(machine)?;
+    collection.remove.within(limit::STORE, (id.clone(),)).await.map_err(machine)?;
+    endpoints
+        .collection(DELIVERIES)
+        .await?
+        .remove
+        .within(limit::STORE, (id.clone(),))
+        .await
+        .map_err(machine)?;
     let mut lines = vec![format!("Removed {id}; calls to it return 404.")];
     let mut removed = false;
     if let Some(name) = &secret {
-        let others = collection.list.call(()).await.map_err(machine)?;
+        let others = collection.list.within(limit::STORE, ()).await.map_err(machine)?;
         let shared = others.iter().any(|other| other.get("secret").and_then(Value::as_str) == Some(name));
         removed = !flags.keep_secret
             && !shared
-            && endpoints.vault.delete.call((name.clone(),)).await.map_err(machine)?;
+            && endpoints.vault.delete.within(limit::STORE, (name.clone(),)).await.map_err(machine)?;
         lines.push(match (removed, shared) {
             (true, _) => format!("Removed {name} from the vault."),
             (false, true) => format!("Kept {name} in the vault: another endpoint uses it."),

@@ -360,10 +360,10 @@ async fn a_session_that_ends_is_closed_and_let_go_of(side: Side) {
 
     let held = Arc::new(());
     let agent = host.host.core.agent("parrot").unwrap();
-    let session = agent.create.call((Frozen(start(&held)),)).await.unwrap();
-    session.begin.call(("t".into(), "wait".into(), None, None, None)).await.unwrap();
+    let session = agent.create.unbounded((Frozen(start(&held)),)).await.unwrap();
+    session.begin.unbounded(("t".into(), "wait".into(), None, None, None)).await.unwrap();
     assert!(Arc::strong_count(&held) > 1, "the backend holds what it was handed");
-    session.close.call((None,)).await.unwrap();
+    session.close.unbounded((None,)).await.unwrap();
     assert_eq!(lines_of(&host.log, "agent").last().unwrap(), "close kept");
     drop(session);
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);

@@ -11,7 +11,7 @@ use ostler_contract::points::{
     Worktrees,
 };
 use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
-use ostler_contract::{Call, JsonObject, Options, PluginHost, Thrown, Value, json};
+use ostler_contract::{Call, HostFunction, JsonObject, Options, PluginHost, Thrown, Value, json};
 use ostler_testkit::{MemoryHost, RawClient};
 
 use crate::side::{Both, Side, Talk, builder, lines_of, object};
@@ -159,7 +159,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
     let ends = host.clone();
     host.register_diagnostics(
         Diagnostics {
-            logs: Some(Call::new(move |(level, told): (String, Call<fn(JsonObject)>)| {
+            logs: Some(Call::new(move |(level, told): (String, HostFunction<fn(JsonObject)>)| {
                 let ends = ends.clone();
                 async move {
                     told.call((object(json!({ "resourceLogs": [{ "level": level }] })),)).await?;
@@ -351,7 +351,7 @@ async fn pull_requests_of_a_session_are_found_and_made(side: Side) {
         let refused = client.request("x-ostler/pull-request/create", params).await.unwrap_err();
         assert!(refused["message"].as_str().unwrap().contains(why), "{refused}");
     }
-    assert!(!sessions.pull_requests.call(("one".into(),)).await.unwrap().is_empty(), "it is kept");
+    assert!(!sessions.pull_requests.unbounded(("one".into(),)).await.unwrap().is_empty(), "it is kept");
 }
 
 async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {

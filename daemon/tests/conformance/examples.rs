@@ -294,7 +294,7 @@ async fn a_store_takes_the_sessions(file: &str) {
 async fn a_vault_takes_the_secrets(file: &str) {
     let (host, dir) = start(file, json!({ "file": "kept/secrets.json" })).await;
     let vault = host.registry().port::<Vault>().unwrap();
-    vault.set.call(("host:key".into(), "value".into())).await.unwrap();
+    vault.set.unbounded(("host:key".into(), "value".into())).await.unwrap();
     assert_eq!(
         std::fs::read_to_string(dir.path().join("kept/secrets.json")).unwrap(),
         r#"{"host:key":"value"}"#
@@ -305,7 +305,7 @@ async fn a_store_takes_the_policies(file: &str) {
     let (host, dir) = start(file, json!({ "file": "kept/policies.json" })).await;
     let policies = host.registry().port::<Policies>().unwrap();
     let row = object(json!({ "id": "a", "scope": "all", "kind": "agent", "effect": "allow" }));
-    policies.put.call((row.clone(),)).await.unwrap();
+    policies.put.unbounded((row.clone(),)).await.unwrap();
     let kept: Value =
         serde_json::from_str(&std::fs::read_to_string(dir.path().join("kept/policies.json")).unwrap())
             .unwrap();
@@ -458,7 +458,7 @@ async fn a_store_takes_what_work_cost(file: &str) {
     let entry = json!({ "kind": "computer", "owner": "user:ada", "seconds": 2.5, "computer": "box" });
     host.plugin("usage").record_usage(serde_json::from_value(entry).unwrap()).await.unwrap();
     let usage = host.registry().port::<Usage>().unwrap();
-    assert_eq!(usage.pools.call(()).await.unwrap(), ["user:ada"]);
+    assert_eq!(usage.pools.unbounded(()).await.unwrap(), ["user:ada"]);
     let kept = std::fs::read_to_string(dir.path().join("kept/usage.jsonl")).unwrap();
     let kept: Value = serde_json::from_str(&kept).unwrap();
     assert_eq!((&kept["seconds"], &kept["pools"]), (&json!(2.5), &json!(["user:ada"])));
@@ -475,7 +475,7 @@ async fn a_store_takes_the_records(file: &str) {
 async fn a_route_asks_for_its_token(file: &str) {
     let dir = tempfile::tempdir().unwrap();
     let vault = Arc::new(FileVault::new(&dir.path().join("own"), Arc::new(|_| {})).unwrap()).into_point();
-    vault.set.call(("host:status".into(), "right".into())).await.unwrap();
+    vault.set.unbounded(("host:status".into(), "right".into())).await.unwrap();
     let host =
         with(file, dir.path(), json!({ "token": { "$secret": "host:status" } })).vault(vault).start().await;
     let handler = host.registry().all::<Route>()[0].handler.clone();
@@ -483,7 +483,7 @@ async fn a_route_asks_for_its_token(file: &str) {
         let request =
             http::Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:9187");
         let request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        handler.call((request.body(Body::from("all well")).unwrap(),)).await.unwrap()
+        handler.unbounded((request.body(Body::from("all well")).unwrap(),)).await.unwrap()
     };
     assert_eq!(ask("GET", "/plugins/route/status", "wrong").await.status(), StatusCode::UNAUTHORIZED);
     let status = ask("GET", "/plugins/route/status", "right").await;

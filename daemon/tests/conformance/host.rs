@@ -423,7 +423,7 @@ async fn use_is_recorded_where_a_store_keeps_it(side: Side) {
     let pools = json!(["root:inn", "team:web", "project:web:shop"]);
     let computer = json!({ "kind": "computer", "pools": pools, "at": "2026-02-01T00:00:00Z", "seconds": 2 });
     assert_eq!(record(&mut talk, computer).await, taken);
-    let kept = usage.records.call((UsageQuery::default(),)).await.unwrap();
+    let kept = usage.records.unbounded((UsageQuery::default(),)).await.unwrap();
     let [computer, of_team, of_project] = &kept[..] else { panic!("{kept:?}") };
     assert_eq!((computer.kind, of_team.kind), (UsageKind::Computer, UsageKind::Model));
     assert_eq!(json!(computer.pools), pools, "the keys charged are the ones named");
@@ -452,7 +452,7 @@ async fn use_is_recorded_where_a_store_keeps_it(side: Side) {
     ] {
         assert_eq!(record(&mut talk, wrong).await, json!({ "threw": why }));
     }
-    assert_eq!(usage.records.call((UsageQuery::default(),)).await.unwrap().len(), 3);
+    assert_eq!(usage.records.unbounded((UsageQuery::default(),)).await.unwrap().len(), 3);
 }
 
 async fn use_costs_nothing_where_no_store_keeps_it(side: Side) {

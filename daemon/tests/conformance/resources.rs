@@ -9,7 +9,7 @@ use ostler_contract::points::{
 };
 use ostler_contract::registry::Owner;
 use ostler_contract::wire::commands::DirectoryEntry;
-use ostler_contract::{Call, Options, PluginHost, RpcError, Thrown, Value, json};
+use ostler_contract::{Call, HostFunction, Options, PluginHost, RpcError, Thrown, Value, json};
 use ostler_ports::DiskFiles;
 use ostler_testkit::RawClient;
 
@@ -84,7 +84,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                 false => Ok(()),
             })),
             watch: Some(Call::new(
-                |(uri, _, told): (String, bool, Call<fn(Vec<ResourceChanged>)>)| async move {
+                |(uri, _, told): (String, bool, HostFunction<fn(Vec<ResourceChanged>)>)| async move {
                     let change = ResourceChanged { uri: format!("{uri}/menu"), r#type: ChangeType::Updated };
                     told.call((vec![change],)).await?;
                     Ok(None)

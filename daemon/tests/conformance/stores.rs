@@ -131,7 +131,7 @@ async fn a_vault_that_replaces_answers_for_secrets(side: Side) {
     let host = with(side, VAULT, dir.path()).await;
     assert!(matches!(host.registry().holder::<Vault>(), Some(Owner::Plugin(id)) if &**id == "vault"));
     let vault = host.registry().port::<Vault>().unwrap();
-    vault.set.call(("host:key".into(), "s3cret".into())).await.unwrap();
+    vault.set.unbounded(("host:key".into(), "s3cret".into())).await.unwrap();
     assert_eq!(host.plugin("vault").secret("host:key".into(), None).await, Ok("s3cret".into()));
     // What was kept is there for the next start.
     let again = with(side, VAULT, dir.path()).await;
@@ -156,9 +156,9 @@ async fn a_record_store_that_replaces_serves_plugins(side: Side) {
     notes.put.call((note.clone(),)).await.unwrap();
     assert_eq!(notes.list.call(()).await, Ok(vec![note.clone()]));
     let store = host.registry().port::<RecordStore>().unwrap();
-    let behind = store.collection.call(("notes".into(), Default::default())).await.unwrap();
+    let behind = store.collection.unbounded(("notes".into(), Default::default())).await.unwrap();
     assert_eq!(
-        behind.get.call(("a".into(),)).await,
+        behind.get.unbounded(("a".into(),)).await,
         Ok(Some(note)),
         "it is the plugin's store that holds it"
     );
@@ -190,7 +190,7 @@ async fn a_usage_store_keeps_what_work_cost(side: Side) {
     assert!(host.problems.is_empty(), "{:?}", host.problems);
     assert!(matches!(host.registry().holder::<Usage>(), Some(Owner::Plugin(id)) if &**id == "usage"));
     usage_conformance(host.registry().port::<Usage>().unwrap().clone()).await;
-    assert_eq!(held.pools.call(()).await, Ok(vec![]), "it is the plugin's store that keeps it");
+    assert_eq!(held.pools.unbounded(()).await, Ok(vec![]), "it is the plugin's store that keeps it");
     // What reads use asks whoever keeps it.
     let mut client = host.raw();
     client.initialize("c").await;
@@ -220,9 +220,9 @@ async fn a_session_store_that_replaces_keeps_what_is_said(side: Side) {
     let host = with(side, SESSIONS, dir.path()).await;
     assert_eq!(Talk::with(&host, "echo").await.say("remember").await, "remember");
     let store = host.registry().port::<SessionStore>().unwrap();
-    let ids = store.sessions.call(()).await.unwrap();
+    let ids = store.sessions.unbounded(()).await.unwrap();
     assert_eq!(ids.len(), 1, "{ids:?}");
-    let kept = store.config.call((ids[0].clone(),)).await.unwrap().unwrap();
+    let kept = store.config.unbounded((ids[0].clone(),)).await.unwrap().unwrap();
     assert_eq!((kept.uri.as_str(), kept.provider.as_str()), ("echo:/talk", "echo"));
 }
 

@@ -6,7 +6,7 @@ use ostler_contract::points::{
     Agent, AgentSession, Emit, SessionTerminal, SessionTerminalRequest, Start, Terminal, TerminalEvents,
     TerminalRequest, TerminalStore,
 };
-use ostler_contract::{Call, Frozen, JsonObject, Options, PluginHost, Thrown, Value, json};
+use ostler_contract::{Call, Frozen, HostFunction, JsonObject, Options, PluginHost, Thrown, Value, json};
 use ostler_testkit::{MemoryHost, RawClient};
 
 use crate::side::{Both, Side, Talk, action};
@@ -141,7 +141,7 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
     })
 }
 
-type Run = Call<fn(tool_call_id: Option<String>) -> SessionTerminal>;
+type Run = HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>;
 
 const ONE: &str = "ahp-terminal:/one";
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ostler_contract::points::{ResourceContent, Start};
 use ostler_contract::wire::commands::ContentEncoding;
 use ostler_contract::wire::state::MessageAttachment;
-use ostler_contract::{Call, Value, json};
+use ostler_contract::{HostFunction, Value, json};
 
 use crate::agent::Facts;
 
@@ -26,7 +26,7 @@ pub struct Message {
 }
 
 /// Reads resources as the session's owner.
-pub type Read = Option<Call<fn(uri: String) -> ResourceContent>>;
+pub type Read = Option<HostFunction<fn(uri: String) -> ResourceContent>>;
 
 /// How resources are read in a chat.
 pub fn reader(start: &Start) -> Read {

@@ -11,7 +11,7 @@ use ostler_contract::points::{
 use ostler_contract::protocol::actions;
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
-use ostler_contract::{Call, Func, JsonObject, Thrown, Value, json};
+use ostler_contract::{Call, Func, HostFunction, JsonObject, Thrown, Value, json};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -49,9 +49,9 @@ pub(crate) struct Conversation {
     /// Whether it is in the session's first chat.
     first: bool,
     emit: Func<fn(Emit, StateAction)>,
-    pub subagent: Option<Call<fn(String, WorkerRequest) -> Worker>>,
-    pub read: Option<Call<fn(String) -> ResourceContent>>,
-    pub client_settings: Option<Call<fn() -> JsonObject>>,
+    pub subagent: Option<HostFunction<fn(String, WorkerRequest) -> Worker>>,
+    pub read: Option<HostFunction<fn(String) -> ResourceContent>>,
+    pub client_settings: Option<HostFunction<fn() -> JsonObject>>,
     pub ways: Ways,
     pub tools: Mutex<Vec<BoundTool>>,
     delay: AtomicU64,

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::resource_provider::{ResourceContent, refuse_reserved};
 use super::{Contribution, SessionComputer, SessionTerminal, SessionTerminals, Slot, ToolEffects};
-use crate::call::{Call, Func};
+use crate::call::{Call, Func, HostFunction};
 use crate::cross::{Frozen, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
 use crate::registry::Owner;
@@ -284,18 +284,18 @@ pub struct Start {
     /// 50,000 actions are waiting; the backend then pauses and emits again.
     pub emit: Func<fn(channel: Emit, action: StateAction)>,
     /// Opens a read-only chat for a worker, once per tool call id.
-    pub subagent: Option<Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
+    pub subagent: Option<HostFunction<fn(tool_call_id: String, request: WorkerRequest) -> Worker>>,
     /// Reads a resource with the grants of the session's owner: an attachment, a resource of a client, or one of a
     /// provider. A client has 30 seconds and 16 MiB for its response.
-    pub read: Option<Call<fn(uri: String) -> ResourceContent>>,
+    pub read: Option<HostFunction<fn(uri: String) -> ResourceContent>>,
     /// The current settings of the editors that are active in the session: `telemetryLevel` (`off`, `crash`, `error`,
     /// `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command: `true`,
     /// `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. A setting that no editor sent is absent; if
     /// editors differ, the most restrictive value applies.
-    pub client_settings: Option<Call<fn() -> JsonObject>>,
+    pub client_settings: Option<HostFunction<fn() -> JsonObject>>,
     /// Opens the session's tools endpoint, which stays the same for the session's life; absent on a host without tool
     /// servers.
-    pub tools_server: Option<Call<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
+    pub tools_server: Option<HostFunction<fn(options: Option<ToolsServerOptions>) -> Option<ToolsServer>>>,
     /// Opens terminals that the host lists; absent on a host without a terminal store.
     pub terminals: Option<SessionTerminals>,
     /// The machine of the session; absent if it runs on the host.
@@ -328,7 +328,7 @@ pub struct BoundTool {
     /// Runs the tool; absent if a client runs it. Resolves to what the tool's `run` returned: any JSON value, usually a
     /// string. It is not the protocol's `ToolCallResult`, which the backend builds from it, or from the error of a
     /// failed tool, for `chat/toolCallComplete`.
-    pub run: Option<Call<fn(input: Value, call: Option<ToolCallPlace>) -> Value>>,
+    pub run: Option<HostFunction<fn(input: Value, call: Option<ToolCallPlace>) -> Value>>,
     /// The effects that the tool declares.
     pub effects: Option<ToolEffects>,
     /// The client that runs the tool: the call's `contributor` is `{ kind: 'client', clientId: owner }`, and its result
@@ -438,7 +438,7 @@ pub struct AgentSession {
             fn(
                 turn_id: String,
                 command: String,
-                run: Call<fn(tool_call_id: Option<String>) -> SessionTerminal>,
+                run: HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>,
             ),
         >,
     >,

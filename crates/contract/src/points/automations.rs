@@ -8,7 +8,7 @@ use ostler_protocol::wire::state::{
 use serde::{Deserialize, Serialize};
 
 use super::{ChangeType, PortValue};
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 
 /// The store of automations and their runs.
 #[derive(Debug, Clone, Default, Cross)]
@@ -33,7 +33,7 @@ pub struct AutomationStore {
     /// The runs of an automation, newest first, in pages.
     pub runs: Call<fn(id: String, cursor: Option<String>) -> RunPage>,
     /// Calls back after a definition changed outside the host; returns the function that stops it.
-    pub watch: Option<Call<fn(on_change: Call<fn(change: AutomationChange)>) -> Option<Call<fn()>>>>,
+    pub watch: Option<Call<fn(on_change: HostFunction<fn(change: AutomationChange)>) -> Option<Call<fn()>>>>,
     /// The runs that had not ended when the host stopped.
     pub unfinished: Option<Call<fn() -> Vec<AutomationRunState>>>,
     /// The progress of an automation's schedules, or nothing. Without this and `keep_progress`, schedules do not fire.

@@ -6,7 +6,7 @@ use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
 
 use super::PortValue;
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 
 /// How a backend runs its process in a named machine. A session names one in its setting `computer`: an address
 /// `computer://<id>`, or the source of a new one, `disposable:<profile>` or `devcontainer://<folder>`.
@@ -214,8 +214,8 @@ pub struct SessionComputer {
     /// Its address.
     pub uri: String,
     /// Returns the path in the machine for a host path; nothing if the machine cannot access it.
-    pub place: Call<fn(path: String) -> Option<String>>,
+    pub place: HostFunction<fn(path: String) -> Option<String>>,
     /// Returns the host process that runs a process in the machine, by default in the session's directory. A backend
     /// with this starts none of the session's processes outside the machine.
-    pub how: Call<fn(process: MachineProcess) -> MachineProcess>,
+    pub how: HostFunction<fn(process: MachineProcess) -> MachineProcess>,
 }

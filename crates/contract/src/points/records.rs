@@ -5,7 +5,7 @@ use ostler_protocol::JsonObject;
 use serde::{Deserialize, Serialize};
 
 use super::{ChangeType, PortValue};
-use crate::call::{Call, Func};
+use crate::call::{Call, Func, HostFunction};
 
 /// The store of records.
 #[derive(Debug, Clone, Default, Cross)]
@@ -43,7 +43,7 @@ pub struct StoredCollection {
     /// Deletes a record; `true` if it existed.
     pub remove: Call<fn(id: String) -> bool>,
     /// Calls back after each change; returns the function that stops it.
-    pub watch: Call<fn(on_change: Call<fn(change: RecordChange)>) -> Option<Call<fn()>>>,
+    pub watch: Call<fn(on_change: HostFunction<fn(change: RecordChange)>) -> Option<Call<fn()>>>,
 }
 
 /// A collection for a plugin: every call except `watch` returns a promise.
@@ -61,15 +61,15 @@ pub struct StoredCollection {
 #[derive(Debug, Clone, Cross)]
 pub struct Collection {
     /// One record, or nothing.
-    pub get: Call<fn(id: String) -> Option<JsonObject>>,
+    pub get: HostFunction<fn(id: String) -> Option<JsonObject>>,
     /// All records.
-    pub list: Call<fn() -> Vec<JsonObject>>,
+    pub list: HostFunction<fn() -> Vec<JsonObject>>,
     /// The records whose top-level fields equal each field of `match`.
-    pub find: Call<fn(r#match: JsonObject) -> Vec<JsonObject>>,
+    pub find: HostFunction<fn(r#match: JsonObject) -> Vec<JsonObject>>,
     /// Stores a record, replacing the one with its id. Rejects an id that is not a slug.
-    pub put: Call<fn(record: JsonObject)>,
+    pub put: HostFunction<fn(record: JsonObject)>,
     /// Deletes a record; `true` if it existed.
-    pub remove: Call<fn(id: String) -> bool>,
+    pub remove: HostFunction<fn(id: String) -> bool>,
     /// Calls back after each change; returns the function that stops it.
     pub watch: Func<fn(on_change: Call<fn(change: RecordChange)>) -> Func<fn()>>,
 }

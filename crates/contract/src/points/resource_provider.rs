@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Checked, Contribution, Slot};
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 use crate::cross::{Cross, Mismatch, Text, data_from_live, data_to_live};
 use crate::live::Live;
 use crate::owner::Owner;
@@ -68,7 +68,7 @@ pub struct ResourceProvider {
             fn(
                 uri: String,
                 recursive: bool,
-                on_change: Call<fn(changes: Vec<ResourceChanged>)>,
+                on_change: HostFunction<fn(changes: Vec<ResourceChanged>)>,
             ) -> Option<Call<fn()>>,
         >,
     >,

@@ -11,7 +11,7 @@ use super::{
     Encoding, PortValue, Reader, ResourceAccess, ResourceChanged, ResourceContent, ResourceFacts,
     ResourceProvider, ResourceResolving, ResourceTransfer, ResourceWrite, ResourceWriter, SchemeProvider,
 };
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 use crate::cross::Text;
 
 /// The store of `file:` URIs, and of paths without a scheme. It decides which files are available. Without members of
@@ -64,7 +64,7 @@ pub struct ResourceStore {
             fn(
                 uri: String,
                 recursive: bool,
-                on_change: Call<fn(changes: Vec<ResourceChanged>)>,
+                on_change: HostFunction<fn(changes: Vec<ResourceChanged>)>,
             ) -> Option<Call<fn()>>,
         >,
     >,

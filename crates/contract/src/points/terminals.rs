@@ -6,7 +6,7 @@ use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
 
 use super::PortValue;
-use crate::call::{Call, Func};
+use crate::call::{Call, Func, HostFunction};
 
 /// The terminal store. The host lists terminals, stores their recent output and serves it to subscribers.
 ///
@@ -105,7 +105,7 @@ pub struct Terminal {
 #[derive(Debug, Clone, Cross)]
 pub struct SessionTerminals {
     /// Opens a terminal, claimed by this chat.
-    pub open: Call<fn(request: SessionTerminalRequest) -> SessionTerminal>,
+    pub open: HostFunction<fn(request: SessionTerminalRequest) -> SessionTerminal>,
 }
 
 /// A backend's request for a terminal.
@@ -142,15 +142,15 @@ pub struct SessionTerminal {
     /// Its URI, for links in the content of tool calls.
     pub uri: String,
     /// The output that the host has stored.
-    pub output: Call<fn() -> String>,
+    pub output: HostFunction<fn() -> String>,
     /// Resolves when its process has ended, with the exit code if there is one.
-    pub wait: Call<fn() -> Option<i64>>,
+    pub wait: HostFunction<fn() -> Option<i64>>,
     /// Writes input.
-    pub write: Call<fn(data: String)>,
+    pub write: HostFunction<fn(data: String)>,
     /// Changes the size.
-    pub resize: Call<fn(cols: u16, rows: u16)>,
+    pub resize: HostFunction<fn(cols: u16, rows: u16)>,
     /// Ends its process. The terminal stays listed with its output.
-    pub kill: Call<fn()>,
+    pub kill: HostFunction<fn()>,
     /// Ends its process and removes it from the list.
-    pub release: Call<fn()>,
+    pub release: HostFunction<fn()>,
 }

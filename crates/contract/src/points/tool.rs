@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Contribution, Slot};
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 use crate::cross::{Frozen, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
 
@@ -109,25 +109,25 @@ pub struct ToolContext {
     /// The session's backend.
     pub provider: Option<String>,
     /// The id of the running turn, if any.
-    pub turn: Call<fn() -> Option<String>>,
+    pub turn: HostFunction<fn() -> Option<String>>,
     /// All sessions that the host lists.
-    pub sessions: Call<fn() -> Vec<SessionSummary>>,
+    pub sessions: HostFunction<fn() -> Vec<SessionSummary>>,
     /// The chats of a session.
-    pub chats: Call<fn(session: String) -> Vec<ChatSummary>>,
+    pub chats: HostFunction<fn(session: String) -> Vec<ChatSummary>>,
     /// The turns of a chat, frozen. Default: the session's default chat.
-    pub context: Call<fn(session: String, chat: Option<String>) -> Frozen<Vec<Turn>>>,
+    pub context: HostFunction<fn(session: String, chat: Option<String>) -> Frozen<Vec<Turn>>>,
     /// Sends a message to a chat, immediately or through the queue. Returns `sent` or `queued`.
-    pub send: Call<fn(session: String, chat: Option<String>, text: String) -> String>,
+    pub send: HostFunction<fn(session: String, chat: Option<String>, text: String) -> String>,
     /// Starts a session with the same owner and returns its URI.
-    pub create: Call<fn(request: ToolSession) -> String>,
+    pub create: HostFunction<fn(request: ToolSession) -> String>,
     /// Opens a chat in a session, sends its first message and returns its URI.
-    pub create_chat: Call<fn(session: String, request: ToolChat) -> String>,
+    pub create_chat: HostFunction<fn(session: String, request: ToolChat) -> String>,
     /// Renames a session.
-    pub rename: Call<fn(session: String, title: String)>,
+    pub rename: HostFunction<fn(session: String, title: String)>,
     /// Disposes of another session.
-    pub remove: Call<fn(session: String)>,
+    pub remove: HostFunction<fn(session: String)>,
     /// Reads a resource with the grants of the session's owner.
-    pub read: Call<fn(uri: String) -> String>,
+    pub read: HostFunction<fn(uri: String) -> String>,
 }
 
 /// A request for a session by a tool.

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation, RunPage};
-use ostler_contract::{Call, JsonObject, Pending, Thrown};
+use ostler_contract::{HostFunction, JsonObject, Thrown, limit};
 use ostler_protocol::wire::actions::{AutomationRemovedAction, StateAction};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
@@ -21,9 +20,6 @@ use crate::core::fanout::{Fanout, Origin, Subscriber};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::{does_not_belong, lacks_field};
 use crate::users::principal::Principal;
-
-/// How long the store may take with a request.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// Entries by id.
 #[derive(Debug, Default)]
@@ -175,11 +171,11 @@ impl Automations {
     /// Reads the automations of the store, watches it for edits, and takes up what a stop left unfinished.
     pub(crate) async fn load_automations(self: Arc<Self>) {
         let Some(store) = self.core.automation_store().cloned() else { return };
-        match store.list.call(()).await {
+        match store.list.within(limit::STORE_SCAN, ()).await {
             Ok(kept) => {
                 for automation in kept {
                     let id = automation.id.clone();
-                    let page = store.runs.call((id.clone(), None)).await.unwrap_or_default();
+                    let page = store.runs.within(limit::STORE, (id.clone(), None)).await.unwrap_or_default();
                     page.runs.iter().for_each(|run| self.remember_request(run));
                     self.plan(&id, None, &automation.definition, &page.runs).await;
                     self.set(&id, entry_of(automation), page, None);
@@ -189,7 +185,7 @@ impl Automations {
         }
         if let Some(watch) = &store.watch {
             let automations = Arc::downgrade(&self);
-            let on_change = Call::new(move |(change,): (AutomationChange,)| {
+            let on_change = HostFunction::new(move |(change,): (AutomationChange,)| {
                 let automations = automations.upgrade();
                 async move {
                     if let Some(automations) = automations {
@@ -198,7 +194,7 @@ impl Automations {
                     Ok(())
                 }
             });
-            if let Err(why) = watch.call((on_change,)).await {
+            if let Err(why) = watch.within(limit::STORE, (on_change,)).await {
                 self.core.log.line(format_args!("edits of automations will not be seen: {why}"));
             }
         }
@@ -214,7 +210,7 @@ impl Automations {
             return self.remove(&self.core.fanout, &change.id, None);
         }
         let Some(store) = self.core.automation_store() else { return };
-        match store.get.call((change.id.clone(),)).await {
+        match store.get.within(limit::STORE, (change.id.clone(),)).await {
             Ok(Some(kept)) => self.keep_entry(kept, None).await,
             Ok(None) => self.remove(&self.core.fanout, &change.id, None),
             Err(why) => self.core.log.line(format_args!("automation {} could not be read: {why}", change.id)),
@@ -249,7 +245,11 @@ impl Automations {
                 definition.meta = with_editor(with_pinned(definition.meta, None), None);
                 check(&definition, Some(&definition.triggers), self.keeps_schedules())?;
                 let owner = self.access.owner_of(by);
-                let kept = store.create.call((id, definition, owner)).await.map_err(|why| why.message)?;
+                let kept = store
+                    .create
+                    .within(limit::STORE, (id, definition, owner))
+                    .await
+                    .map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
             }
@@ -274,7 +274,8 @@ impl Automations {
                     triggers.as_deref(),
                     self.keeps_schedules(),
                 )?;
-                let kept = store.update.call((id, changes)).await.map_err(|why| why.message)?;
+                let kept =
+                    store.update.within(limit::STORE, (id, changes)).await.map_err(|why| why.message)?;
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
             }
@@ -283,7 +284,7 @@ impl Automations {
                 let held = self.entry(&id).ok_or_else(|| none(&request.resource))?;
                 self.require_own(by, &held, "remove")?;
                 self.runs.lock().forget(&id);
-                if store.remove.call((id.clone(),)).await.map_err(|why| why.message)? {
+                if store.remove.within(limit::STORE, (id.clone(),)).await.map_err(|why| why.message)? {
                     self.remove(&self.core.fanout, &id, Some(origin));
                 }
                 Ok(())
@@ -307,7 +308,7 @@ impl Automations {
         let store = self.core.automations_kept()?;
         let mut items = super::rule::definitions();
         items.extend(super::triggers::registered(self));
-        let stored = asked(store.triggers.call(())).await?;
+        let stored = asked(store.triggers.within(limit::STORE, ())).await?;
         items.extend(stored);
         Ok(items)
     }
@@ -323,21 +324,21 @@ impl Automations {
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         self.entry(id).ok_or_else(unknown)?;
-        let page = asked(store.runs.call((id.to_owned(), cursor))).await?;
+        let page = asked(store.runs.within(limit::STORE, (id.to_owned(), cursor))).await?;
         self.add_page(&self.core.fanout, id, page);
         Ok(())
     }
 }
 
 /// The answer of the store to a request, or a failure that says how long it was waited for.
-async fn asked<T>(answer: Pending<T>) -> Result<T, RpcError> {
-    match tokio::time::timeout(LIMIT, answer).await {
-        Ok(answered) => answered.map_err(Thrown::into_rpc),
-        Err(_) => Err(RpcError::internal(format!(
+async fn asked<T>(answer: impl Future<Output = Result<T, Thrown>>) -> Result<T, RpcError> {
+    answer.await.map_err(|why| match why.is_timeout() {
+        true => RpcError::internal(format!(
             "the automation store did not answer within {} seconds; check the plugin that registers it, then try again",
-            LIMIT.as_secs()
-        ))),
-    }
+            limit::STORE.as_secs()
+        )),
+        false => why.into_rpc(),
+    })
 }
 
 /// The sentence for an automation nobody knows or that is off.

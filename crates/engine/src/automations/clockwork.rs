@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ostler_contract::limit;
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunOrigin, AutomationRunState,
     AutomationTriggeredRunOrigin,
@@ -65,12 +66,14 @@ impl Automations {
         }
         let progress = self.core.automation_store().and_then(|store| store.progress.as_ref());
         let kept = match (before, progress) {
-            (None, Some(progress)) => progress.call((id.to_owned(),)).await.unwrap_or_else(|why| {
-                self.core
-                    .log
-                    .line(format_args!("how far the schedules of {id} had come could not be read: {why}"));
-                None
-            }),
+            (None, Some(progress)) => {
+                progress.within(limit::STORE, (id.to_owned(),)).await.unwrap_or_else(|why| {
+                    self.core.log.line(format_args!(
+                        "how far the schedules of {id} had come could not be read: {why}"
+                    ));
+                    None
+                })
+            }
             _ => None,
         };
         let planned = {
@@ -100,7 +103,7 @@ impl Automations {
         let keeping = {
             let _in_order = self.keeping.lock();
             let progress = self.plans.lock().progress(id);
-            keep.call((id.to_owned(), progress))
+            keep.within(limit::STORE, (id.to_owned(), progress))
         };
         if let Err(why) = keeping.await {
             self.core
@@ -144,7 +147,7 @@ impl Automations {
         let Some(store) = self.core.automation_store() else { return };
         let changes =
             AutomationDefinitionPatch { enabled: Some(false), ..AutomationDefinitionPatch::default() };
-        match store.update.call((id.to_owned(), changes)).await {
+        match store.update.within(limit::STORE, (id.to_owned(), changes)).await {
             Ok(kept) => self.keep_entry(kept, None).await,
             Err(why) => self
                 .core

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ostler_contract::host::Fired;
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Owner;
-use ostler_contract::{Call, Caller, JsonObject, Thrown};
+use ostler_contract::{Caller, HostFunction, JsonObject, Thrown};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
     AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind, SessionStatus,
@@ -79,7 +79,7 @@ impl Automations {
         }
         let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
         Ok(Fired {
-            kept: Call::new(move |()| {
+            kept: HostFunction::new(move |()| {
                 let wait = wait.lock().take();
                 async move {
                     let Some(wait) = wait else { return Ok(Vec::new()) };

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::limit;
 use ostler_contract::points::RunPage;
 use ostler_protocol::wire::actions::{AutomationSetAction, StateAction};
 use ostler_protocol::wire::state::{AutomationEntry, AutomationRunState, AutomationRunSummary};
@@ -167,7 +168,7 @@ impl Automations {
         if self.with_listed(id, |listed| listed.crowded) != Some(true) {
             return;
         }
-        match store.runs.call((id.to_owned(), None)).await {
+        match store.runs.within(limit::STORE, (id.to_owned(), None)).await {
             Ok(page) => drop(self.with_listed(id, |listed| listed.cut(&page))),
             Err(why) => self.core.log.line(format_args!("the runs of {id} could not be read: {why}")),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::limit;
 use ostler_protocol::wire::state::AutomationDefinitionPatch;
 
 use super::Automations;
@@ -36,7 +37,7 @@ impl Automations {
         };
         let meta = with_pinned(entry.wire.definition.meta.clone(), Some(session));
         let changes = AutomationDefinitionPatch { meta, ..AutomationDefinitionPatch::default() };
-        match store.update.call((id.to_owned(), changes)).await {
+        match store.update.within(limit::STORE, (id.to_owned(), changes)).await {
             Ok(kept) => self.keep_entry(kept, None).await,
             Err(why) => self.core.log.line(format_args!("{id} could not be pinned to {session}: {why}")),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
 use ostler_contract::events::{Event, TurnStatus};
-use ostler_contract::{JsonObject, Pending};
+use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
     AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction,
@@ -479,7 +479,7 @@ impl Automations {
             let state = runs.open.get(run).or_else(|| runs.ended.get(run)).cloned();
             drop(runs);
             match (self.core.automation_store(), state) {
-                (Some(store), Some(state)) => store.run.call((state,)),
+                (Some(store), Some(state)) => store.run.within(limit::STORE, (state,)),
                 (None, _) => return false,
                 // It has ended since, and was kept as that.
                 (_, None) => return true,
@@ -492,7 +492,7 @@ impl Automations {
     fn keep_state(&self, run: &AutomationRunState) -> impl Future<Output = bool> + Send + use<> {
         let keeping = {
             let _in_order = self.keeping.lock();
-            self.core.automation_store().map(|store| store.run.call((run.clone(),)))
+            self.core.automation_store().map(|store| store.run.within(limit::STORE, (run.clone(),)))
         };
         let (automations, run) = (self.weak(), run.resource.clone());
         async move {
@@ -505,7 +505,7 @@ impl Automations {
         }
     }
 
-    async fn is_kept(&self, run: &str, keeping: Pending<()>) -> bool {
+    async fn is_kept(&self, run: &str, keeping: impl Future<Output = Result<(), Thrown>>) -> bool {
         match keeping.await {
             Ok(()) => true,
             Err(why) => {
@@ -543,7 +543,7 @@ impl Automations {
         let Some(unfinished) = self.core.automation_store().and_then(|store| store.unfinished.clone()) else {
             return;
         };
-        let open = match unfinished.call(()).await {
+        let open = match unfinished.within(limit::STORE_SCAN, ()).await {
             Ok(open) => open,
             Err(why) => return self.core.log.line(format_args!("unfinished runs could not be read: {why}")),
         };
@@ -573,6 +573,6 @@ impl Automations {
             return Some(ended.clone());
         }
         let store = self.core.automation_store()?;
-        store.run_of.call((run.to_owned(),)).await.ok().flatten()
+        store.run_of.within(limit::STORE, (run.to_owned(),)).await.ok().flatten()
     }
 }

@@ -3,19 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::Diagnostics;
-use ostler_contract::{Call, JsonObject, Pending, Thrown};
+use ostler_contract::{Call, HostFunction, JsonObject, Pending, Thrown, limit};
 use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, Value, json};
 use parking_lot::Mutex;
 
 use crate::channels::Channels;
-use crate::core::in_time::in_time;
-
-/// How long a question may take.
-const LIMIT: Duration = Duration::from_secs(30);
 
 const LOGS: &str = "ahp-otlp://logs";
 const TRACES: &str = "ahp-otlp://traces";
@@ -27,7 +22,7 @@ const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "fatal"];
 #[derive(Debug, Default)]
 pub(crate) struct Exports(Mutex<HashMap<String, Option<Call<fn()>>>>);
 
-type Export = Call<fn(JsonObject)>;
+type Export = HostFunction<fn(JsonObject)>;
 /// A notification's name, and what begins to send it.
 pub(crate) type Teller = (&'static str, BeginExport);
 type BeginExport = Box<dyn FnOnce(Export) -> Pending<Option<Call<fn()>>> + Send>;
@@ -60,14 +55,17 @@ impl Channels {
         if let Some(level) = channel.strip_prefix(LOGS) {
             let level = level.strip_prefix('/').unwrap_or("trace").to_ascii_lowercase();
             let logs = diagnostics.logs.clone().filter(|_| LEVELS.contains(&level.as_str()))?;
-            return Some(("otlp/exportLogs", Box::new(move |told| logs.call((level, told)))));
+            return Some((
+                "otlp/exportLogs",
+                Box::new(move |told| Box::pin(logs.within(limit::DIAGNOSTICS, (level, told)))),
+            ));
         }
         let (name, tells) = match channel {
             TRACES => ("otlp/exportTraces", diagnostics.traces.clone()?),
             METRICS => ("otlp/exportMetrics", diagnostics.metrics.clone()?),
             _ => return None,
         };
-        Some((name, Box::new(move |told| tells.call((told,)))))
+        Some((name, Box::new(move |told| Box::pin(tells.within(limit::DIAGNOSTICS, (told,))))))
     }
 
     /// Ends what a channel told, where nobody looks any more.
@@ -78,7 +76,7 @@ impl Channels {
         let stop = self.telling.0.lock().remove(channel);
         self.core.fanout.remove(channel);
         if let Some(stop) = stop.flatten() {
-            tokio::spawn(stop.call(()));
+            tokio::spawn(stop.unbounded(()));
         }
     }
 
@@ -93,7 +91,7 @@ impl Channels {
         }
         let begun = teller({
             let (channels, channel) = (Arc::downgrade(self), channel.to_owned());
-            Call::now(move |(payload,): (JsonObject,)| {
+            HostFunction::now(move |(payload,): (JsonObject,)| {
                 if let Some(channels) = channels.upgrade()
                     && let Ok(frame) =
                         encode::notification(name, &json!({ "channel": channel, "payload": payload }))
@@ -105,7 +103,7 @@ impl Channels {
         });
         let (channels, channel) = (self.clone(), channel.to_owned());
         tokio::spawn(async move {
-            match in_time(LIMIT, begun).await {
+            match begun.await {
                 Ok(stop) => {
                     let left = match channels.telling.0.lock().get_mut(&channel) {
                         Some(held) => {
@@ -116,7 +114,7 @@ impl Channels {
                         None => stop,
                     };
                     if let Some(stop) = left {
-                        let _ = stop.call(()).await;
+                        let _ = stop.unbounded(()).await;
                     }
                     channels.release_telling(&channel);
                 }
@@ -131,7 +129,7 @@ impl Channels {
     pub(crate) async fn network(&self) -> Result<Value, RpcError> {
         let network = self.diagnostics().and_then(|diagnostics| diagnostics.network.as_ref());
         let network = network.ok_or_else(|| lacks("tells nothing of its network"))?;
-        in_time(LIMIT, network.call(())).await.map(Value::Object).map_err(Thrown::into_rpc)
+        network.within(limit::DIAGNOSTICS, ()).await.map(Value::Object).map_err(Thrown::into_rpc)
     }
 
     /// Tries to reach a URL.
@@ -141,7 +139,7 @@ impl Channels {
         if !url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
             return Err(RpcError::invalid_params(format!("{url} is no http or https URL")));
         }
-        in_time(LIMIT, fetch.call((url,))).await.map(Value::Object).map_err(Thrown::into_rpc)
+        fetch.within(limit::DIAGNOSTICS, (url,)).await.map(Value::Object).map_err(Thrown::into_rpc)
     }
 }
 

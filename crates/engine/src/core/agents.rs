@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::shared::Core;
+use ostler_contract::limit;
 use ostler_contract::points::{Agent, Tool};
 use ostler_contract::registry::Owned;
 use ostler_protocol::wire::state::{
@@ -60,7 +61,7 @@ impl Core {
         let Some(registry) = self.registry() else { return };
         let probes = registry.all::<Agent>().iter().filter_map(|agent| {
             let probe = agent.probe.clone()?;
-            Some(async move { (agent.provider.to_string(), probe.call(()).await) })
+            Some(async move { (agent.provider.to_string(), probe.within(limit::BACKEND_PROBE, ()).await) })
         });
         let answers = futures::future::join_all(probes).await;
         if answers.is_empty() {

@@ -65,7 +65,7 @@ impl Events {
                     let Some(context): Option<PluginContext> = context.clone() else { continue };
                     let owner = &listener.owner;
                     *calling.lock() = Some(format!("{owner}: its {} listener", name.as_str()));
-                    let call = listener.handler.call((Frozen(event.clone()), Frozen(context)));
+                    let call = listener.handler.unbounded((Frozen(event.clone()), Frozen(context)));
                     let outcome = call.await;
                     *calling.lock() = None;
                     if let Err(thrown) = outcome {

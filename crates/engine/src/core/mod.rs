@@ -9,7 +9,6 @@ pub mod events;
 pub mod fanout;
 pub(crate) mod file_uris;
 pub(crate) mod ids;
-pub(crate) mod in_time;
 pub(crate) mod limits;
 pub(crate) mod local_system;
 pub(crate) mod log;

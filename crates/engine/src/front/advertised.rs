@@ -1,21 +1,15 @@
 //! What the host says of itself in `_meta`, on `initialize` and on the root state: the schemes, channels and commands
 //! plugins serve, and the vocabulary of grants.
 
-use std::time::Duration;
-
 use ostler_contract::points::{
     Description, NamedMethod, ResourceProvider, SchemeChannel, SchemeDescription, SchemeProvider,
 };
 use ostler_contract::registry::{Owned, Owner};
-use ostler_contract::{Call, Cross, JsonObject, Value, json};
+use ostler_contract::{Call, Cross, JsonObject, Value, json, limit};
 use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS, subject};
 use ostler_protocol::names;
 
-use crate::core::in_time::in_time;
 use crate::front::Front;
-
-/// How long a `describe` may take before the host starts without that.
-const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One subject, with its operations by group.
 #[derive(Default)]
@@ -112,7 +106,7 @@ impl Front {
         name: &str,
         describe: Option<&Call<fn() -> T>>,
     ) -> Option<T> {
-        let told = in_time(DESCRIBE_LIMIT, describe?.call(())).await;
+        let told = describe?.within(limit::DESCRIBE, ()).await;
         Some(told.unwrap_or_else(|why| {
             self.core.report_failed(owner, &format!("the describe of its {kind} {name}"), &why);
             T::default()

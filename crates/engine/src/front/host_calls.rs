@@ -12,7 +12,8 @@ use ostler_contract::points::{
 };
 use ostler_contract::problem::no_network;
 use ostler_contract::{
-    Call, Caller, Func, HostCalls, JsonObject, Pending, RpcError, Slug, Thrown, Value, VaultName, problem,
+    Call, Caller, Func, HostCalls, HostFunction, JsonObject, Pending, RpcError, Slug, Thrown, Value,
+    VaultName, limit, problem,
 };
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
@@ -172,7 +173,11 @@ impl HostCalls for HostDoor {
                 None => caller.vault,
             };
             let Some(vault) = vault else { return Err(Thrown::new(problem::no_vault(&name))) };
-            vault.get.call((name.clone(),)).await?.ok_or_else(|| Thrown::new(problem::no_secret(&name)))
+            vault
+                .get
+                .within(limit::STORE, (name.clone(),))
+                .await?
+                .ok_or_else(|| Thrown::new(problem::no_secret(&name)))
         })
     }
 
@@ -283,9 +288,9 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
     macro_rules! through {
         ($member:ident) => {{
             let opened = opened.clone();
-            Call::new(move |arguments| {
+            HostFunction::new(move |arguments| {
                 let opened = opened.clone();
-                async move { opened.watched().await?.$member.call(arguments).await }
+                async move { opened.watched().await?.$member.within(limit::STORE, arguments).await }
             })
         }};
     }
@@ -296,7 +301,7 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
         find: through!(find),
         put: {
             let opened = opened.clone();
-            Call::new(move |(record,): (JsonObject,)| {
+            HostFunction::new(move |(record,): (JsonObject,)| {
                 let opened = opened.clone();
                 async move {
                     let id = record.get("id").and_then(Value::as_str);
@@ -307,7 +312,7 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
                             opened.name
                         )));
                     }
-                    opened.watched().await?.put.call((record,)).await
+                    opened.watched().await?.put.within(limit::STORE, (record,)).await
                 }
             })
         },
@@ -343,7 +348,7 @@ impl Opened {
             front.core.built().await;
             let store =
                 front.core.record_store().ok_or_else(|| Thrown::new(problem::no_record_store(&self.name)))?;
-            store.collection.call((self.name.clone(), self.options.clone())).await
+            store.collection.within(limit::STORE, (self.name.clone(), self.options.clone())).await
         });
         opened.await.cloned()
     }
@@ -355,18 +360,18 @@ fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)
     let opened = opened.clone();
     opened.unheard.send_modify(|unheard| *unheard += 1);
     let mut ended = stopped.clone();
-    let heard = Call::new(move |(change,): (RecordChange,)| {
+    let heard = HostFunction::new(move |(change,): (RecordChange,)| {
         let on_change = (!*stopped.borrow()).then(|| on_change.clone());
         async move {
             match on_change {
-                Some(on_change) => on_change.call((change,)).await,
+                Some(on_change) => on_change.unbounded((change,)).await,
                 None => Ok(()),
             }
         }
     });
     tokio::spawn(async move {
         let watched = match opened.stored().await {
-            Ok(stored) => stored.watch.call((heard,)).await,
+            Ok(stored) => stored.watch.within(limit::STORE, (heard,)).await,
             Err(why) => Err(why),
         };
         opened.unheard.send_modify(|unheard| *unheard -= 1);
@@ -375,7 +380,7 @@ fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)
                 // A plugin that let go of the function that stops it watches on.
                 let asked = ended.wait_for(|ended| *ended).await.is_ok();
                 if let Some(stop) = stop.filter(|_| asked) {
-                    let _ = stop.call(()).await;
+                    let _ = stop.unbounded(()).await;
                 }
             }
             Err(why) => {

@@ -1,5 +1,6 @@
 //! Files a person may mean after an `@`, from the session's own directory.
 
+use ostler_contract::limit;
 use ostler_contract::points::{ResourceCompletion, ResourceStore};
 use ostler_protocol::wire::commands::CompletionItem;
 use ostler_protocol::wire::state::{MessageAttachment, MessageResourceAttachment};
@@ -37,7 +38,7 @@ impl Front {
         let own = entry.row.lock().kept.working_directories.first().cloned();
         let directory = own.or_else(|| self.core.options.paths.first().map(|path| file_uri(path)));
         let Some(directory) = directory else { return Vec::new() };
-        match store.complete.call((directory, mention.path.to_owned())).await {
+        match store.complete.within(limit::COMPLETION, (directory, mention.path.to_owned())).await {
             Ok(found) => found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect(),
             Err(why) => {
                 let line = format_args!("{}: cannot complete file names: {}", entry.uri, why.for_log());

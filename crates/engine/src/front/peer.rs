@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ostler_contract::host::Peer;
-use ostler_contract::{Call, Func, JsonObject, Thrown, Value};
+use ostler_contract::{Call, Func, HostFunction, JsonObject, Thrown, Value};
 use ostler_protocol::message::Params;
 use ostler_protocol::{Id, Message, RpcError};
 use parking_lot::Mutex;
@@ -51,7 +51,7 @@ pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
     let (requests, notifications) = (line.clone(), line.clone());
     let (for_request, for_listener) = (shared.clone(), shared);
     Peer {
-        request: Call::new(move |(method, params): (String, Option<JsonObject>)| {
+        request: HostFunction::new(move |(method, params): (String, Option<JsonObject>)| {
             let sent = request(&requests, &for_request, method, params);
             async move {
                 match sent?.await {
@@ -151,8 +151,9 @@ async fn handle(shared: &Shared, frame: &[u8]) {
             let listener = shared.listener.lock().clone();
             if let Some(listener) = listener {
                 let params: Value = serde_json::from_str(params.text()).unwrap_or_default();
-                let _ =
-                    listener.call((ostler_protocol::json!({ "method": method, "params": params }),)).await;
+                let _ = listener
+                    .unbounded((ostler_protocol::json!({ "method": method, "params": params }),))
+                    .await;
             }
         }
         _ => {}

@@ -1,23 +1,18 @@
 //! Commands of plugins: found by name, let through by the grant they named, answered by the plugin.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::NamedMethod;
 use ostler_contract::registry::Owned;
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::{JsonObject, Value, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::message::Params;
 
-use crate::core::in_time::in_time;
 use crate::core::refusals::before_initialize;
 use crate::core::responder::Responder;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::users::principal::Principal;
-
-/// How long a command may take: as long as a client's tool, which is long.
-const HANDLE_LIMIT: Duration = Duration::from_secs(600);
 
 impl Front {
     /// The plugin command of that name.
@@ -58,7 +53,8 @@ impl Connection {
                 let Call { command, params, principal, .. } = &call;
                 let authorize = command.method.authorize.clone();
                 let asked = params.clone();
-                let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
+                let ask = authorize
+                    .map(|authorize| move |reader| authorize.within(limit::AUTHORIZE, (asked, reader)));
                 match front.access.authorized(&command.owner, &command.name, principal, ask).await {
                     true => answer(front, call, responder),
                     false => responder.fail(refusal),
@@ -73,9 +69,9 @@ fn answer(front: Arc<Front>, call: Call, responder: Responder) {
     let Call { command, params, principal, client } = call;
     let reader = front.access.reader_known(&principal);
     let owner = principal.owner(&front.core.options.host_name).filter(|_| front.access.gate.guarded);
-    let answered = command.method.handle.call((params, reader, client, owner));
+    let answered = command.method.handle.within(limit::COMMAND, (params, reader, client, owner));
     tokio::spawn(async move {
-        let outcome: Result<Value, RpcError> = in_time(HANDLE_LIMIT, answered).await.map_err(|why| {
+        let outcome: Result<Value, RpcError> = answered.await.map_err(|why| {
             if why.rpc.is_none() {
                 front.core.report_failed(&command.owner, &format!("its command {}", command.name), &why);
             }

@@ -9,10 +9,9 @@ use ostler_contract::points::{
     AutomationStore, Close, Computers, Containers, Policies, Port, PortValue, RecordStore, SessionStore,
     TerminalStore, Usage, Vault,
 };
-use ostler_contract::{Call, Registry};
+use ostler_contract::{Call, Registry, limit};
 use tokio::sync::oneshot;
 
-use crate::core::in_time::in_time;
 use crate::core::stage::Stage;
 use crate::host::Host;
 use crate::sessions::ToSession;
@@ -22,10 +21,6 @@ use crate::users::principal::Principal;
 const STOPPING_LIMIT: Duration = Duration::from_secs(5);
 /// How long all sessions may take to end.
 const SESSIONS_LIMIT: Duration = Duration::from_secs(5);
-/// How long each function a plugin registered may take.
-const CLOSE_LIMIT: Duration = Duration::from_secs(10);
-/// How long each store may take.
-const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Host {
     /// Ends the announcements: a line said later is dropped.
@@ -73,7 +68,7 @@ impl Host {
         self.heard(self.core.events.all_heard()).await;
         let Some(registry) = self.core.registry() else { return };
         for close in registry.all::<Close>() {
-            self.limited(CLOSE_LIMIT, &close.close, format!("{}: its close", close.owner)).await;
+            self.limited(limit::CLOSE, &close.close, format!("{}: its close", close.owner)).await;
         }
         self.close_store::<TerminalStore>(registry, |store| &store.close).await;
         self.close_store::<Containers>(registry, |containers| &containers.close).await;
@@ -81,7 +76,7 @@ impl Host {
         self.close_store::<AutomationStore>(registry, |store| &store.close).await;
         self.close_store::<SessionStore>(registry, |store| &store.close).await;
         if let Some(close) = self.core.own_sessions().and_then(|own| own.close.as_ref()) {
-            self.limited(STORE_LIMIT, close, "the close of the host's own turns".to_owned()).await;
+            self.limited(limit::STORE_CLOSE, close, "the close of the host's own turns".to_owned()).await;
         }
         self.close_store::<Usage>(registry, |store| &store.close).await;
         self.close_store::<RecordStore>(registry, |store| &store.close).await;
@@ -108,14 +103,14 @@ impl Host {
         for held in registry.all::<Port<V>>() {
             if let Some(close) = of(&held.value.value) {
                 let what = format!("{}: the close of its {} store", held.owner, V::NAME);
-                self.limited(STORE_LIMIT, close, what).await;
+                self.limited(limit::STORE_CLOSE, close, what).await;
             }
         }
     }
 
     /// Calls something that is to end in time; what goes wrong is a line.
     async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
-        if let Err(why) = in_time(limit, close.call(())).await {
+        if let Err(why) = close.within(limit, ()).await {
             self.core.log.line(format_args!("{what} failed: {}", why.for_log()));
         }
     }

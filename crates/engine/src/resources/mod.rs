@@ -11,7 +11,7 @@ use ostler_contract::points::{
     Reader, ResourceChanged, ResourceContent, ResourceResolving, ResourceStore, SchemeProvider,
 };
 use ostler_contract::registry::{Owned, Owner};
-use ostler_contract::{Call, Pending, Thrown, json};
+use ostler_contract::{Call, HostFunction, Thrown, json, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::ResourceWatchState;
@@ -94,14 +94,16 @@ impl Resources {
         let reader = self.access.reader_for(&owner);
         if let Err(refusal) = self.access.require_of(&owner, &Grant::on(&provider.scheme, "get")) {
             let admitted = match (&provider.provider.authorize, &reader) {
-                (Some(authorize), Some(reader)) => authorize.call((uri.to_owned(), reader.clone())).await?,
+                (Some(authorize), Some(reader)) => {
+                    authorize.within(limit::AUTHORIZE, (uri.to_owned(), reader.clone())).await?
+                }
                 _ => false,
             };
             if !admitted {
                 return Err(refusal.into());
             }
         }
-        provider.provider.read.call((uri.to_owned(), reader)).await
+        provider.provider.read.within(limit::RESOURCE, (uri.to_owned(), reader)).await
     }
 
     /// Schemes the host serves itself; no plugin can take their names.
@@ -150,7 +152,7 @@ impl Resources {
         let resolve = held.provider.resolve.as_ref().filter(|_| held.scheme.eq_ignore_ascii_case("file"))?;
         let options = ResourceResolving { follow_symlinks: true };
         // What is wrong with it the read says.
-        let facts = resolve.call((uri.to_owned(), reader, options)).await.ok()?;
+        let facts = resolve.within(limit::RESOURCE, (uri.to_owned(), reader, options)).await.ok()?;
         usize::try_from(facts.size?).ok().map(|size| size.min(LARGEST_READ))
     }
 
@@ -160,7 +162,7 @@ impl Resources {
         &self,
         held: &Owned<SchemeProvider>,
         member: &str,
-        answer: Pending<T>,
+        answer: impl Future<Output = Result<T, Thrown>>,
     ) -> Result<T, RpcError> {
         answer.await.map_err(|why| {
             if why.rpc.is_none() {
@@ -185,7 +187,12 @@ impl Resources {
         if let Err(refusal) = self.access.gate.require(principal, &asked) {
             let admitted = match (&provider.provider.authorize, principal.reader()) {
                 (Some(authorize), Some(reader)) => {
-                    self.asked(&provider, "authorize", authorize.call((uri.to_owned(), reader))).await?
+                    self.asked(
+                        &provider,
+                        "authorize",
+                        authorize.within(limit::AUTHORIZE, (uri.to_owned(), reader)),
+                    )
+                    .await?
                 }
                 _ => false,
             };
@@ -228,7 +235,7 @@ impl Resources {
         let wanted = Wanted::read(&state)?;
         let channel = uri::resource_watch(&self.core.new_id());
         let (resources, published) = (Arc::downgrade(self), channel.clone());
-        let on_change = Call::now(move |(changes,): (Vec<ResourceChanged>,)| {
+        let on_change = HostFunction::now(move |(changes,): (Vec<ResourceChanged>,)| {
             let changes: Vec<_> = changes.into_iter().filter(|change| wanted.holds(&change.uri)).collect();
             if let Some(resources) = resources.upgrade().filter(|_| !changes.is_empty()) {
                 let action = json!({ "type": "resourceWatch/changed", "changes": { "items": changes } });
@@ -240,7 +247,11 @@ impl Resources {
             Ok(())
         });
         let stop = self
-            .asked(provider, "watch", watch.call((state.root.clone(), state.recursive, on_change)))
+            .asked(
+                provider,
+                "watch",
+                watch.within(limit::RESOURCE, (state.root.clone(), state.recursive, on_change)),
+            )
             .await?;
         self.watches.lock().insert(channel.clone(), Watch { state, owner, stop });
         // One that nobody looks at in time is released as one that nobody looks at any more.
@@ -280,7 +291,7 @@ impl Resources {
         let watch = self.watches.lock().remove(channel);
         self.core.fanout.remove(channel);
         if let Some(stop) = watch.and_then(|watch| watch.stop) {
-            tokio::spawn(stop.call(()));
+            tokio::spawn(stop.unbounded(()));
         }
     }
 }

@@ -2,12 +2,11 @@
 //! first asked for, and stored before any client is told of a change.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_annotations};
 use futures::future::OptionFuture;
 use ostler_contract::points::AnnotationCounts;
-use ostler_contract::{Thrown, Value};
+use ostler_contract::{Thrown, Value, limit};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Annotation, AnnotationEntry, AnnotationsState, AnnotationsSummary};
 use ostler_protocol::{RpcError, uri};
@@ -17,12 +16,9 @@ use super::client_actions::{Refused, refuse};
 use super::keep::kept;
 use super::mailbox::Subscription;
 use crate::core::fanout::Origin;
-use crate::core::in_time::in_time;
 
 /// The most bytes the annotations of one session may take as JSON.
 const MAX_BYTES: usize = 4 << 20;
-/// How long the store may take to answer them.
-const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// What listings show of a session's annotations.
 pub(super) fn summary(session: &str, counts: AnnotationCounts) -> AnnotationsSummary {
@@ -46,7 +42,7 @@ impl Actor {
             return Ok(state);
         }
         let stored = match self.core.annotation_store().and_then(|store| store.annotations.as_ref()) {
-            Some(read) => in_time(READ_LIMIT, read.call((self.entry.id.clone(),))).await?,
+            Some(read) => read.within(limit::STORE, (self.entry.id.clone(),)).await?,
             None => Vec::new(),
         };
         let annotations = stored.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
@@ -119,7 +115,7 @@ impl Actor {
             return Ok(());
         };
         let channel = uri::annotations(&self.entry.uri);
-        let write = kept(&self.core.log, &channel, set.call((self.entry.id.clone(), rows)));
+        let write = kept(&self.core.log, &channel, set.within(limit::STORE, (self.entry.id.clone(), rows)));
         let record = OptionFuture::from(counted.then(|| self.keep_session()));
         match futures::join!(write, record) {
             (true, _) => Ok(()),

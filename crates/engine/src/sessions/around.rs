@@ -2,10 +2,9 @@
 //! starts, when it wakes, and once a turn has ended; told to whoever watches where it is another than before.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::{BranchAsked, Changes, Directories, PullRequest, PullRequests};
-use ostler_contract::{JsonObject, Pending, Value, json};
+use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::names;
 use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMetaChangedAction, StateAction};
 use ostler_protocol::wire::state::{ChangesSummary, Changeset};
@@ -14,12 +13,8 @@ use super::Entry;
 use super::actor::Actor;
 use super::mailbox::ToSession;
 use crate::core::file_uris::file_path;
-use crate::core::in_time::in_time;
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::SessionView as _;
-
-/// How long each may take.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -64,9 +59,11 @@ impl Sessions {
         let Some((path, uri)) = entry.directory() else { return found };
         if let Some(directories) = registry.port::<Directories>() {
             if let Some(refresh) = directories.refresh.as_ref().filter(|_| after_turn) {
-                self.known(entry, "its directory", refresh.call((path.clone(),))).await;
+                self.known(entry, "its directory", refresh.within(limit::DIRECTORY, (path.clone(),))).await;
             }
-            let facts = self.known(entry, "its directory", directories.meta.call((path.clone(),))).await;
+            let facts = self
+                .known(entry, "its directory", directories.meta.within(limit::DIRECTORY, (path.clone(),)))
+                .await;
             let own = names::meta_key("");
             found.facts = facts.unwrap_or_default();
             found.facts.retain(|key, _| !key.starts_with(&own));
@@ -77,23 +74,35 @@ impl Sessions {
                 branch: self.branch_of(entry, &found.facts),
                 token: entry.token_of(&github.resource.0.resource),
             };
-            let told =
-                self.known(entry, "its pull request", github.for_branch.call((asked,))).await.flatten();
+            let told = self
+                .known(entry, "its pull request", github.for_branch.within(limit::DIRECTORY, (asked,)))
+                .await
+                .flatten();
             self.put_pull_request(entry, &uri, told, &mut found.facts).await;
         }
         if let Some(changes) = registry.port::<Changes>() {
             let of = entry.changes_of();
-            let scopes = self.known(entry, "its changesets", changes.scopes.call((of.clone(),))).await;
+            let scopes = self
+                .known(entry, "its changesets", changes.scopes.within(limit::DIRECTORY, (of.clone(),)))
+                .await;
             found.changesets =
                 scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
-            found.summary = self.known(entry, "its changes", changes.summary.call((of,))).await.flatten();
+            found.summary = self
+                .known(entry, "its changes", changes.summary.within(limit::DIRECTORY, (of,)))
+                .await
+                .flatten();
         }
         found
     }
 
     /// An answer in time; one that fails is a line.
-    async fn known<T>(&self, entry: &Entry, what: &str, answer: Pending<T>) -> Option<T> {
-        let outcome = in_time(LIMIT, answer).await;
+    async fn known<T>(
+        &self,
+        entry: &Entry,
+        what: &str,
+        answer: impl Future<Output = Result<T, Thrown>>,
+    ) -> Option<T> {
+        let outcome = answer.await;
         outcome
             .map_err(|why| self.core.log.line(format_args!("{}: {what}: {}", entry.uri, why.for_log())))
             .ok()
@@ -123,7 +132,7 @@ impl Sessions {
                     self.known(
                         entry,
                         "its pull request",
-                        store.set_pull_requests.call((entry.id.clone(), kept)),
+                        store.set_pull_requests.within(limit::STORE, (entry.id.clone(), kept)),
                     )
                     .await;
                 }
@@ -131,7 +140,11 @@ impl Sessions {
             }
             (None, Some(store)) => {
                 let kept = self
-                    .known(entry, "its pull request", store.pull_requests.call((entry.id.clone(),)))
+                    .known(
+                        entry,
+                        "its pull request",
+                        store.pull_requests.within(limit::STORE, (entry.id.clone(),)),
+                    )
                     .await;
                 kept.and_then(|kept| kept.get(directory).cloned())
             }

@@ -2,25 +2,21 @@
 //! and messages refer to them by URI.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ostler_contract::Thrown;
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::{Message, MessageAttachment, MessageResourceAttachment, Turn};
 use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::core::in_time::in_time;
 use crate::sessions::Sessions;
 
 /// The most an attachment may hold to stay in its message, in bytes.
 const INLINE_MAX: usize = 4096;
-/// How long the store may take with one.
-const LIMIT: Duration = Duration::from_secs(10);
 
 impl Sessions {
     /// The store that keeps attachments, where one does.
@@ -37,7 +33,8 @@ impl Sessions {
         let unknown = || RpcError::not_found(format!("No attachment at {named}"));
         let id = uri::attachment_id(named).ok_or_else(unknown)?.to_owned();
         let read = self.attachment_store().and_then(|store| store.attachment.as_ref()).ok_or_else(unknown)?;
-        let kept = in_time(LIMIT, read.call((id,)))
+        let kept = read
+            .within(limit::STORE, (id,))
             .await
             .map_err(|why| RpcError::internal(format!("{named} could not be read: {}", why.message)))?;
         kept.ok_or_else(unknown)
@@ -103,7 +100,7 @@ impl Sessions {
                 content_type: inline.content_type.clone(),
                 data: std::mem::take(&mut inline.data),
             };
-            let stored = in_time(LIMIT, set.call((session.to_owned(), id.clone(), kept))).await;
+            let stored = set.within(limit::STORE, (session.to_owned(), id.clone(), kept)).await;
             stored.map_err(|why| {
                 format!("the attachment {} could not be stored: {}", inline.label, why.message)
             })?;
@@ -133,9 +130,9 @@ impl Actor {
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
-            let moved = match in_time(LIMIT, read.call((id.to_owned(),))).await {
+            let moved = match read.within(limit::STORE, (id.to_owned(),)).await {
                 Ok(Some(kept)) => {
-                    in_time(LIMIT, set.call((self.entry.id.clone(), id.to_owned(), kept))).await
+                    set.within(limit::STORE, (self.entry.id.clone(), id.to_owned(), kept)).await
                 }
                 // A message may name one that is long gone.
                 Ok(None) => Ok(()),

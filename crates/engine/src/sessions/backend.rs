@@ -4,21 +4,17 @@
 //! its turn must not keep the answer to its question waiting.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use ostler_contract::points::{Agent, AgentSession, BoundTool, SessionTerminal, Start, TurnFrom};
-use ostler_contract::{Call, Frozen, JsonObject, Pending, Thrown, Value};
+use ostler_contract::{Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::mailbox::ToSession;
 use super::queue::Mailbox;
-
-/// How long a backend may take to close before the host goes on without it.
-pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The sending end of a backend's lane. What it is told is boxed: a channel allocates its slots in blocks, also while
 /// it is empty.
@@ -41,7 +37,7 @@ pub(super) enum Tell {
     Ran {
         turn: String,
         command: String,
-        run: Call<fn(tool_call_id: Option<String>) -> SessionTerminal>,
+        run: HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>,
         provider: String,
     },
     Cancel {
@@ -131,7 +127,7 @@ impl Backend {
     pub async fn close(self, removing: bool) {
         let (done, wait) = oneshot::channel();
         self.tell(Tell::Close { removing, done });
-        let _ = tokio::time::timeout(CLOSE_LIMIT, wait).await;
+        let _ = tokio::time::timeout(limit::BACKEND_CLOSE, wait).await;
     }
 
     /// The lane of a session that is there already.
@@ -159,7 +155,7 @@ impl Backend {
                     let _ = ending.await;
                 }
                 start.mcp_servers = mcp_servers.await;
-                create.call((Frozen(start),)).await.map(Box::new)
+                create.within(limit::BACKEND_START, (Frozen(start),)).await.map(Box::new)
             });
             match made.await {
                 Ok(session) => serve(session, chat, receiver, mailbox).await,
@@ -219,7 +215,7 @@ async fn serve(
         };
         match tell.map(|tell| *tell) {
             Some(Tell::Close { removing, done }) => {
-                let _ = session.close.call((Some(removing),)).await;
+                let _ = session.close.unbounded((Some(removing),)).await;
                 let _ = done.send(());
                 return;
             }
@@ -231,7 +227,7 @@ async fn serve(
                 }
             }
             None => {
-                let _ = tokio::time::timeout(CLOSE_LIMIT, session.close.call((None,))).await;
+                let _ = session.close.within(limit::BACKEND_CLOSE, (None,)).await;
                 return;
             }
         }
@@ -241,7 +237,7 @@ async fn serve(
 /// Tells the host the backend's own id once there is one.
 async fn report_id(session: &AgentSession, chat: u64, mailbox: &Mailbox) -> bool {
     let Some(agent_id) = &session.agent_id else { return true };
-    match agent_id.call(()).await {
+    match agent_id.within(limit::BACKEND_FACTS, ()).await {
         Ok(Some(id)) => mailbox.send(ToSession::BackendId { chat, id }).is_ok(),
         _ => false,
     }
@@ -253,7 +249,7 @@ pub(super) fn take_settings(
     values: JsonObject,
 ) -> impl Future<Output = Result<(), String>> + Send + use<> {
     let calls: Vec<_> = match &session.set_config {
-        Some(set) => values.into_iter().map(|setting| set.call(setting)).collect(),
+        Some(set) => values.into_iter().map(|setting| set.unbounded(setting)).collect(),
         None => Vec::new(),
     };
     async move {
@@ -282,19 +278,19 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
     }
     match tell {
         Tell::Begin { turn, text, model, from, attachments } => {
-            about(Some(turn.clone()), session.begin.call((turn, text, model, Some(from), attachments)))
+            about(Some(turn.clone()), session.begin.unbounded((turn, text, model, Some(from), attachments)))
         }
         Tell::Ran { turn, command, run, provider } => match &session.ran {
-            Some(ran) => about(Some(turn.clone()), ran.call((turn, command, run))),
+            Some(ran) => about(Some(turn.clone()), ran.unbounded((turn, command, run))),
             None => {
                 let why = format!("{provider} cannot run a command in a turn; use a terminal instead");
                 about(Some(turn), ostler_contract::live::ready(Err(why.into())))
             }
         },
-        Tell::Cancel { turn } => about(None, session.cancel.call((turn,))),
+        Tell::Cancel { turn } => about(None, session.cancel.unbounded((turn,))),
         Tell::Resume { turn } => match &session.resume {
             Some(resume) => {
-                let resumed = resume.call((turn.clone(),));
+                let resumed = resume.unbounded((turn.clone(),));
                 Box::pin(async move {
                     let outcome = match resumed.await {
                         Ok(true) => Ok(()),
@@ -311,7 +307,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
         },
         Tell::Steer { id, text, attachments, taken } => match &session.steer {
             Some(steer) => {
-                let steered = steer.call((id, text, attachments));
+                let steered = steer.unbounded((id, text, attachments));
                 Box::pin(async move {
                     let outcome = steered.await;
                     let _ = taken.send(matches!(outcome, Ok(true)));
@@ -324,19 +320,21 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
             }
         },
         Tell::Confirm { call, approved, option } => {
-            quiet(session.confirm.as_ref().map(|confirm| confirm.call((call, approved, option))))
+            quiet(session.confirm.as_ref().map(|confirm| confirm.unbounded((call, approved, option))))
         }
         Tell::Answer { request, accepted, answers } => {
-            quiet(session.answer.as_ref().map(|answer| answer.call((request, accepted, answers))))
+            quiet(session.answer.as_ref().map(|answer| answer.unbounded((request, accepted, answers))))
         }
         Tell::SetAnswer { request, question, answer } => {
-            quiet(session.set_answer.as_ref().map(|set| set.call((request, question, answer))))
+            quiet(session.set_answer.as_ref().map(|set| set.unbounded((request, question, answer))))
         }
-        Tell::SetTools(tools) => quiet(session.set_tools.as_ref().map(|set| set.call((tools,)))),
-        Tell::ToolResult { call, client, result } => {
-            quiet(session.complete_tool_call.as_ref().map(|complete| complete.call((call, client, result))))
+        Tell::SetTools(tools) => quiet(session.set_tools.as_ref().map(|set| set.unbounded((tools,)))),
+        Tell::ToolResult { call, client, result } => quiet(
+            session.complete_tool_call.as_ref().map(|complete| complete.unbounded((call, client, result))),
+        ),
+        Tell::ClientGone { client } => {
+            quiet(session.client_gone.as_ref().map(|gone| gone.unbounded((client,))))
         }
-        Tell::ClientGone { client } => quiet(session.client_gone.as_ref().map(|gone| gone.call((client,)))),
         Tell::SetConfig { values, answered } => {
             let taken = take_settings(session, values);
             Box::pin(async move {
@@ -344,21 +342,21 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 (None, Ok(()))
             })
         }
-        Tell::SetTitle { title } => quiet(session.set_title.as_ref().map(|set| set.call((title,)))),
+        Tell::SetTitle { title } => quiet(session.set_title.as_ref().map(|set| set.unbounded((title,)))),
         Tell::Customization { id, on } => {
-            quiet(session.set_customization_enabled.as_ref().map(|set| set.call((id, on))))
+            quiet(session.set_customization_enabled.as_ref().map(|set| set.unbounded((id, on))))
         }
         Tell::McpServer { id, start } => {
             let member = if start { &session.start_mcp_server } else { &session.stop_mcp_server };
-            quiet(member.as_ref().map(|call| call.call((id,))))
+            quiet(member.as_ref().map(|call| call.unbounded((id,))))
         }
         Tell::StopWorker { call, lead_turn } => match (&session.stop_worker, lead_turn) {
-            (Some(stop), _) => quiet(Some(stop.call((call,)))),
-            (None, Some(turn)) => about(None, session.cancel.call((turn,))),
+            (Some(stop), _) => quiet(Some(stop.unbounded((call,)))),
+            (None, Some(turn)) => about(None, session.cancel.unbounded((turn,))),
             (None, None) => quiet::<()>(None),
         },
         Tell::ForkPoint { turn, answered } => {
-            let asked = session.fork_point.as_ref().map(|point| point.call((turn.clone(),)));
+            let asked = session.fork_point.as_ref().map(|point| point.unbounded((turn.clone(),)));
             Box::pin(async move {
                 let point = match asked {
                     Some(asked) => asked.await,

@@ -8,22 +8,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use ostler_contract::Thrown;
 use ostler_contract::points::{KeptChat, ListedPlace, SessionStore, StoredSession};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::wire::state::SessionSummary;
 
 use super::create::entry_of;
 use super::summary::{rest, summary_at_rest};
 use super::{Entry, Place, Resting, Sessions};
-use crate::core::in_time::in_time;
 
-/// How long the store may take to answer.
-const LIMIT: Duration = Duration::from_secs(10);
 /// How many sessions the store is asked for at a time, at most.
 const CHUNK: usize = 1000;
 
@@ -94,8 +90,8 @@ impl Sessions {
         let Some(store) = self.core.session_store() else { return self.whole.store(true, Ordering::Release) };
         if store.reads_on_demand() {
             let count = match &store.count {
-                Some(count) => in_time(LIMIT, count.call(())).await,
-                None => in_time(LIMIT, store.sessions.call(())).await.map(|ids| ids.len() as u64),
+                Some(count) => count.within(limit::STORE, ()).await,
+                None => store.sessions.within(limit::STORE, ()).await.map(|ids| ids.len() as u64),
             };
             match count {
                 Ok(count) => {
@@ -107,7 +103,7 @@ impl Sessions {
                 }
             }
             let drafts = match &store.drafts {
-                Some(drafts) => in_time(LIMIT, drafts.call(())).await,
+                Some(drafts) => drafts.within(limit::STORE, ()).await,
                 None => Ok(Vec::new()),
             };
             let drafts = drafts.unwrap_or_else(|why| {
@@ -121,7 +117,7 @@ impl Sessions {
             return;
         }
         let rows = match &store.all {
-            Some(all) => all.call(()).await,
+            Some(all) => all.within(limit::STORE_SCAN, ()).await,
             None => one_by_one(store).await,
         };
         match rows {
@@ -147,7 +143,7 @@ impl Sessions {
     async fn chats_in(&self, store: &SessionStore, stored: &mut StoredSession) -> Vec<KeptChat> {
         let chats = match stored.chats.take() {
             Some(chats) => Ok(chats),
-            None => in_time(LIMIT, store.chats.call((stored.id.clone(),))).await,
+            None => store.chats.within(limit::STORE, (stored.id.clone(),)).await,
         };
         chats.unwrap_or_else(|why| {
             self.core.log.line(format_args!("{}: its chats could not be read: {why}", stored.id));
@@ -265,7 +261,7 @@ impl Sessions {
 
     async fn owner_of_chat(&self, chat: &str) -> Option<String> {
         let session_of_chat = self.core.session_store()?.session_of_chat.as_ref()?;
-        in_time(LIMIT, session_of_chat.call((chat.to_owned(),))).await.unwrap_or_else(|why| {
+        session_of_chat.within(limit::STORE, (chat.to_owned(),)).await.unwrap_or_else(|why| {
             self.core.log.line(format_args!("{chat}: its session could not be read from the store: {why}"));
             None
         })
@@ -310,7 +306,7 @@ impl Sessions {
                     let mut rows = Vec::new();
                     let (mut place, mut chunk) = (after.clone(), wanted.min(CHUNK));
                     loop {
-                        let some = in_time(LIMIT, page.call((chunk as u64, place.clone()))).await?;
+                        let some = page.within(limit::STORE, (chunk as u64, place.clone())).await?;
                         let last = some.len() < chunk;
                         for row in some {
                             let next = place_of(&row);
@@ -420,8 +416,8 @@ async fn finish_loading(
 async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
     let Some(store) = sessions.core.session_store() else { return Ok(None) };
     let stored = match &store.session {
-        Some(session) => in_time(LIMIT, session.call((id.clone(),))).await?,
-        None => in_time(LIMIT, one(store, id.clone())).await?,
+        Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
+        None => one(store, id.clone()).await?,
     };
     let Some(mut stored) = stored else { return Ok(None) };
     let mut chats = sessions.chats_in(store, &mut stored).await;
@@ -439,14 +435,14 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
 }
 
 async fn one(store: &SessionStore, id: String) -> Result<Option<StoredSession>, Thrown> {
-    let Some(session) = store.config.call((id.clone(),)).await? else { return Ok(None) };
-    let flags = store.flags.call((id.clone(),)).await?.unwrap_or_default();
+    let Some(session) = store.config.within(limit::STORE, (id.clone(),)).await? else { return Ok(None) };
+    let flags = store.flags.within(limit::STORE, (id.clone(),)).await?.unwrap_or_default();
     Ok(Some(StoredSession { id, session, flags, chats: None }))
 }
 
 async fn one_by_one(store: &SessionStore) -> Result<Vec<StoredSession>, Thrown> {
     let mut rows = Vec::new();
-    for id in store.sessions.call(()).await? {
+    for id in store.sessions.within(limit::STORE_SCAN, ()).await? {
         rows.extend(one(store, id).await?);
     }
     Ok(rows)

@@ -1,8 +1,7 @@
 //! What clients do in a chat: start, cancel and cut back turns, and leave messages for later.
 
-use std::time::Duration;
-
 use ostler_contract::events::TurnStatus;
+use ostler_contract::limit;
 use ostler_protocol::wire::actions::{
     ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
     ChatTurnCancelledAction, ChatTurnStartedAction, StateAction,
@@ -16,7 +15,6 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
-use super::watched::STEER_LIMIT;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
 use crate::core::refusals::{
@@ -24,9 +22,6 @@ use crate::core::refusals::{
     not_loaded, one_folder,
 };
 use crate::core::titles::named;
-
-/// How long a backend may take to delete its copy of a conversation before the next one starts.
-const DELETE_LIMIT: Duration = Duration::from_secs(30);
 
 impl Actor {
     pub(super) async fn chat_action(
@@ -261,7 +256,7 @@ impl Actor {
     ) {
         let (chat, mailbox) = (self.chats[at].number, self.mailbox.clone());
         tokio::spawn(async move {
-            let taken = matches!(tokio::time::timeout(STEER_LIMIT, wait).await, Ok(Ok(true)));
+            let taken = matches!(tokio::time::timeout(limit::STEER, wait).await, Ok(Ok(true)));
             let _ = mailbox.send(ToSession::Steered { chat, id, taken, answer });
         });
     }
@@ -436,7 +431,7 @@ impl Actor {
                 backend.close(true).await;
             }
             if let Some(id) = id {
-                let _ = tokio::time::timeout(DELETE_LIMIT, sessions.delete_copy(&entry, &chat, id)).await;
+                sessions.delete_copy(&entry, &chat, id).await;
             }
         }));
     }

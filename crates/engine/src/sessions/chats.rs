@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_contract::Thrown;
 use ostler_contract::points::{Agent, AgentSession, PreambleChat, Start};
 use ostler_contract::registry::Owned;
+use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::wire::actions::{
     ChatTurnStartedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionDefaultChatChangedAction,
     StateAction,
@@ -20,10 +20,9 @@ use super::actor::Actor;
 use super::backend::{Backend, Tell};
 use super::beside::beside;
 use super::chat::Chat;
-use super::create::{START_LIMIT, started};
+use super::create::started;
 use super::mailbox::ToSession;
 use super::queue::Posted;
-use crate::core::in_time::in_time;
 use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 use crate::sessions::Sessions;
 use crate::users::policies::Use;
@@ -410,7 +409,7 @@ async fn forked_at(
     turn: String,
     wait: oneshot::Receiver<Result<Option<String>, Thrown>>,
 ) -> Result<String, RpcError> {
-    match in_time(START_LIMIT, async { Ok(wait.await) }).await {
+    match in_time(limit::BACKEND_START, async { Ok(wait.await) }).await {
         Ok(Ok(Ok(point))) => point.ok_or_else(|| cannot_fork(&turn)),
         Ok(Ok(Err(why))) | Err(why) => {
             Err(RpcError::internal(format!("{provider} could not fork after {turn}: {}", why.message)))

@@ -6,21 +6,15 @@ use std::time::Duration;
 use futures::future::{OptionFuture, join_all};
 use ostler_contract::points::{Agent, SessionSetting, SettingAnswerer, SettingChoice, SettingQuery};
 use ostler_contract::registry::Owned;
-use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_contract::{JsonObject, Thrown, Value, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigState};
 
 use crate::core::file_uris::file_path;
-use crate::core::in_time::in_time;
 use crate::core::refusals::no_provider;
 use crate::sessions::Sessions;
 use crate::workspace::{machines, worktrees};
-
-/// How long a picker may take for the rows that are shown first.
-const SEED_LIMIT: Duration = Duration::from_secs(5);
-/// How long it may take for what a person typed.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A session's settings, and which of them plugins contributed.
 struct Merged {
@@ -119,7 +113,10 @@ impl Sessions {
     }
 
     async fn merged(&self, agent: &Agent, chosen: &JsonObject) -> Result<Merged, Thrown> {
-        let (schema, defaults) = futures::join!(agent.schema.call(()), agent.defaults.call(()));
+        let (schema, defaults) = futures::join!(
+            agent.schema.within(limit::BACKEND_FACTS, ()),
+            agent.defaults.within(limit::BACKEND_FACTS, ())
+        );
         let written = schema?;
         let mut schema = Agent::read_schema(written.clone())
             .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
@@ -179,7 +176,7 @@ impl Sessions {
         };
         let seeds = contributed.iter().map(|setting| async {
             let rows = setting.completions.as_ref().filter(|_| !setting.schema.contains_key("enum"));
-            let rows = rows.map(|answerer| self.picked(setting, answerer, &asked, SEED_LIMIT));
+            let rows = rows.map(|answerer| self.picked(setting, answerer, &asked, limit::CHOICES));
             (&setting.key, OptionFuture::from(rows).await.flatten())
         });
         for (key, rows) in join_all(seeds).await {
@@ -225,7 +222,7 @@ impl Sessions {
             working_directory: params.working_directory.as_deref().map(file_path),
             others: chosen,
         };
-        let rows = self.picked(setting, answerer, &asked, ANSWER_LIMIT).await.unwrap_or_default();
+        let rows = self.picked(setting, answerer, &asked, limit::CHOICES_TYPED).await.unwrap_or_default();
         let item = |row: SettingChoice| c::SessionConfigValueItem {
             value: row.value,
             label: row.label,
@@ -247,7 +244,7 @@ impl Sessions {
         for own in [&*setting.key, "query", "provider", "workingDirectory"] {
             asked.others.shift_remove(own);
         }
-        match in_time(limit, answerer.call((asked,))).await {
+        match answerer.within(limit, (asked,)).await {
             Ok(rows) => Some(rows),
             Err(why) => {
                 self.core.report_failed(&setting.owner, &format!("the answerer of {}", setting.key), &why);

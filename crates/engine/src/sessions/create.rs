@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::OptionFuture;
 use ostler_contract::events::Event;
@@ -11,7 +10,7 @@ use ostler_contract::points::{
     Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
 };
 use ostler_contract::registry::Owned;
-use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value};
+use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value, in_time, limit};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{ChatMovableChangedAction, StateAction};
 use ostler_protocol::wire::state::{
@@ -21,7 +20,7 @@ use ostler_protocol::{RpcError, json, names, uri};
 use tokio::sync::watch;
 
 use super::actor::Actor;
-use super::backend::{Backend, CLOSE_LIMIT, take_settings};
+use super::backend::{Backend, take_settings};
 use super::chat::Chat;
 use super::mailbox::{Snapshots, ToSession};
 use super::moving::Lent;
@@ -29,16 +28,12 @@ use super::queue::{Inbox, Mailbox};
 use super::summary::{marks, summary_at_rest};
 use super::{Entry, Resting, Row};
 use crate::core::file_uris::names_a_directory;
-use crate::core::in_time::in_time;
 use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
 use crate::users::policies::Use;
 use crate::workspace::directories::Directories;
 use crate::workspace::machines::SETTING;
-
-/// How long a backend may take to start.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// A session asked for.
 #[derive(Debug, Default)]
@@ -379,10 +374,11 @@ async fn make_in(
     start.mcp_servers = sessions.mcp_servers_for(entry).await;
     let session = started(agent, start).await.map_err(failed)?;
     let taken = take_settings(&session, chosen.asked);
-    let taken =
-        in_time(START_LIMIT, async { taken.await.map_err(|why| RpcError::invalid_params(why).into()) });
+    let taken = in_time(limit::BACKEND_START, async {
+        taken.await.map_err(|why| RpcError::invalid_params(why).into())
+    });
     if let Err(why) = taken.await {
-        let _ = tokio::time::timeout(CLOSE_LIMIT, session.close.call((Some(true),))).await;
+        let _ = session.close.within(limit::BACKEND_CLOSE, (Some(true),)).await;
         return Err(failed(why));
     }
     actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
@@ -394,7 +390,7 @@ async fn make_in(
 
 /// Has a backend start what runs a chat.
 pub(super) async fn started(agent: &Agent, start: Start) -> Result<AgentSession, Thrown> {
-    let session = in_time(START_LIMIT, agent.create.call((Frozen(start),))).await?;
+    let session = agent.create.within(limit::BACKEND_START, (Frozen(start),)).await?;
     session.check().map_err(|wrong| Thrown::new(format_args!("its session needs {wrong}")))?;
     Ok(session)
 }
@@ -417,8 +413,9 @@ async fn keep_new(sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
     let chats: Vec<_> = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
     let only = uri::default_chat(&actor.entry.uri);
     let implied = [KeptChat { uri: only, default: true, derived: true, ..KeptChat::default() }];
-    let session = store.set_config.call((id.clone(), kept));
-    let chats = OptionFuture::from((chats != implied).then(|| store.set_chats.call((id, chats))));
+    let session = store.set_config.within(limit::STORE, (id.clone(), kept));
+    let chats =
+        OptionFuture::from((chats != implied).then(|| store.set_chats.within(limit::STORE, (id, chats))));
     let (session, chats) = futures::join!(session, chats);
     session.and(chats.unwrap_or(Ok(())))
 }
@@ -530,7 +527,7 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
 async fn stored_chats(sessions: &Sessions, entry: &Entry) -> Vec<KeptChat> {
     let default = || vec![KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() }];
     let Some(store) = sessions.core.session_store() else { return default() };
-    match store.chats.call((entry.id.clone(),)).await {
+    match store.chats.within(limit::STORE, (entry.id.clone(),)).await {
         Ok(chats) if chats.is_empty() => default(),
         Ok(chats) => {
             chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)).collect()
@@ -546,7 +543,7 @@ async fn stored_turns(sessions: &Sessions, entry: &Entry, chat: &str) -> Vec<Tur
     let Some(turns) = sessions.core.turn_store().and_then(|store| store.turns.as_ref()) else {
         return Vec::new();
     };
-    match turns.call((entry.id.clone(), chat.to_owned())).await {
+    match turns.within(limit::STORE, (entry.id.clone(), chat.to_owned())).await {
         Ok(turns) => turns,
         Err(why) => {
             sessions.core.log.line(format_args!("{chat}: its turns could not be read: {why}"));

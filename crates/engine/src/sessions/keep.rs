@@ -1,24 +1,20 @@
 //! Writing to the session store: a store that fails costs a log line, never the session.
 
-use std::time::Duration;
-
 use ostler_contract::points::{KeptTurn, SessionStore};
-use ostler_contract::{Pending, Thrown};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
 
 use super::actor::Actor;
 use super::chat::Chat;
 use crate::core::log::Log;
 
-/// How long a store may take before the session goes on without it.
-const LIMIT: Duration = Duration::from_secs(10);
-
 /// Waits for a write; answers whether it was kept.
-pub(super) async fn kept(log: &Log, what: &str, write: Pending<()>) -> bool {
-    let outcome = match tokio::time::timeout(LIMIT, write).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Thrown::new(format_args!("no answer within {} seconds", LIMIT.as_secs()))),
-    };
+pub(super) async fn kept(
+    log: &Log,
+    what: &str,
+    write: impl Future<Output = Result<(), Thrown>> + Send,
+) -> bool {
+    let outcome = write.await;
     if let Err(why) = &outcome {
         log.line(format_args!("{what} could not be kept: {why}"));
     }
@@ -33,7 +29,11 @@ impl Actor {
         self.core.session_store()
     }
 
-    fn keeping(&self, what: &str, write: Option<Pending<()>>) -> impl Future<Output = bool> + Send + use<> {
+    fn keeping<W: Future<Output = Result<(), Thrown>> + Send>(
+        &self,
+        what: &str,
+        write: Option<W>,
+    ) -> impl Future<Output = bool> + Send + use<W> {
         let (sessions, what) = (self.sessions.clone(), what.to_owned());
         async move {
             match write {
@@ -48,7 +48,7 @@ impl Actor {
         let write = self.store().map(|store| {
             let mut row = self.entry.row.lock();
             row.unsaved = false;
-            store.set_config.call((self.entry.id.clone(), row.kept.clone()))
+            store.set_config.within(limit::STORE, (self.entry.id.clone(), row.kept.clone()))
         });
         self.keeping_row(write)
     }
@@ -57,13 +57,16 @@ impl Actor {
     pub(super) fn keep_flags(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {
             let flags = self.entry.row.lock().flags;
-            store.set_flags.call((self.entry.id.clone(), flags))
+            store.set_flags.within(limit::STORE, (self.entry.id.clone(), flags))
         });
         self.keeping_row(write)
     }
 
     /// Waits for a write of what listings show, and notes where the store does not have it.
-    fn keeping_row(&self, write: Option<Pending<()>>) -> impl Future<Output = bool> + Send + use<> {
+    fn keeping_row<W: Future<Output = Result<(), Thrown>> + Send>(
+        &self,
+        write: Option<W>,
+    ) -> impl Future<Output = bool> + Send + use<W> {
         let (entry, write) = (self.entry.clone(), self.keeping(&self.entry.uri, write));
         async move {
             let kept = write.await;
@@ -88,7 +91,7 @@ impl Actor {
             let default = self.state.default_chat.as_deref();
             let own = self.chats.iter().filter(|chat| !chat.is_worker());
             let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
-            store.set_chats.call((self.entry.id.clone(), chats))
+            store.set_chats.within(limit::STORE, (self.entry.id.clone(), chats))
         });
         self.keeping(&self.entry.uri, write)
     }
@@ -96,9 +99,9 @@ impl Actor {
     /// Keeps the title of a chat.
     pub(super) fn keep_title(&self, at: usize, title: String) -> impl Future<Output = bool> + Send + use<> {
         let uri = &self.chats[at].uri;
-        let write = self
-            .store()
-            .map(|store| store.set_chat_title.call((self.entry.id.clone(), uri.clone(), Some(title))));
+        let write = self.store().map(|store| {
+            store.set_chat_title.within(limit::STORE, (self.entry.id.clone(), uri.clone(), Some(title)))
+        });
         self.keeping(uri, write)
     }
 
@@ -108,7 +111,7 @@ impl Actor {
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
-            set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
+            set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
         });
         self.keeping(&chat.uri, write)
     }
@@ -122,7 +125,8 @@ impl Actor {
         let writes = chat.state.turns.iter().enumerate().map(|(place, turn)| {
             let sender = super::turns::sender_of(&turn.message);
             let turn = KeptTurn { turn: turn.clone(), sender, transcript_id: None };
-            let write = set_turn.call((self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
+            let write =
+                set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
             kept(&self.core.log, &chat.uri, write)
         });
         futures::future::join_all(writes).await.into_iter().all(|kept| kept)
@@ -173,8 +177,9 @@ impl Actor {
 
     fn drop_turns_of(&self, uri: &str, place: usize) -> impl Future<Output = bool> + Send + use<> {
         let drop_turns = self.core.turn_store().and_then(|store| store.drop_turns.as_ref());
-        let write = drop_turns
-            .map(|drop_turns| drop_turns.call((self.entry.id.clone(), uri.to_owned(), place as u64)));
+        let write = drop_turns.map(|drop_turns| {
+            drop_turns.within(limit::STORE, (self.entry.id.clone(), uri.to_owned(), place as u64))
+        });
         self.keeping(uri, write)
     }
 }

@@ -1,16 +1,11 @@
 //! The MCP servers a session's backend is handed: the configured ones, with the secrets their `env` and `headers` name
 //! read for that session. Spec: *Daemon configuration keys*, *Secret reference*.
 
-use std::time::Duration;
+use ostler_contract::{JsonObject, Value, VaultName, limit, problem};
 
-use ostler_contract::{JsonObject, Value, VaultName, problem};
-
-use crate::core::in_time::in_time;
 use crate::sessions::Entry;
 use crate::sessions::Sessions;
 
-/// How long the vault may take for one secret.
-const SECRET_LIMIT: Duration = Duration::from_secs(10);
 /// The members whose values are credentials.
 const CREDENTIALS: [&str; 2] = ["env", "headers"];
 
@@ -62,7 +57,7 @@ impl Sessions {
             }
         }
         let vault = self.core.vault().ok_or_else(|| names(problem::no_vault(name)))?;
-        match in_time(SECRET_LIMIT, vault.get.call((name.to_owned(),))).await {
+        match vault.get.within(limit::STORE, (name.to_owned(),)).await {
             Ok(Some(secret)) => Ok(secret),
             Ok(None) => Err(names(problem::no_secret(name))),
             Err(why) => Err(names(why.message)),

@@ -1,22 +1,16 @@
 //! What plugins put before the first turn of a chat. Spec: *Plugin host calls*, chat preamble.
 
-use std::time::Duration;
-
-use ostler_contract::Frozen;
 use ostler_contract::points::{ChatPreamble, PreambleChat};
+use ostler_contract::{Frozen, limit};
 
-use crate::core::in_time::in_time;
 use crate::sessions::Sessions;
-
-/// How long each preamble may take before the chat opens without it.
-const LIMIT: Duration = Duration::from_secs(10);
 
 impl Sessions {
     /// Asks every preamble at once; their answers stand in plugin order, a blank line between two.
     pub(super) async fn chat_preamble(&self, about: &PreambleChat) -> Option<String> {
         let preambles = self.core.registry()?.all::<ChatPreamble>();
         let asked = preambles.iter().map(|preamble| async move {
-            match in_time(LIMIT, preamble.preamble.call((Frozen(about.clone()),))).await {
+            match preamble.preamble.within(limit::PREAMBLE, (Frozen(about.clone()),)).await {
                 Ok(text) => text.filter(|text| !text.trim().is_empty()),
                 Err(why) => {
                     let chat = &about.chat;

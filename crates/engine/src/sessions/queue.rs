@@ -3,7 +3,8 @@
 //! A cancellation, the disposal and the end of a session do not wait behind what backends emitted. They travel in the
 //! priority lane, which the actor looks into before each message. What a client sent before its cancellation is still
 //! handled before it: the lane records how many requests were sent earlier, and the actor takes those of the same client
-//! out of the queue, past the emitted actions. See D-267.
+//! out of the queue. What was emitted is queued apart from everything else, so that a cancellation does not go through
+//! it. See D-267.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(super) const BATCH: usize = 256;
 pub struct Posted {
     /// Its number among the messages of the session that no backend emitted, from 1; 0 for an emitted one.
     order: u64,
+    /// Its number among the messages that were taken out of the channel.
+    arrival: u64,
     /// The message.
     pub message: ToSession,
 }
@@ -53,7 +56,14 @@ impl Mailbox {
     pub fn open() -> (Self, Inbox) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let lane = Arc::<Lane>::default();
-        let inbox = Inbox { receiver, lane: lane.clone(), taken: Vec::new(), queue: VecDeque::new() };
+        let inbox = Inbox {
+            receiver,
+            lane: lane.clone(),
+            taken: Vec::new(),
+            emitted: VecDeque::new(),
+            other: VecDeque::new(),
+            arrivals: 0,
+        };
         (Self { sender, lane }, inbox)
     }
 
@@ -69,7 +79,7 @@ impl Mailbox {
         if !has_priority(&message) {
             return self.post(order, message);
         }
-        self.lane.waiting.lock().push_back(Box::new(Posted { order, message }));
+        self.lane.waiting.lock().push_back(Box::new(Posted { order, arrival: 0, message }));
         self.lane.count.fetch_add(1, Ordering::Release);
         let sent = self.post(0, ToSession::Priority);
         if sent.is_err() {
@@ -80,7 +90,7 @@ impl Mailbox {
     }
 
     fn post(&self, order: u64, message: ToSession) -> Result<(), NotTaken> {
-        self.sender.send(Box::new(Posted { order, message })).map_err(|_| NotTaken)
+        self.sender.send(Box::new(Posted { order, arrival: 0, message })).map_err(|_| NotTaken)
     }
 }
 
@@ -100,28 +110,51 @@ pub struct Inbox {
     lane: Arc<Lane>,
     #[expect(clippy::vec_box, reason = "the channel fills it with what it holds")]
     taken: Vec<Box<Posted>>,
-    queue: VecDeque<Box<Posted>>,
+    /// What backends emitted, without reports of usage.
+    emitted: VecDeque<Box<Posted>>,
+    /// All other messages: what a cancellation may take out of its place, without a look at what was emitted.
+    other: VecDeque<Box<Posted>>,
+    arrivals: u64,
 }
 
 impl Inbox {
     /// Waits for a message; answers whether there will be one.
     pub async fn ready(&mut self) -> bool {
-        if !self.queue.is_empty() {
+        if self.waiting() > 0 {
             return true;
         }
         let count = self.receiver.recv_many(&mut self.taken, BATCH).await;
-        self.queue.extend(self.taken.drain(..));
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.drain(..).for_each(|posted| self.arrived(posted));
+        self.taken = taken;
         count > 0
+    }
+
+    fn arrived(&mut self, mut posted: Box<Posted>) {
+        posted.arrival = self.arrivals;
+        self.arrivals += 1;
+        match posted.message.is_emitted() && !posted.message.is_usage() {
+            true => self.emitted.push_back(posted),
+            false => self.other.push_back(posted),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.emitted.len() + self.other.len()
     }
 
     /// The next message that has come already, in order.
     pub fn next(&mut self) -> Option<Box<Posted>> {
-        self.queue.pop_front()
+        match (self.emitted.front(), self.other.front()) {
+            (Some(emitted), Some(other)) if emitted.arrival < other.arrival => self.emitted.pop_front(),
+            (Some(_), None) => self.emitted.pop_front(),
+            _ => self.other.pop_front(),
+        }
     }
 
     /// How many messages a round takes.
     pub fn round(&self) -> usize {
-        self.queue.len().min(BATCH)
+        self.waiting().min(BATCH)
     }
 
     /// Whether the priority lane has a message.
@@ -144,27 +177,28 @@ impl Inbox {
     ) -> VecDeque<Box<Posted>> {
         self.pull();
         let first = |held: &Posted| held.order < posted.order && goes_first(&held.message);
-        let (before, rest) = std::mem::take(&mut self.queue).into_iter().partition(|held| first(held));
-        self.queue = rest;
+        let (before, rest) = std::mem::take(&mut self.other).into_iter().partition(|held| first(held));
+        self.other = rest;
         before
     }
 
     /// Puts a message behind everything that has come until now.
     pub fn put_last(&mut self, posted: Box<Posted>) {
         self.pull();
-        self.queue.push_back(posted);
+        self.arrived(posted);
     }
 
     /// Takes everything out of the channel that is in it now.
     fn pull(&mut self) {
         for _ in 0..self.receiver.len() {
-            self.queue.extend(self.receiver.try_recv().ok());
+            let Ok(posted) = self.receiver.try_recv() else { return };
+            self.arrived(posted);
         }
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.receiver.is_empty() && !self.has_priority()
+        self.waiting() == 0 && self.receiver.is_empty() && !self.has_priority()
     }
 
     /// Lets no more messages in.
@@ -174,14 +208,15 @@ impl Inbox {
 
     /// Takes any message that waits, in no particular order of lanes.
     pub fn try_next(&mut self) -> Option<Box<Posted>> {
-        self.next_priority().or_else(|| self.queue.pop_front()).or_else(|| self.receiver.try_recv().ok())
+        self.next_priority().or_else(|| self.next()).or_else(|| self.receiver.try_recv().ok())
     }
 
     /// Gives back the memory of a session that pauses.
     pub fn release(&mut self) {
         super::rest::release(&mut self.taken);
-        if self.queue.is_empty() {
-            self.queue = VecDeque::new();
+        if self.waiting() == 0 {
+            self.emitted = VecDeque::new();
+            self.other = VecDeque::new();
         }
     }
 }

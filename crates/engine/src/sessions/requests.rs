@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ostler_contract::Thrown;
 use ostler_contract::points::{ToolChat, ToolSession};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{
     ChatOrigin, ChatSummary, MessageKind, ModelSelection, SessionSummary, Turn,
 };
@@ -78,7 +78,7 @@ impl Sessions {
         let delete = self.core.agent(&entry.provider).and_then(|agent| agent.delete.clone());
         let Some(delete) = delete else { return };
         let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
-        if let Err(why) = delete.call((id, folder)).await {
+        if let Err(why) = delete.within(limit::BACKEND_DELETE, (id, folder)).await {
             self.core.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
         }
     }
@@ -94,7 +94,7 @@ impl Sessions {
         }
         self.workspace.clear_changesets(&entry.uri);
         for store in self.core.session_store().into_iter().chain(self.core.own_sessions()) {
-            if let Err(why) = store.forget.call((entry.id.clone(),)).await {
+            if let Err(why) = store.forget.within(limit::STORE, (entry.id.clone(),)).await {
                 self.core.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }

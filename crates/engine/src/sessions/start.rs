@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::points::{Emit, ResourceContent, Start, ToolsServerOptions, Worker, WorkerRequest};
-use ostler_contract::{Call, Func, JsonObject, Thrown, Value};
+use ostler_contract::{Func, HostFunction, JsonObject, Thrown, Value};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::{actions, json};
 use tokio::sync::oneshot;
@@ -57,7 +57,7 @@ impl Actor {
             self.core.offered_tools().iter().filter_map(|tool| tool.tool.instruction.clone()).collect();
         let tools_server = self.sessions.tools_server().map(|open| {
             let tools = SessionTools::new(&self.sessions, &self.entry);
-            Call::new(move |(options,): (Option<ToolsServerOptions>,)| {
+            HostFunction::new(move |(options,): (Option<ToolsServerOptions>,)| {
                 open.open(tools.clone(), options.unwrap_or_default())
             })
         });
@@ -100,23 +100,26 @@ impl Actor {
     }
 
     /// Tells the settings of the clients that are active in the session.
-    fn client_settings_of(&self) -> Call<fn() -> JsonObject> {
+    fn client_settings_of(&self) -> HostFunction<fn() -> JsonObject> {
         let (sessions, entry) = (Arc::downgrade(&self.sessions), self.entry.clone());
-        Call::now(move |()| Ok(upgraded(&sessions)?.client_settings(&entry)))
+        HostFunction::now(move |()| Ok(upgraded(&sessions)?.client_settings(&entry)))
     }
 
     /// Reads resources as the session's owner.
-    fn read_of(&self) -> Call<fn(uri: String) -> ResourceContent> {
+    fn read_of(&self) -> HostFunction<fn(uri: String) -> ResourceContent> {
         let (sessions, session) = (Arc::downgrade(&self.sessions), self.entry.uri.clone());
-        Call::new(move |(uri,): (String,)| {
+        HostFunction::new(move |(uri,): (String,)| {
             let (sessions, session) = (upgraded(&sessions), session.clone());
             async move { sessions?.content_for_session(&session, &uri).await }
         })
     }
 
-    fn subagent(&self, parent: u64) -> Call<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
+    fn subagent(
+        &self,
+        parent: u64,
+    ) -> HostFunction<fn(tool_call_id: String, request: WorkerRequest) -> Worker> {
         let (mailbox, ahead, clock) = (self.mailbox.clone(), self.ahead.clone(), self.core.clock.clone());
-        Call::new(move |(call, request): (String, WorkerRequest)| {
+        HostFunction::new(move |(call, request): (String, WorkerRequest)| {
             let (mailbox, ahead, clock) = (mailbox.clone(), ahead.clone(), clock.clone());
             async move {
                 let (answer, wait) = oneshot::channel();

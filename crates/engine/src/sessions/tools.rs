@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use ostler_contract::call::Signature;
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{BoundTool, ToolCallPlace, ToolChat, ToolContext, ToolSession};
-use ostler_contract::{Call, Frozen, Thrown, Value, json};
+use ostler_contract::{Frozen, HostFunction, Thrown, Value, json};
 use ostler_protocol::wire::state::{
     ChatOrigin, MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState,
 };
@@ -123,14 +123,14 @@ pub(super) fn bind(sessions: &Arc<Sessions>, tool: OfferedTool, place: &Arc<Boun
     let OfferedTool { tool, definition } = tool;
     let (sessions, bound) = (Arc::downgrade(sessions), place.clone());
     let (effects, defer_loading) = (tool.effects, tool.defer_loading);
-    let run = Call::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
+    let run = HostFunction::new(move |(input, place): (Value, Option<ToolCallPlace>)| {
         let (sessions, tool, bound) = (upgraded(&sessions), tool.clone(), bound.clone());
         async move {
             let sessions = sessions?;
             let (session, chat) = (bound.session.clone(), bound.chat.clone());
             let at = context(&sessions, &session, &chat, place);
             let name = tool.definition.name.to_string();
-            let outcome = tool.run.call((input, at)).await;
+            let outcome = tool.run.unbounded((input, at)).await;
             if let Err(why) = &outcome {
                 sessions.core.report_failed(&tool.owner, &format!("its tool {name}"), why);
             }
@@ -194,13 +194,13 @@ impl At {
 }
 
 /// A function of the tool context: it is handed where the tool runs beside its arguments.
-fn at<S: Signature, F, O>(at: &Arc<At>, function: F) -> Call<S>
+fn at<S: Signature, F, O>(at: &Arc<At>, function: F) -> HostFunction<S>
 where
     F: Fn(Arc<At>, S::Arguments) -> O + Send + Sync + 'static,
     O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
 {
     let at = at.clone();
-    Call::new(move |arguments| function(at.clone(), arguments))
+    HostFunction::new(move |arguments| function(at.clone(), arguments))
 }
 
 /// What a host tool is handed.

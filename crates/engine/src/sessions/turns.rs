@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
 use ostler_contract::points::{KeptDraft, SessionTerminalRequest, StartingTurn, TurnFrom};
-use ostler_contract::{Call, Thrown, Value};
+use ostler_contract::{HostFunction, Thrown, Value};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
@@ -163,7 +163,7 @@ impl Actor {
             self.terminals_of(&self.chats[at]).filter(|_| message.origin.kind == MessageKind::User)?.open;
         let (turn, line) = (turn.to_owned(), command.to_owned());
         let (of_turn, provider) = (turn.clone(), self.entry.provider.clone());
-        let run = Call::new(move |(tool_call_id,): (Option<String>,)| {
+        let run = HostFunction::new(move |(tool_call_id,): (Option<String>,)| {
             open.call((SessionTerminalRequest {
                 command: Some(line.clone()),
                 turn_id: Some(of_turn.clone()),

@@ -11,9 +11,6 @@ use super::backend::Tell;
 use super::mailbox::TurnRequest;
 use super::{Happened, Happening};
 
-/// How long a backend may take to take a message into its turn.
-pub(super) const STEER_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
-
 impl Actor {
     /// Whether changes inside the session are of interest to the observer.
     pub(super) fn is_observed(&self) -> bool {

@@ -8,9 +8,8 @@ mod turns;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use ostler_contract::live::ready;
 use ostler_contract::points::{Usage, UsageEntry};
-use ostler_contract::{Pending, RpcError, Thrown};
+use ostler_contract::{RpcError, Thrown, limit};
 
 use crate::core::clock::iso;
 use crate::core::shared::Core;
@@ -39,12 +38,22 @@ impl Ledger {
     }
 
     /// Keeps one entry; where nothing keeps use, nothing is kept and nothing fails.
-    pub(crate) fn record_use(&self, mut entry: UsageEntry) -> Pending<()> {
-        let Some(store) = self.usage_store() else { return ready(Ok(())) };
-        let at = entry.at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
-        entry.at = Some(at.map_or_else(|| self.core.clock.iso(), iso));
-        entry.pools = Some(entry.charged());
-        store.record.call((entry,))
+    pub(crate) fn record_use(
+        &self,
+        mut entry: UsageEntry,
+    ) -> impl Future<Output = Result<(), Thrown>> + Send + use<> {
+        let recorded = self.usage_store().map(|store| {
+            let at = entry.at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+            entry.at = Some(at.map_or_else(|| self.core.clock.iso(), iso));
+            entry.pools = Some(entry.charged());
+            store.record.within(limit::STORE, (entry,))
+        });
+        async move {
+            match recorded {
+                Some(recorded) => recorded.await,
+                None => Ok(()),
+            }
+        }
     }
 
     /// What a client is told of a store that threw; logged against whose it is.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Zoned;
 use ostler_contract::points::{Reader, UsageEntry, UsageQuery, UsageTotal};
-use ostler_contract::{JsonObject, RpcError, Thrown, Value, json};
+use ostler_contract::{JsonObject, RpcError, Thrown, Value, json, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::own::{UsageGroupsParams, UsageRecordsParams, UsageTotalsParams};
 
@@ -53,7 +53,7 @@ impl Ledger {
 
     /// The pools that were charged and may be read.
     pub(super) async fn charged_pools(&self, reader: Option<&Reader>) -> Result<Vec<String>, Thrown> {
-        let pools = self.use_kept()?.pools.call(()).await?;
+        let pools = self.use_kept()?.pools.within(limit::STORE, ()).await?;
         Ok(pools.into_iter().filter(|pool| may_read(reader, pool)).collect())
     }
 
@@ -63,7 +63,7 @@ impl Ledger {
         period: Period,
     ) -> impl Future<Output = Result<UsageTotal, Thrown>> + use<> {
         let query = query(Some(pool), period, None);
-        let total = self.use_kept().map(|store| store.total.call((query,)));
+        let total = self.use_kept().map(|store| store.total.within(limit::STORE, (query,)));
         async move { total?.await }
     }
 
@@ -106,7 +106,7 @@ impl Ledger {
         until: Option<&str>,
     ) -> Result<Vec<UsageEntry>, Thrown> {
         let period = range(from, until, &self.now_here())?;
-        self.use_kept()?.records.call((query(Some(pool), period, Some(ENTRIES)),)).await
+        self.use_kept()?.records.within(limit::STORE, (query(Some(pool), period, Some(ENTRIES)),)).await
     }
 
     /// What was charged in a range, by people, teams and projects. An entry counts once where any pool it charged may
@@ -126,7 +126,7 @@ impl Ledger {
                 let why = format!("from and until are more than {DAYS} days apart");
                 return Err(RpcError::invalid_params(why).into());
             }
-            for entry in store.records.call((query(None, day, None),)).await? {
+            for entry in store.records.within(limit::STORE, (query(None, day, None),)).await? {
                 if entry.charged().iter().any(|pool| may_read(reader, pool)) {
                     let keys = by.iter().map(|key| key.of(&entry)).collect();
                     groups.entry(keys).or_default().add(&entry);

@@ -1,20 +1,14 @@
 //! Who may use what a plugin serves under a grant it named itself: the grant decides, and where it refuses, the plugin's
 //! own `authorize` may let a reader in.
 
-use std::time::Duration;
-
-use ostler_contract::Pending;
+use ostler_contract::Thrown;
 use ostler_contract::points::Reader;
 use ostler_contract::registry::Owner;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
-use crate::core::in_time::in_time;
 use crate::users::access::Access;
 use crate::users::principal::Principal;
-
-/// How long an `authorize` may take before it counts as a refusal.
-const AUTHORIZE_LIMIT: Duration = Duration::from_secs(10);
 
 impl Access {
     /// Whether a principal holds the grant a plugin named. One that names none lets nobody in.
@@ -29,15 +23,15 @@ impl Access {
     }
 
     /// Asks a plugin about a reader the grant refused; answers whether it lets the reader in. One that throws does not.
-    pub(crate) async fn authorized(
+    pub(crate) async fn authorized<A: Future<Output = Result<bool, Thrown>>>(
         &self,
         owner: &Owner,
         what: &str,
         principal: &Principal,
-        ask: Option<impl FnOnce(Reader) -> Pending<bool>>,
+        ask: Option<impl FnOnce(Reader) -> A>,
     ) -> bool {
         let (Some(ask), Some(reader)) = (ask, self.reader_known(principal)) else { return false };
-        in_time(AUTHORIZE_LIMIT, ask(reader)).await.unwrap_or_else(|why| {
+        ask(reader).await.unwrap_or_else(|why| {
             self.core.report_failed(owner, &format!("the authorize of {what}"), &why);
             false
         })

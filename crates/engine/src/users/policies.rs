@@ -2,25 +2,21 @@
 
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use ostler_contract::points::{
     Encoding, Policies, Reader, ResourceContent, ResourceFacts, ResourceProvider, ResourceWrite,
     ResourceWriter, SchemeDescription, SchemeProvider,
 };
 use ostler_contract::policy::check_policy;
-use ostler_contract::{Call, JsonObject, Text, Thrown, Value};
+use ostler_contract::{Call, JsonObject, Text, Thrown, Value, limit};
 use ostler_protocol::grants::{self, Grant};
 use ostler_protocol::wire::commands::DirectoryEntry;
 use ostler_protocol::{RpcError, json};
 
-use crate::core::in_time::in_time;
 use crate::core::shared::Core;
 use crate::users::access::Access;
 
 const SCHEME: &str = "policy";
-/// How long the store of policies may take.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// What work is about to use.
 #[derive(Debug, Clone, Copy, Default)]
@@ -81,7 +77,7 @@ impl Access {
         }
         let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
         let Some(store) = self.core.policies() else { return Err(unreadable(&"there is no store")) };
-        let rows = in_time(LIMIT, store.list.call(())).await.map_err(|why| unreadable(&why))?;
+        let rows = store.list.within(limit::POLICIES, ()).await.map_err(|why| unreadable(&why))?;
         let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
         let rows = rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))?;
         uses.into_iter().try_for_each(|(owner, wanted)| self.judge(&rows, owner, wanted))
@@ -121,7 +117,7 @@ impl Access {
             return;
         }
         let Some(store) = self.core.policies() else { return };
-        match in_time(LIMIT, store.list.call(())).await {
+        match store.list.within(limit::POLICIES, ()).await {
             Ok(rows) if rows.is_empty() => {
                 self.core
                     .log
@@ -197,7 +193,7 @@ pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
         list: Some(Call::new(move |_| {
             let store = list();
             async move {
-                let rows = store?.list.call(()).await?;
+                let rows = store?.list.within(limit::POLICIES, ()).await?;
                 let ids = rows.iter().filter_map(|row| row.get("id").and_then(Value::as_str));
                 Ok(ids.map(|id| DirectoryEntry { name: id.to_owned(), r#type: "file".to_owned() }).collect())
             }
@@ -227,7 +223,7 @@ pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
             let store = delete();
             async move {
                 let id = id_of(&uri)?;
-                match store?.remove.call((id.clone(),)).await? {
+                match store?.remove.within(limit::POLICIES, (id.clone(),)).await? {
                     true => Ok(()),
                     false => Err(missing(&id).into()),
                 }
@@ -263,13 +259,13 @@ fn id_of(uri: &str) -> Result<String, RpcError> {
 
 async fn row_of(store: &Policies, uri: &str) -> Result<JsonObject, Thrown> {
     let id = id_of(uri)?;
-    store.get.call((id.clone(),)).await?.ok_or_else(|| missing(&id).into())
+    store.get.within(limit::POLICIES, (id.clone(),)).await?.ok_or_else(|| missing(&id).into())
 }
 
 /// Keeps a row: a field left out keeps its value, `null` takes it away, and the URI's id beats any in the body.
 async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), Thrown> {
     let id = id_of(uri)?;
-    let held = store.get.call((id.clone(),)).await?;
+    let held = store.get.within(limit::POLICIES, (id.clone(),)).await?;
     if held.is_some() && content.create_only {
         return Err(RpcError::already_exists(format!("policy {id} already exists")).into());
     }
@@ -285,7 +281,7 @@ async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), 
         }
     }
     row.insert("id".to_owned(), id.into());
-    store.put.call((check_policy(&Value::Object(row))?,)).await
+    store.put.within(limit::POLICIES, (check_policy(&Value::Object(row))?,)).await
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_changeset};
-use ostler_contract::Thrown;
 use ostler_contract::points::{Changes, ChangesState};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions as a;
 use ostler_protocol::wire::commands as c;
@@ -18,15 +17,9 @@ use ostler_protocol::{RpcError, Value, Version, actions};
 use parking_lot::Mutex;
 
 use crate::core::fanout::{Origin, Outgoing, Subscriber};
-use crate::core::in_time::in_time;
 use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
-
-/// How long it may take to tell what a changeset holds.
-const STATE_LIMIT: Duration = Duration::from_secs(30);
-/// How long an operation may take.
-const OPERATION_LIMIT: Duration = Duration::from_secs(300);
 
 /// The changesets somebody watches, by URI.
 #[derive(Debug, Default)]
@@ -99,8 +92,8 @@ impl Workspace {
     }
 
     async fn changeset_now(&self, of: &Of) -> Result<ChangesState, Thrown> {
-        let told = self.changes()?.state.call((of.session.changes_of(), of.scope.clone()));
-        in_time(STATE_LIMIT, told).await
+        let of = (of.session.changes_of(), of.scope.clone());
+        self.changes()?.state.within(limit::DIRECTORY, of).await
     }
 
     /// Applies an action to a changeset that is watched, and tells it.
@@ -240,13 +233,9 @@ impl Workspace {
             self.apply_changeset(&of.uri, &a::StateAction::ChangesetOperationStatusChanged(moved), None);
         };
         status(ChangesetOperationStatus::Running, None);
-        let asked = operate.call((
-            of.session.changes_of(),
-            of.scope.clone(),
-            params.operation_id.clone(),
-            params.target.clone(),
-        ));
-        let outcome = in_time(OPERATION_LIMIT, asked).await;
+        let arguments =
+            (of.session.changes_of(), of.scope.clone(), params.operation_id.clone(), params.target.clone());
+        let outcome = operate.within(limit::CHANGESET_OPERATION, arguments).await;
         match &outcome {
             Ok(_) => status(ChangesetOperationStatus::Idle, None),
             Err(why) => status(ChangesetOperationStatus::Error, Some(error_of(why))),
@@ -261,7 +250,7 @@ impl Workspace {
     pub(crate) async fn review(&self, spelled: &str, action: Value, origin: Origin) -> Result<(), String> {
         let of = self.changeset_of(spelled).await.map_err(|error| error.message)?;
         let changes = self.changes().map_err(|error| error.message)?;
-        let scopes = in_time(STATE_LIMIT, changes.scopes.call((of.session.changes_of(),))).await;
+        let scopes = changes.scopes.within(limit::DIRECTORY, (of.session.changes_of(),)).await;
         let scopes = scopes.map_err(|why| why.message)?;
         if !scopes.iter().any(|scope| scope.scope == of.scope && scope.review) {
             return Err(format!("{spelled} is not reviewed"));

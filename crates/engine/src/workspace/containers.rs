@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{ContainerEvents, ContainerRequest, Containers};
-use ostler_contract::{Func, JsonObject, Thrown, Value};
+use ostler_contract::{Func, JsonObject, Thrown, Value, limit};
 use ostler_protocol::commands::{Command, DevContainer, DevContainerConnect};
 use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, json};
@@ -83,7 +83,7 @@ impl Workspace {
             if let (Some(disconnect), Some(container)) = (&disconnect, &relay.container)
                 && let Ok(runtime) = tokio::runtime::Handle::try_current()
             {
-                runtime.spawn(disconnect.call((container.clone(), relay.id.clone())));
+                runtime.spawn(disconnect.unbounded((container.clone(), relay.id.clone())));
             }
         }
         ended.into_iter().map(|(key, _)| key).collect()
@@ -163,7 +163,7 @@ impl Workspace {
         }
         let request =
             ContainerRequest { connection: relay.id.clone(), workspace_folder, name: params.name.clone() };
-        let made = containers.make.call((request, self.relay_events(key, &relay.id))).await;
+        let made = containers.make.unbounded((request, self.relay_events(key, &relay.id))).await;
         let made = match made {
             Ok(made) => made,
             Err(why) => {
@@ -184,7 +184,7 @@ impl Workspace {
             // Gone while it was made: the container stays, and the connection ends.
             None => {
                 if let Some(disconnect) = &containers.disconnect {
-                    tokio::spawn(disconnect.call((made.id.clone(), relay.id)));
+                    tokio::spawn(disconnect.unbounded((made.id.clone(), relay.id)));
                 }
                 return Err(RpcError::internal(format!("{} ended before the container was there", key.1)));
             }
@@ -209,7 +209,7 @@ impl Workspace {
             return Err(RpcError::not_found(format!("No container at {}", params.address)));
         }
         let end = if remove { &containers.remove } else { &containers.stop };
-        end.call((id.clone(),)).await.map_err(Thrown::into_rpc)?;
+        end.within(limit::MACHINE_BUILD, (id.clone(),)).await.map_err(Thrown::into_rpc)?;
         let ended: Vec<(Key, Relay)> = {
             let mut open = self.relays.open.lock();
             open.extract_if(|_, relay| relay.container.as_deref() == Some(&id)).collect()

@@ -3,11 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use ostler_contract::Thrown;
+use ostler_contract::{Thrown, in_time};
 use ostler_protocol::RpcError;
 
 use crate::core::file_uris::file_path;
-use crate::core::in_time::in_time;
 use crate::core::local_system::LocalSystem;
 use crate::workspace::Workspace;
 

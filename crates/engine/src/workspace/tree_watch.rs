@@ -3,16 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ostler_contract::limit;
 use ostler_contract::points::Worktrees;
 
-use crate::core::in_time::in_time;
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long it may take to say where git keeps it.
-const LIMIT: Duration = Duration::from_secs(10);
 /// The files that move.
 const FOLLOWED: &[&str] = &["index", "HEAD"];
 
@@ -28,7 +26,7 @@ impl Workspace {
         }
         let (workspace, session) = (Arc::downgrade(self), session.clone());
         tokio::spawn(async move {
-            match in_time(LIMIT, git_dir.call((tree.clone(),))).await {
+            match git_dir.within(limit::REPOSITORY, (tree.clone(),)).await {
                 Ok(Some(folder)) => follow(&workspace, &session, &folder).await,
                 Ok(None) => {}
                 Err(why) => {

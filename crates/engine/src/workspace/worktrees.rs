@@ -1,22 +1,16 @@
 //! A working tree of its own for a session: the settings that ask for one, and how it comes and goes.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ostler_contract::points::{Agent, Repository, Worktree, WorktreeRequest, Worktrees};
-use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands::SessionConfigValueItem;
 use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigState};
 
 use crate::core::file_uris::{file_path, file_uri};
-use crate::core::in_time::in_time;
 use crate::workspace::Workspace;
 
-/// How long a question about a repository may take.
-const ASK_LIMIT: Duration = Duration::from_secs(10);
-/// How long making or removing a tree may take.
-const TREE_LIMIT: Duration = Duration::from_secs(120);
 /// How many branches are shown first.
 const BRANCHES: usize = 20;
 /// The longest name of a tree.
@@ -39,7 +33,7 @@ impl Workspace {
     }
 
     async fn repository(&self, directory: &str) -> Option<Repository> {
-        let found = in_time(ASK_LIMIT, self.worktrees()?.repository.call((directory.to_owned(),))).await;
+        let found = self.worktrees()?.repository.within(limit::REPOSITORY, (directory.to_owned(),)).await;
         found.unwrap_or_else(|why| {
             self.core.log.line(format_args!("cannot find the repository of {directory}: {why}"));
             None
@@ -48,8 +42,8 @@ impl Workspace {
 
     async fn branches(&self, repository: &Repository, typed: &str) -> Vec<String> {
         let Some(worktrees) = self.worktrees() else { return Vec::new() };
-        let asked = worktrees.branches.call((repository.root.clone(), typed.to_owned()));
-        in_time(ASK_LIMIT, asked).await.unwrap_or_else(|why| {
+        let asked = worktrees.branches.within(limit::REPOSITORY, (repository.root.clone(), typed.to_owned()));
+        asked.await.unwrap_or_else(|why| {
             self.core
                 .log
                 .line(format_args!("the branches of {} could not be listed: {why}", repository.root));
@@ -106,7 +100,7 @@ impl Workspace {
         let worktrees =
             self.worktrees().ok_or_else(|| refused("this host has no working trees".to_owned()))?;
         let directory = directory.ok_or_else(|| refused("the session has no directory".to_owned()))?;
-        let found = in_time(ASK_LIMIT, worktrees.repository.call((directory.clone(),))).await;
+        let found = worktrees.repository.within(limit::REPOSITORY, (directory.clone(),)).await;
         let failed = |why: Thrown| match why.rpc {
             Some(_) => why.into_rpc(),
             None => {
@@ -116,7 +110,7 @@ impl Workspace {
         let repository =
             found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is not in a repository")))?;
         let request = request(&repository, self.tree_name(id), chosen);
-        let made = in_time(TREE_LIMIT, worktrees.create.call((request,))).await.map_err(failed)?;
+        let made = worktrees.create.within(limit::WORKTREE, (request,)).await.map_err(failed)?;
         let below = Path::new(&directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
         let mut place = PathBuf::from(&made.path);
         if !below.as_os_str().is_empty() {
@@ -141,10 +135,10 @@ impl Workspace {
     pub(crate) async fn release_tree(&self, session: &str, tree: Worktree) {
         let (Worktree { path, .. }, Some(worktrees)) = (tree, self.worktrees()) else { return };
         let removed = async {
-            if in_time(ASK_LIMIT, worktrees.dirty.call((path.clone(),))).await? {
+            if worktrees.dirty.within(limit::REPOSITORY, (path.clone(),)).await? {
                 return Ok(false);
             }
-            in_time(TREE_LIMIT, worktrees.remove.call((path.clone(),))).await.map(|()| true)
+            worktrees.remove.within(limit::WORKTREE, (path.clone(),)).await.map(|()| true)
         };
         match removed.await {
             Ok(true) => {}
@@ -165,7 +159,7 @@ pub(crate) fn is_setting(key: &str) -> bool {
 
 /// Whether a backend has the setting for itself.
 async fn declares(agent: &Agent) -> bool {
-    let schema = agent.schema.call(()).await.ok().and_then(Agent::read_schema);
+    let schema = agent.schema.within(limit::BACKEND_FACTS, ()).await.ok().and_then(Agent::read_schema);
     schema.is_some_and(|schema| schema.properties.contains_key(ISOLATION))
 }
 

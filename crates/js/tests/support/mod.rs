@@ -126,7 +126,7 @@ impl HostCalls for Host {
         data: JsonObject,
     ) -> Result<host::Fired, Thrown> {
         self.fired.lock().unwrap().push((r#type, event, data));
-        Ok(host::Fired { kept: Call::now(|()| Ok(vec!["automations:/a/runs/1".to_owned()])) })
+        Ok(host::Fired { kept: HostFunction::now(|()| Ok(vec!["automations:/a/runs/1".to_owned()])) })
     }
     fn publish(
         &self,
@@ -264,7 +264,7 @@ impl Applied {
 
     /// Runs the tool `name`.
     pub async fn run(&self, name: &str, input: Value) -> Result<Value, Thrown> {
-        let call = self.tool(name).run.call((input, place()));
+        let call = self.tool(name).run.unbounded((input, place()));
         tokio::time::timeout(LONG, call).await.expect("the tool takes too long")
     }
 }
@@ -275,16 +275,16 @@ pub fn place() -> ToolContext {
         session: "echo:/1".to_owned(),
         chat: "ahp-chat:/1".to_owned(),
         provider: None,
-        turn: Call::missing(),
-        sessions: Call::missing(),
-        chats: Call::missing(),
-        context: Call::missing(),
-        send: Call::missing(),
-        create: Call::missing(),
-        create_chat: Call::missing(),
-        rename: Call::missing(),
-        remove: Call::missing(),
-        read: Call::missing(),
+        turn: HostFunction::missing(),
+        sessions: HostFunction::missing(),
+        chats: HostFunction::missing(),
+        context: HostFunction::missing(),
+        send: HostFunction::missing(),
+        create: HostFunction::missing(),
+        create_chat: HostFunction::missing(),
+        rename: HostFunction::missing(),
+        remove: HostFunction::missing(),
+        read: HostFunction::missing(),
     }
 }
 

@@ -3,7 +3,7 @@
 use ostler_contract::points::Vault;
 use ostler_contract::problem::{Problem, no_secret, no_vault};
 use ostler_contract::vault_name::NotAVaultName;
-use ostler_contract::{JsonObject, Value, VaultName};
+use ostler_contract::{JsonObject, Value, VaultName, limit};
 
 use super::walk::{Nodes, Step, path_text, rewrite};
 
@@ -107,7 +107,7 @@ pub async fn resolve(
             )));
         }
         let Some(vault) = vault else { return Err(refuse(no_vault(text))) };
-        let value = match vault.get.call((text.to_owned(),)).await {
+        let value = match vault.get.within(limit::STORE, (text.to_owned(),)).await {
             Ok(Some(value)) => {
                 secrets.push(value.clone());
                 Value::from(value)

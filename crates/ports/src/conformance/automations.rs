@@ -13,7 +13,7 @@ pub async fn automations_conformance(store: AutomationStore) {
     refuses(&store).await;
     keeps_runs(&store).await;
     keeps_progress(&store).await;
-    assert_eq!(store.triggers.call(()).await, Ok(vec![]));
+    assert_eq!(store.triggers.unbounded(()).await, Ok(vec![]));
 }
 
 fn wire<T: DeserializeOwned>(value: Value) -> T {
@@ -59,38 +59,41 @@ fn code_of<T: std::fmt::Debug>(answer: Result<T, Thrown>) -> i32 {
 }
 
 async fn keeps_definitions(store: &AutomationStore) {
-    assert_eq!(store.list.call(()).await, Ok(vec![]));
-    assert_eq!(store.get.call(("a".into(),)).await, Ok(None));
-    assert_eq!(store.remove.call(("a".into(),)).await, Ok(false));
+    assert_eq!(store.list.unbounded(()).await, Ok(vec![]));
+    assert_eq!(store.get.unbounded(("a".into(),)).await, Ok(None));
+    assert_eq!(store.remove.unbounded(("a".into(),)).await, Ok(false));
 
     let owner = Some("user:ada".to_owned());
-    let made = store.create.call(("a".into(), definition(), owner.clone())).await.unwrap();
+    let made = store.create.unbounded(("a".into(), definition(), owner.clone())).await.unwrap();
     assert_eq!((&made.id, &made.definition, &made.owner), (&"a".to_owned(), &definition(), &owner));
     for at in [&made.created_at, &made.modified_at] {
         assert!(at.parse::<jiff::Timestamp>().is_ok(), "{at} is a time");
     }
-    assert_eq!(store.get.call(("a".into(),)).await, Ok(Some(made.clone())));
+    assert_eq!(store.get.unbounded(("a".into(),)).await, Ok(Some(made.clone())));
 
     let uuid = "6f1c0a6e-0d1f-4c36-8f5b-6a3b1f7f2a11";
-    let second = store.create.call((uuid.into(), simple("Second"), None)).await.unwrap();
+    let second = store.create.unbounded((uuid.into(), simple("Second"), None)).await.unwrap();
     assert_eq!((&second.definition, &second.owner), (&simple("Second"), &None));
-    let mut all = store.list.call(()).await.unwrap();
+    let mut all = store.list.unbounded(()).await.unwrap();
     all.sort_by(|one, other| other.id.cmp(&one.id));
     assert_eq!(all, [made, second]);
 
-    assert_eq!(code_of(store.create.call(("a".into(), simple("Again"), None)).await), code::ALREADY_EXISTS);
-    assert_eq!(store.get.call(("a".into(),)).await.unwrap().unwrap().definition, definition());
-    assert_eq!(store.remove.call((uuid.into(),)).await, Ok(true));
-    assert_eq!(store.remove.call((uuid.into(),)).await, Ok(false));
-    assert_eq!(store.get.call((uuid.into(),)).await, Ok(None));
+    assert_eq!(
+        code_of(store.create.unbounded(("a".into(), simple("Again"), None)).await),
+        code::ALREADY_EXISTS
+    );
+    assert_eq!(store.get.unbounded(("a".into(),)).await.unwrap().unwrap().definition, definition());
+    assert_eq!(store.remove.unbounded((uuid.into(),)).await, Ok(true));
+    assert_eq!(store.remove.unbounded((uuid.into(),)).await, Ok(false));
+    assert_eq!(store.get.unbounded((uuid.into(),)).await, Ok(None));
 }
 
 async fn changes_what_is_named(store: &AutomationStore) {
-    let before = store.get.call(("a".into(),)).await.unwrap().unwrap();
+    let before = store.get.unbounded(("a".into(),)).await.unwrap().unwrap();
     let update = async |patch: Value| {
         let changes: AutomationDefinitionPatch = wire(patch);
-        let kept = store.update.call(("a".into(), changes)).await.unwrap();
-        assert_eq!(store.get.call(("a".into(),)).await, Ok(Some(kept.clone())));
+        let kept = store.update.unbounded(("a".into(), changes)).await.unwrap();
+        assert_eq!(store.get.unbounded(("a".into(),)).await, Ok(Some(kept.clone())));
         assert_eq!((&kept.owner, &kept.created_at), (&before.owner, &before.created_at), "these never move");
         kept
     };
@@ -124,24 +127,24 @@ async fn changes_what_is_named(store: &AutomationStore) {
         expected
     );
 
-    let missing = store.update.call(("nobody".into(), AutomationDefinitionPatch::default())).await;
+    let missing = store.update.unbounded(("nobody".into(), AutomationDefinitionPatch::default())).await;
     assert_eq!(code_of(missing), code::SESSION_NOT_FOUND);
 }
 
 async fn refuses(store: &AutomationStore) {
     for id in ["", "../a", "a/b", "a.b", "-a", &"a".repeat(100)] {
         assert_eq!(
-            code_of(store.create.call((id.into(), simple("x"), None)).await),
+            code_of(store.create.unbounded((id.into(), simple("x"), None)).await),
             code::INVALID_PARAMS,
             "{id}"
         );
-        assert_eq!(store.get.call((id.into(),)).await, Ok(None));
-        assert_eq!(store.remove.call((id.into(),)).await, Ok(false));
+        assert_eq!(store.get.unbounded((id.into(),)).await, Ok(None));
+        assert_eq!(store.remove.unbounded((id.into(),)).await, Ok(false));
     }
     let event = json!({ "kind": "event", "id": "e", "type": "webhook", "title": "t", "events": [{ "id": "call", "title": "c" }] });
     let mut without = event.clone();
     without["events"] = json!([]);
-    let before = store.get.call(("a".into(),)).await.unwrap();
+    let before = store.get.unbounded(("a".into(),)).await.unwrap();
     for (changes, why) in [
         (json!({ "title": " " }), "title must be a non-empty string"),
         (json!({ "triggers": [event.clone(), event] }), "triggers[1].id must be one no other trigger has"),
@@ -159,10 +162,10 @@ async fn refuses(store: &AutomationStore) {
             "disableConditions[0].date must be a timestamp",
         ),
     ] {
-        let refused = store.update.call(("a".into(), wire(changes))).await.unwrap_err();
+        let refused = store.update.unbounded(("a".into(), wire(changes))).await.unwrap_err();
         assert!(refused.message.contains(why), "{refused}, and not {why}");
     }
-    assert_eq!(store.get.call(("a".into(),)).await, Ok(before), "what is refused changes nothing");
+    assert_eq!(store.get.unbounded(("a".into(),)).await, Ok(before), "what is refused changes nothing");
 }
 
 fn run(automation: &str, number: usize, status: &str) -> AutomationRunState {
@@ -183,32 +186,32 @@ fn run(automation: &str, number: usize, status: &str) -> AutomationRunState {
 }
 
 async fn keeps_runs(store: &AutomationStore) {
-    let page = async |id: &str, cursor: Option<String>| store.runs.call((id.into(), cursor)).await;
+    let page = async |id: &str, cursor: Option<String>| store.runs.unbounded((id.into(), cursor)).await;
     let numbers = |page: &RunPage| -> Vec<usize> {
         let number = |run: &AutomationRunState| run.resource.rsplit('-').next().unwrap().parse().unwrap();
         page.runs.iter().map(number).collect()
     };
     assert_eq!(page("a", None).await, Ok(RunPage::default()));
-    assert_eq!(store.run_of.call(("ahp-automation-run:/a-1".into(),)).await, Ok(None));
-    store.create.call(("b".into(), simple("B"), None)).await.unwrap();
+    assert_eq!(store.run_of.unbounded(("ahp-automation-run:/a-1".into(),)).await, Ok(None));
+    store.create.unbounded(("b".into(), simple("B"), None)).await.unwrap();
 
     for number in 0..45 {
-        store.run.call((run("a", number, "pending"),)).await.unwrap();
-        store.run.call((run("b", number, "pending"),)).await.unwrap();
+        store.run.unbounded((run("a", number, "pending"),)).await.unwrap();
+        store.run.unbounded((run("b", number, "pending"),)).await.unwrap();
     }
     assert_eq!(
-        store.run_of.call(("ahp-automation-run:/a-7".into(),)).await,
+        store.run_of.unbounded(("ahp-automation-run:/a-7".into(),)).await,
         Ok(Some(run("a", 7, "pending")))
     );
     for (number, status) in [(7, "running"), (8, "failed"), (9, "cancelled")] {
-        store.run.call((run("a", number, status),)).await.unwrap();
+        store.run.unbounded((run("a", number, status),)).await.unwrap();
         let uri = format!("ahp-automation-run:/a-{number}");
-        assert_eq!(store.run_of.call((uri,)).await, Ok(Some(run("a", number, status))), "{status}");
+        assert_eq!(store.run_of.unbounded((uri,)).await, Ok(Some(run("a", number, status))), "{status}");
     }
 
     let first = page("a", None).await.unwrap();
     assert_eq!(numbers(&first), (25..45).rev().collect::<Vec<_>>(), "a page is 20, newest first");
-    store.run.call((run("a", 45, "pending"),)).await.unwrap();
+    store.run.unbounded((run("a", 45, "pending"),)).await.unwrap();
     let second = page("a", first.next_cursor.clone()).await.unwrap();
     assert_eq!(numbers(&second), (5..25).rev().collect::<Vec<_>>(), "a new run moves no page");
     assert_eq!(second.runs[17], run("a", 7, "running"), "a run keeps its place");
@@ -224,21 +227,21 @@ async fn keeps_runs(store: &AutomationStore) {
     }
 
     if let Some(unfinished) = &store.unfinished {
-        let left = unfinished.call(()).await.unwrap();
+        let left = unfinished.unbounded(()).await.unwrap();
         assert_eq!(left.len(), 46 - 2 + 45);
         for number in 0..45 {
-            store.run.call((run("b", number, "completed"),)).await.unwrap();
+            store.run.unbounded((run("b", number, "completed"),)).await.unwrap();
         }
-        let left = unfinished.call(()).await.unwrap();
+        let left = unfinished.unbounded(()).await.unwrap();
         assert!(
             left.len() == 44
                 && left.contains(&run("a", 7, "running"))
                 && !left.contains(&run("a", 8, "failed"))
         );
     }
-    assert_eq!(store.remove.call(("b".into(),)).await, Ok(true));
+    assert_eq!(store.remove.unbounded(("b".into(),)).await, Ok(true));
     assert_eq!(page("b", None).await, Ok(RunPage::default()), "an automation's runs go with it");
-    assert_eq!(store.run_of.call(("ahp-automation-run:/b-1".into(),)).await, Ok(None));
+    assert_eq!(store.run_of.unbounded(("ahp-automation-run:/b-1".into(),)).await, Ok(None));
     assert_eq!(page("a", None).await.unwrap().runs.len(), 20);
 }
 
@@ -253,14 +256,14 @@ async fn keeps_progress(store: &AutomationStore) {
         }],
         run_count,
     };
-    assert_eq!(progress.call(("timed".into(),)).await, Ok(None));
+    assert_eq!(progress.unbounded(("timed".into(),)).await, Ok(None));
     for come in [come("2026-01-01T02:00:00.000Z", None), come("2026-01-02T02:00:00.000Z", Some(3))] {
-        keep.call(("timed".into(), come.clone())).await.unwrap();
-        assert_eq!(progress.call(("timed".into(),)).await, Ok(Some(come)));
+        keep.unbounded(("timed".into(), come.clone())).await.unwrap();
+        assert_eq!(progress.unbounded(("timed".into(),)).await, Ok(Some(come)));
     }
-    store.create.call(("timed".into(), simple("Timed"), None)).await.unwrap();
-    assert_eq!(progress.call(("timed".into(),)).await, Ok(None), "a new automation has come nowhere");
-    keep.call(("timed".into(), come("2026-01-01T02:00:00.000Z", None))).await.unwrap();
-    assert_eq!(store.remove.call(("timed".into(),)).await, Ok(true));
-    assert_eq!(progress.call(("timed".into(),)).await, Ok(None), "it goes with its automation");
+    store.create.unbounded(("timed".into(), simple("Timed"), None)).await.unwrap();
+    assert_eq!(progress.unbounded(("timed".into(),)).await, Ok(None), "a new automation has come nowhere");
+    keep.unbounded(("timed".into(), come("2026-01-01T02:00:00.000Z", None))).await.unwrap();
+    assert_eq!(store.remove.unbounded(("timed".into(),)).await, Ok(true));
+    assert_eq!(progress.unbounded(("timed".into(),)).await, Ok(None), "it goes with its automation");
 }

@@ -15,7 +15,7 @@ mod vault;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_contract::{Call, Cross};
+use ostler_contract::{Cross, HostFunction};
 use tokio::sync::Notify;
 
 pub use automations::automations_conformance;
@@ -37,9 +37,9 @@ impl<C> Default for Heard<C> {
 
 impl<C: Cross + Sync> Heard<C> {
     /// The function to hand to `watch`.
-    pub fn listener(&self) -> Call<fn(C)> {
+    pub fn listener(&self) -> HostFunction<fn(C)> {
         let heard = self.0.clone();
-        Call::now(move |(change,)| {
+        HostFunction::now(move |(change,)| {
             heard.0.lock().unwrap().push_back(change);
             heard.1.notify_one();
             Ok(())

@@ -1,5 +1,5 @@
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
-use ostler_contract::{Call, JsonObject, Value, json};
+use ostler_contract::{HostFunction, JsonObject, Value, json};
 
 use super::Heard;
 
@@ -16,7 +16,7 @@ pub enum Numbers {
 pub async fn records_conformance(store: RecordStore, numbers: Numbers) {
     let open = |name: &'static str, body: Option<&'static str>| {
         let options = CollectionOptions { body: body.map(str::to_owned) };
-        let opened = store.collection.call((name.into(), options));
+        let opened = store.collection.unbounded((name.into(), options));
         async move { opened.await.unwrap() }
     };
     keeps_and_forgets(&open("conform-keep", None).await).await;
@@ -28,10 +28,10 @@ pub async fn records_conformance(store: RecordStore, numbers: Numbers) {
     keeps_order(&open("conform-order", None).await).await;
 
     let other = open("conform-other", None).await;
-    assert_eq!(other.list.call(()).await, Ok(vec![]), "collections are apart");
+    assert_eq!(other.list.unbounded(()).await, Ok(vec![]), "collections are apart");
     put(&other, json!({ "id": "a", "n": 1 })).await;
     let again = open("conform-other", None).await;
-    assert_eq!(ids(again.list.call(()).await.unwrap()), ["a"], "a collection opened again is the same");
+    assert_eq!(ids(again.list.unbounded(()).await.unwrap()), ["a"], "a collection opened again is the same");
 }
 
 fn record(value: Value) -> JsonObject {
@@ -42,11 +42,11 @@ fn record(value: Value) -> JsonObject {
 }
 
 async fn put(collection: &StoredCollection, value: Value) {
-    collection.put.call((record(value),)).await.unwrap();
+    collection.put.unbounded((record(value),)).await.unwrap();
 }
 
 async fn get(collection: &StoredCollection, id: &str) -> Option<Value> {
-    collection.get.call((id.into(),)).await.unwrap().map(Value::Object)
+    collection.get.unbounded((id.into(),)).await.unwrap().map(Value::Object)
 }
 
 fn ids(records: Vec<JsonObject>) -> Vec<String> {
@@ -57,27 +57,27 @@ fn ids(records: Vec<JsonObject>) -> Vec<String> {
 
 async fn keeps_and_forgets(collection: &StoredCollection) {
     assert_eq!(get(collection, "a").await, None);
-    assert_eq!(collection.list.call(()).await, Ok(vec![]));
-    assert_eq!(collection.remove.call(("a".into(),)).await, Ok(false));
+    assert_eq!(collection.list.unbounded(()).await, Ok(vec![]));
+    assert_eq!(collection.remove.unbounded(("a".into(),)).await, Ok(false));
 
     put(collection, json!({ "id": "a", "n": 1, "old": true })).await;
     put(collection, json!({ "id": "b", "n": 2 })).await;
     assert_eq!(get(collection, "a").await, Some(json!({ "id": "a", "n": 1, "old": true })));
-    assert_eq!(ids(collection.list.call(()).await.unwrap()), ["a", "b"]);
+    assert_eq!(ids(collection.list.unbounded(()).await.unwrap()), ["a", "b"]);
     put(collection, json!({ "id": "a", "n": 3 })).await;
     assert_eq!(get(collection, "a").await, Some(json!({ "id": "a", "n": 3 })), "put replaces");
 
-    assert_eq!(collection.remove.call(("a".into(),)).await, Ok(true));
-    assert_eq!(collection.remove.call(("a".into(),)).await, Ok(false));
+    assert_eq!(collection.remove.unbounded(("a".into(),)).await, Ok(true));
+    assert_eq!(collection.remove.unbounded(("a".into(),)).await, Ok(false));
     assert_eq!(get(collection, "a").await, None);
-    assert_eq!(ids(collection.list.call(()).await.unwrap()), ["b"]);
+    assert_eq!(ids(collection.list.unbounded(()).await.unwrap()), ["b"]);
 }
 
 async fn finds(collection: &StoredCollection) {
     put(collection, json!({ "id": "a", "kind": "x", "n": 1, "tags": ["p", "q"], "at": { "k": null } })).await;
     put(collection, json!({ "id": "b", "kind": "x", "n": 2, "tags": [], "none": null })).await;
     put(collection, json!({ "id": "c", "kind": "y", "n": 1 })).await;
-    let find = async |wanted: Value| ids(collection.find.call((record(wanted),)).await.unwrap());
+    let find = async |wanted: Value| ids(collection.find.unbounded((record(wanted),)).await.unwrap());
 
     // Twice: a store may answer differently once it has an index.
     for _ in 0..2 {
@@ -95,7 +95,7 @@ async fn finds(collection: &StoredCollection) {
         assert_eq!(find(json!({ "kind": "x", "nothing": 1 })).await, [""; 0]);
     }
     put(collection, json!({ "id": "c", "kind": "x", "n": 1 })).await;
-    collection.remove.call(("a".into(),)).await.unwrap();
+    collection.remove.unbounded(("a".into(),)).await.unwrap();
     assert_eq!(find(json!({ "kind": "x" })).await, ["b", "c"], "what is found follows what is kept");
     assert_eq!(find(json!({ "kind": "y" })).await, [""; 0]);
 }
@@ -111,16 +111,16 @@ async fn refuses_ids(collection: &StoredCollection) {
         json!("a".repeat(41)),
     ];
     for id in bad.into_iter().chain([json!(1), json!(null)]) {
-        let refused = collection.put.call((record(json!({ "id": id })),)).await;
+        let refused = collection.put.unbounded((record(json!({ "id": id })),)).await;
         assert!(refused.is_err(), "{id} is no id");
     }
-    assert!(collection.put.call((JsonObject::new(),)).await.is_err());
-    assert_eq!(collection.list.call(()).await, Ok(vec![]));
-    assert_eq!(collection.remove.call(("../a".into(),)).await, Ok(false));
+    assert!(collection.put.unbounded((JsonObject::new(),)).await.is_err());
+    assert_eq!(collection.list.unbounded(()).await, Ok(vec![]));
+    assert_eq!(collection.remove.unbounded(("../a".into(),)).await, Ok(false));
     assert_eq!(get(collection, "../a").await, None);
     put(collection, json!({ "id": "a-1" })).await;
     put(collection, json!({ "id": "a".repeat(40) })).await;
-    assert_eq!(collection.list.call(()).await.unwrap().len(), 2);
+    assert_eq!(collection.list.unbounded(()).await.unwrap().len(), 2);
 }
 
 async fn keeps_a_body(collection: &StoredCollection) {
@@ -134,8 +134,8 @@ async fn keeps_a_body(collection: &StoredCollection) {
         Some(json!({ "id": "a", "n": 1, "text": "" })),
         "no body reads as empty"
     );
-    assert!(collection.put.call((record(json!({ "id": "b", "text": 1 })),)).await.is_err());
-    let found = collection.find.call((record(json!({ "text": "" })),)).await.unwrap();
+    assert!(collection.put.unbounded((record(json!({ "id": "b", "text": 1 })),)).await.is_err());
+    let found = collection.find.unbounded((record(json!({ "text": "" })),)).await.unwrap();
     assert_eq!(ids(found), ["a"]);
 }
 
@@ -156,9 +156,9 @@ async fn keeps_any_value(collection: &StoredCollection, numbers: Numbers) {
 async fn tells_watchers(collection: &StoredCollection) {
     let change = |id: &str, how| RecordChange { id: id.into(), r#type: how };
     let (first, second) = (Heard::default(), Heard::default());
-    let stop = collection.watch.call((first.listener(),)).await.unwrap();
-    collection.watch.call((second.listener(),)).await.unwrap();
-    collection.watch.call((Call::now(|_| Err("watchers may throw".into())),)).await.unwrap();
+    let stop = collection.watch.unbounded((first.listener(),)).await.unwrap();
+    collection.watch.unbounded((second.listener(),)).await.unwrap();
+    collection.watch.unbounded((HostFunction::now(|_| Err("watchers may throw".into())),)).await.unwrap();
 
     put(collection, json!({ "id": "a", "n": 1 })).await;
     assert_eq!(first.next().await, change("a", ChangeType::Added));
@@ -166,13 +166,13 @@ async fn tells_watchers(collection: &StoredCollection) {
     put(collection, json!({ "n": 1, "id": "a" })).await;
     put(collection, json!({ "id": "a", "n": 2 })).await;
     assert_eq!(first.next().await, change("a", ChangeType::Updated));
-    collection.remove.call(("a".into(),)).await.unwrap();
+    collection.remove.unbounded(("a".into(),)).await.unwrap();
     assert_eq!(first.next().await, change("a", ChangeType::Deleted));
-    collection.remove.call(("a".into(),)).await.unwrap();
+    collection.remove.unbounded(("a".into(),)).await.unwrap();
     put(collection, json!({ "id": "b" })).await;
     assert_eq!(first.next().await, change("b", ChangeType::Added));
 
-    stop.unwrap().call(()).await.unwrap();
+    stop.unwrap().unbounded(()).await.unwrap();
     put(collection, json!({ "id": "c" })).await;
     let all = [
         ("a", ChangeType::Added),
@@ -189,18 +189,18 @@ async fn tells_watchers(collection: &StoredCollection) {
 
 async fn keeps_order(collection: &StoredCollection) {
     let heard = Heard::default();
-    collection.watch.call((heard.listener(),)).await.unwrap();
+    collection.watch.unbounded((heard.listener(),)).await.unwrap();
     let mut calls = Vec::new();
     for n in 0..50 {
-        calls.push(collection.put.call((record(json!({ "id": "a", "n": n })),)));
-        calls.push(collection.put.call((record(json!({ "id": format!("b{n}"), "n": n })),)));
+        calls.push(collection.put.unbounded((record(json!({ "id": "a", "n": n })),)));
+        calls.push(collection.put.unbounded((record(json!({ "id": format!("b{n}"), "n": n })),)));
     }
     // Awaited the other way round: a call takes its place when it is made.
     while let Some(call) = calls.pop() {
         call.await.unwrap();
     }
     assert_eq!(get(collection, "a").await, Some(json!({ "id": "a", "n": 49 })));
-    assert_eq!(collection.list.call(()).await.unwrap().len(), 51);
+    assert_eq!(collection.list.unbounded(()).await.unwrap().len(), 51);
     let mut of_a = Vec::new();
     for _ in 0..100 {
         let change = heard.next().await;

@@ -15,33 +15,33 @@ pub async fn sessions_conformance(store: SessionStore) {
     if let (Some(set), Some(get)) = (&store.set_attachment, &store.attachment) {
         let kept = |data: &str| KeptAttachment { content_type: "image/png".into(), data: data.into() };
         let put = async |session: &str, id: &str, data: &str| {
-            set.call((session.into(), id.into(), kept(data))).await.unwrap();
+            set.unbounded((session.into(), id.into(), kept(data))).await.unwrap();
         };
-        let at = async |id: &str| get.call((id.into(),)).await.unwrap();
+        let at = async |id: &str| get.unbounded((id.into(),)).await.unwrap();
         assert_eq!(at("a").await, None);
         put("s", "a", "AAEC").await;
         put("s", "a", "AAEC").await;
         put("s2", "a", "AAEC").await;
         put("s", "b", "/w==").await;
         assert_eq!((at("a").await, at("b").await), (Some(kept("AAEC")), Some(kept("/w=="))));
-        store.forget.call(("s".into(),)).await.unwrap();
+        store.forget.unbounded(("s".into(),)).await.unwrap();
         assert_eq!(
             (at("a").await, at("b").await),
             (Some(kept("AAEC")), None),
             "the other session has it still"
         );
-        store.forget.call(("s2".into(),)).await.unwrap();
+        store.forget.unbounded(("s2".into(),)).await.unwrap();
         assert_eq!(at("a").await, None);
     }
     if let (Some(turns), Some(set_turn), Some(drop_turns)) =
         (&store.turns, &store.set_turn, &store.drop_turns)
     {
         let of = async |id: &str, chat: &str| {
-            let turns = turns.call((id.into(), chat.into())).await.unwrap();
+            let turns = turns.unbounded((id.into(), chat.into())).await.unwrap();
             turns.into_iter().map(|turn| turn.id).collect::<Vec<_>>()
         };
         let set = async |id: &str, chat: &str, place: u64, turn: &str| {
-            set_turn.call((id.into(), chat.into(), place, kept_turn(turn))).await.unwrap();
+            set_turn.unbounded((id.into(), chat.into(), place, kept_turn(turn))).await.unwrap();
         };
         assert_eq!(of("s", "a").await, [""; 0]);
         for place in 0..12 {
@@ -54,17 +54,17 @@ pub async fn sessions_conformance(store: SessionStore) {
             of("s", "a").await,
             ["t0", "t1", "t2", "t3 again", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11"]
         );
-        let whole = turns.call(("s".into(), "b".into())).await.unwrap();
+        let whole = turns.unbounded(("s".into(), "b".into())).await.unwrap();
         assert_eq!(whole, [kept_turn("of b").turn], "a turn is kept whole");
-        drop_turns.call(("s".into(), "a".into(), 2)).await.unwrap();
+        drop_turns.unbounded(("s".into(), "a".into(), 2)).await.unwrap();
         assert_eq!(of("s", "a").await, ["t0", "t1"]);
         assert_eq!((of("s", "b").await, of("s2", "a").await), (vec!["of b".into()], vec!["of s2".into()]));
         set("s", "a", 2, "anew").await;
         assert_eq!(of("s", "a").await, ["t0", "t1", "anew"]);
-        store.forget.call(("s".into(),)).await.unwrap();
+        store.forget.unbounded(("s".into(),)).await.unwrap();
         assert_eq!((of("s", "a").await, of("s", "b").await), (vec![], vec![]));
         assert_eq!(of("s2", "a").await, ["of s2"]);
-        store.forget.call(("s2".into(),)).await.unwrap();
+        store.forget.unbounded(("s2".into(),)).await.unwrap();
     }
 }
 
@@ -114,36 +114,36 @@ fn kept_turn(id: &str) -> KeptTurn {
 
 async fn keeps_sessions(store: &SessionStore) {
     let ids = async || {
-        let mut ids = store.sessions.call(()).await.unwrap();
+        let mut ids = store.sessions.unbounded(()).await.unwrap();
         ids.sort();
         ids
     };
     assert_eq!(ids().await, [""; 0]);
-    assert_eq!(store.config.call(("s".into(),)).await, Ok(None));
-    assert_eq!(store.flags.call(("s".into(),)).await, Ok(None));
+    assert_eq!(store.config.unbounded(("s".into(),)).await, Ok(None));
+    assert_eq!(store.flags.unbounded(("s".into(),)).await, Ok(None));
 
-    store.set_config.call(("s".into(), kept("echo:/s"))).await.unwrap();
-    store.set_config.call(("s2".into(), KeptSession::default())).await.unwrap();
-    assert_eq!(store.config.call(("s".into(),)).await, Ok(Some(kept("echo:/s"))));
-    assert_eq!(store.config.call(("s2".into(),)).await, Ok(Some(KeptSession::default())));
+    store.set_config.unbounded(("s".into(), kept("echo:/s"))).await.unwrap();
+    store.set_config.unbounded(("s2".into(), KeptSession::default())).await.unwrap();
+    assert_eq!(store.config.unbounded(("s".into(),)).await, Ok(Some(kept("echo:/s"))));
+    assert_eq!(store.config.unbounded(("s2".into(),)).await, Ok(Some(KeptSession::default())));
     assert_eq!(ids().await, ["s", "s2"]);
     let renamed = KeptSession { title: "Oats".into(), ..kept("echo:/s") };
-    store.set_config.call(("s".into(), renamed.clone())).await.unwrap();
-    assert_eq!(store.config.call(("s".into(),)).await, Ok(Some(renamed.clone())));
+    store.set_config.unbounded(("s".into(), renamed.clone())).await.unwrap();
+    assert_eq!(store.config.unbounded(("s".into(),)).await, Ok(Some(renamed.clone())));
 
     let flags = SessionFlags { is_read: true, is_archived: false };
-    store.set_flags.call(("s".into(), flags)).await.unwrap();
-    assert_eq!(store.flags.call(("s".into(),)).await, Ok(Some(flags)));
+    store.set_flags.unbounded(("s".into(), flags)).await.unwrap();
+    assert_eq!(store.flags.unbounded(("s".into(),)).await, Ok(Some(flags)));
     let flags = SessionFlags { is_read: false, is_archived: true };
-    store.set_flags.call(("s".into(), flags)).await.unwrap();
-    assert_eq!(store.flags.call(("s".into(),)).await, Ok(Some(flags)));
+    store.set_flags.unbounded(("s".into(), flags)).await.unwrap();
+    assert_eq!(store.flags.unbounded(("s".into(),)).await, Ok(Some(flags)));
     // Marks of a session the backend lists and the host has not opened.
-    store.set_flags.call(("listed".into(), flags)).await.unwrap();
-    assert_eq!(store.flags.call(("listed".into(),)).await, Ok(Some(flags)));
+    store.set_flags.unbounded(("listed".into(), flags)).await.unwrap();
+    assert_eq!(store.flags.unbounded(("listed".into(),)).await, Ok(Some(flags)));
     assert_eq!(ids().await, ["s", "s2"]);
 
     if let Some(all) = &store.all {
-        let mut all = all.call(()).await.unwrap();
+        let mut all = all.unbounded(()).await.unwrap();
         for stored in &mut all {
             assert!(stored.chats.take().unwrap_or_default().is_empty());
         }
@@ -152,40 +152,40 @@ async fn keeps_sessions(store: &SessionStore) {
         let second = StoredSession { id: "s2".into(), ..StoredSession::default() };
         assert_eq!(all, [first, second]);
     }
-    store.forget.call(("listed".into(),)).await.unwrap();
+    store.forget.unbounded(("listed".into(),)).await.unwrap();
 }
 
 async fn keeps_what_belongs_to_one(store: &SessionStore) {
     let id = || "s".to_owned();
-    assert_eq!(store.artifacts.call((id(),)).await, Ok(vec![]));
+    assert_eq!(store.artifacts.unbounded((id(),)).await, Ok(vec![]));
     let artifacts: Vec<Value> = vec![json!({ "uri": "file:///a", "n": [1, null] }), json!("plain")];
-    store.set_artifacts.call((id(), artifacts.clone())).await.unwrap();
-    assert_eq!(store.artifacts.call((id(),)).await, Ok(artifacts));
-    store.set_artifacts.call((id(), vec![])).await.unwrap();
-    assert_eq!(store.artifacts.call((id(),)).await, Ok(vec![]));
+    store.set_artifacts.unbounded((id(), artifacts.clone())).await.unwrap();
+    assert_eq!(store.artifacts.unbounded((id(),)).await, Ok(artifacts));
+    store.set_artifacts.unbounded((id(), vec![])).await.unwrap();
+    assert_eq!(store.artifacts.unbounded((id(),)).await, Ok(vec![]));
 
     if let (Some(read), Some(set)) = (&store.annotations, &store.set_annotations) {
-        assert_eq!(read.call((id(),)).await, Ok(vec![]));
+        assert_eq!(read.unbounded((id(),)).await, Ok(vec![]));
         let annotations: Vec<Value> = vec![json!({ "id": "a", "entries": [{ "id": "e", "text": "Why?" }] })];
-        set.call((id(), annotations.clone())).await.unwrap();
-        assert_eq!(read.call((id(),)).await, Ok(annotations));
+        set.unbounded((id(), annotations.clone())).await.unwrap();
+        assert_eq!(read.unbounded((id(),)).await, Ok(annotations));
     }
 
-    assert_eq!(store.pull_requests.call((id(),)).await, Ok(JsonObject::new()));
+    assert_eq!(store.pull_requests.unbounded((id(),)).await, Ok(JsonObject::new()));
     let requests: JsonObject = [("file:///a".to_owned(), json!({ "number": 7 }))].into_iter().collect();
-    store.set_pull_requests.call((id(), requests.clone())).await.unwrap();
-    assert_eq!(store.pull_requests.call((id(),)).await, Ok(requests));
+    store.set_pull_requests.unbounded((id(), requests.clone())).await.unwrap();
+    assert_eq!(store.pull_requests.unbounded((id(),)).await, Ok(requests));
 
-    let title = async |chat: &str| store.chat_title.call((id(), chat.into())).await.unwrap();
+    let title = async |chat: &str| store.chat_title.unbounded((id(), chat.into())).await.unwrap();
     assert_eq!(title("a").await, None);
-    store.set_chat_title.call((id(), "a".into(), Some("Hay".into()))).await.unwrap();
-    store.set_chat_title.call((id(), "b".into(), Some("Straw".into()))).await.unwrap();
-    store.set_chat_title.call((id(), "a".into(), Some("Oats".into()))).await.unwrap();
+    store.set_chat_title.unbounded((id(), "a".into(), Some("Hay".into()))).await.unwrap();
+    store.set_chat_title.unbounded((id(), "b".into(), Some("Straw".into()))).await.unwrap();
+    store.set_chat_title.unbounded((id(), "a".into(), Some("Oats".into()))).await.unwrap();
     assert_eq!((title("a").await.as_deref(), title("b").await.as_deref()), (Some("Oats"), Some("Straw")));
-    store.set_chat_title.call((id(), "a".into(), None)).await.unwrap();
+    store.set_chat_title.unbounded((id(), "a".into(), None)).await.unwrap();
     assert_eq!((title("a").await, title("b").await.as_deref()), (None, Some("Straw")));
 
-    assert_eq!(store.chats.call((id(),)).await, Ok(vec![]));
+    assert_eq!(store.chats.unbounded((id(),)).await, Ok(vec![]));
     let chats = vec![
         KeptChat {
             uri: "ahp-chat:/1".into(),
@@ -207,47 +207,49 @@ async fn keeps_what_belongs_to_one(store: &SessionStore) {
             ..KeptChat::default()
         },
     ];
-    store.set_chats.call((id(), chats.clone())).await.unwrap();
-    assert_eq!(store.chats.call((id(),)).await, Ok(chats.clone()));
+    store.set_chats.unbounded((id(), chats.clone())).await.unwrap();
+    assert_eq!(store.chats.unbounded((id(),)).await, Ok(chats.clone()));
     if let Some(all) = &store.all {
-        let all = all.call(()).await.unwrap();
+        let all = all.unbounded(()).await.unwrap();
         let of = all.into_iter().find(|stored| stored.id == "s").unwrap().chats;
         assert!(of.is_none_or(|of| of == chats), "chats said with their session are all of them");
     }
-    store.set_chats.call((id(), chats[..1].to_vec())).await.unwrap();
-    assert_eq!(store.chats.call((id(),)).await, Ok(chats[..1].to_vec()));
+    store.set_chats.unbounded((id(), chats[..1].to_vec())).await.unwrap();
+    assert_eq!(store.chats.unbounded((id(),)).await, Ok(chats[..1].to_vec()));
 }
 
 async fn forgets(store: &SessionStore) {
-    store.forget.call(("s".into(),)).await.unwrap();
-    store.forget.call(("nobody".into(),)).await.unwrap();
+    store.forget.unbounded(("s".into(),)).await.unwrap();
+    store.forget.unbounded(("nobody".into(),)).await.unwrap();
     let id = || ("s".to_owned(),);
-    assert_eq!(store.config.call(id()).await, Ok(None));
-    assert_eq!(store.flags.call(id()).await, Ok(None));
-    assert_eq!(store.artifacts.call(id()).await, Ok(vec![]));
-    assert_eq!(store.pull_requests.call(id()).await, Ok(JsonObject::new()));
-    assert_eq!(store.chats.call(id()).await, Ok(vec![]));
+    assert_eq!(store.config.unbounded(id()).await, Ok(None));
+    assert_eq!(store.flags.unbounded(id()).await, Ok(None));
+    assert_eq!(store.artifacts.unbounded(id()).await, Ok(vec![]));
+    assert_eq!(store.pull_requests.unbounded(id()).await, Ok(JsonObject::new()));
+    assert_eq!(store.chats.unbounded(id()).await, Ok(vec![]));
     if let Some(annotations) = &store.annotations {
-        assert_eq!(annotations.call(id()).await, Ok(vec![]));
+        assert_eq!(annotations.unbounded(id()).await, Ok(vec![]));
     }
-    assert_eq!(store.chat_title.call(("s".into(), "b".into())).await, Ok(None));
-    assert_eq!(store.sessions.call(()).await, Ok(vec!["s2".to_owned()]));
+    assert_eq!(store.chat_title.unbounded(("s".into(), "b".into())).await, Ok(None));
+    assert_eq!(store.sessions.unbounded(()).await, Ok(vec!["s2".to_owned()]));
 
     // Calls take their place when they are made.
     let mut calls: Vec<_> = (0..20)
         .map(|n| {
-            store.set_config.call(("s2".into(), KeptSession { title: n.to_string(), ..kept("echo:/s2") }))
+            store
+                .set_config
+                .unbounded(("s2".into(), KeptSession { title: n.to_string(), ..kept("echo:/s2") }))
         })
         .collect();
     while let Some(call) = calls.pop() {
         call.await.unwrap();
     }
     assert_eq!(
-        store.config.call(("s2".into(),)).await.unwrap().map(|kept| kept.title).as_deref(),
+        store.config.unbounded(("s2".into(),)).await.unwrap().map(|kept| kept.title).as_deref(),
         Some("19")
     );
-    store.forget.call(("s2".into(),)).await.unwrap();
-    assert_eq!(store.sessions.call(()).await, Ok(vec![]));
+    store.forget.unbounded(("s2".into(),)).await.unwrap();
+    assert_eq!(store.sessions.unbounded(()).await, Ok(vec![]));
 }
 
 /// A session that is no draft.
@@ -257,8 +259,8 @@ fn begun(uri: &str) -> KeptSession {
 
 async fn lists_in_pages(store: &SessionStore) {
     let count = async || match &store.count {
-        Some(count) => count.call(()).await.unwrap(),
-        None => store.sessions.call(()).await.unwrap().len() as u64,
+        Some(count) => count.unbounded(()).await.unwrap(),
+        None => store.sessions.unbounded(()).await.unwrap().len() as u64,
     };
     assert_eq!(count().await, 0);
     // In no order of the listing.
@@ -268,30 +270,30 @@ async fn lists_in_pages(store: &SessionStore) {
             modified_at: format!("2026-01-0{day}T00:00:00.000Z"),
             ..begun(&format!("echo:/{id}"))
         };
-        store.set_config.call((id.into(), kept)).await.unwrap();
+        store.set_config.unbounded((id.into(), kept)).await.unwrap();
     }
     let flags = SessionFlags { is_read: true, is_archived: true };
-    store.set_flags.call(("c".into(), flags)).await.unwrap();
-    store.set_flags.call(("nobody".into(), flags)).await.unwrap();
+    store.set_flags.unbounded(("c".into(), flags)).await.unwrap();
+    store.set_flags.unbounded(("nobody".into(), flags)).await.unwrap();
     let chats = vec![KeptChat { uri: "ahp-chat:/c1".into(), default: true, ..KeptChat::default() }];
-    store.set_chats.call(("c".into(), chats.clone())).await.unwrap();
+    store.set_chats.unbounded(("c".into(), chats.clone())).await.unwrap();
     assert_eq!(count().await, 5);
     if let Some(session) = &store.session {
-        let mut found = session.call(("c".into(),)).await.unwrap().unwrap();
+        let mut found = session.unbounded(("c".into(),)).await.unwrap().unwrap();
         assert!(found.chats.take().is_none_or(|found| found == chats));
         assert_eq!((found.id.as_str(), found.flags, found.session.uri.as_str()), ("c", flags, "echo:/c"));
-        let found = session.call(("d".into(),)).await.unwrap().unwrap();
+        let found = session.unbounded(("d".into(),)).await.unwrap().unwrap();
         assert_eq!((found.flags, found.chats.unwrap_or_default()), (SessionFlags::default(), vec![]));
-        assert_eq!(session.call(("nobody".into(),)).await, Ok(None));
+        assert_eq!(session.unbounded(("nobody".into(),)).await, Ok(None));
     }
     if let Some(drafts) = &store.drafts {
-        assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
+        assert_eq!(drafts.unbounded(()).await.unwrap(), [""; 0]);
         let draft = KeptSession { draft: Some(KeptDraft::default()), ..begun("echo:/f") };
-        store.set_config.call(("f".into(), draft)).await.unwrap();
-        assert_eq!(drafts.call(()).await.unwrap(), ["f"]);
-        store.set_config.call(("f".into(), begun("echo:/f"))).await.unwrap();
-        assert_eq!(drafts.call(()).await.unwrap(), [""; 0]);
-        store.forget.call(("f".into(),)).await.unwrap();
+        store.set_config.unbounded(("f".into(), draft)).await.unwrap();
+        assert_eq!(drafts.unbounded(()).await.unwrap(), ["f"]);
+        store.set_config.unbounded(("f".into(), begun("echo:/f"))).await.unwrap();
+        assert_eq!(drafts.unbounded(()).await.unwrap(), [""; 0]);
+        store.forget.unbounded(("f".into(),)).await.unwrap();
     }
     if let Some(page) = &store.page {
         let after = |listed: &StoredSession| ListedPlace {
@@ -299,18 +301,18 @@ async fn lists_in_pages(store: &SessionStore) {
             uri: listed.session.uri.clone(),
         };
         let ids = |page: &[StoredSession]| page.iter().map(|listed| listed.id.clone()).collect::<Vec<_>>();
-        let all = page.call((100, None)).await.unwrap();
+        let all = page.unbounded((100, None)).await.unwrap();
         assert_eq!(ids(&all), ["d", "a", "b", "c", "e"]);
         let marked = all.iter().find(|listed| listed.id == "c").unwrap();
         assert_eq!(
             (marked.flags, &marked.session),
-            (flags, &store.config.call(("c".into(),)).await.unwrap().unwrap())
+            (flags, &store.config.unbounded(("c".into(),)).await.unwrap().unwrap())
         );
         assert!(marked.chats.as_ref().is_none_or(|of| *of == chats));
         for size in 1..=6 {
             let (mut seen, mut place) = (Vec::new(), None);
             loop {
-                let rows = page.call((size, place)).await.unwrap();
+                let rows = page.unbounded((size, place)).await.unwrap();
                 seen.extend(ids(&rows));
                 place = rows.last().map(after);
                 if (rows.len() as u64) < size {
@@ -321,32 +323,32 @@ async fn lists_in_pages(store: &SessionStore) {
         }
         // A place need not be that of a session that is still there.
         let place = ListedPlace { modified_at: "2026-01-02T00:00:00.000Z".into(), uri: "echo:/aa".into() };
-        assert_eq!(ids(&page.call((2, Some(place))).await.unwrap()), ["b", "c"]);
+        assert_eq!(ids(&page.unbounded((2, Some(place))).await.unwrap()), ["b", "c"]);
         // Whatever changes moves.
         let touched = KeptSession { modified_at: "2026-01-04T00:00:00.000Z".into(), ..begun("echo:/e") };
-        store.set_config.call(("e".into(), touched)).await.unwrap();
-        store.forget.call(("a".into(),)).await.unwrap();
-        assert_eq!(ids(&page.call((3, None)).await.unwrap()), ["e", "d", "b"]);
+        store.set_config.unbounded(("e".into(), touched)).await.unwrap();
+        store.forget.unbounded(("a".into(),)).await.unwrap();
+        assert_eq!(ids(&page.unbounded((3, None)).await.unwrap()), ["e", "d", "b"]);
     }
     for id in ["a", "b", "c", "d", "e", "nobody"] {
-        store.forget.call((id.into(),)).await.unwrap();
+        store.forget.unbounded((id.into(),)).await.unwrap();
     }
     assert_eq!(count().await, 0);
 }
 
 async fn knows_whose_a_chat_is(store: &SessionStore) {
     let Some(session_of_chat) = &store.session_of_chat else { return };
-    let of = async |chat: &str| session_of_chat.call((chat.into(),)).await.unwrap();
+    let of = async |chat: &str| session_of_chat.unbounded((chat.into(),)).await.unwrap();
     let set = async |id: &str, chats: &[(&str, bool)]| {
         let chats = chats.iter().map(|(uri, closed)| KeptChat {
             uri: (*uri).into(),
             closed: *closed,
             ..KeptChat::default()
         });
-        store.set_chats.call((id.into(), chats.collect())).await.unwrap();
+        store.set_chats.unbounded((id.into(), chats.collect())).await.unwrap();
     };
     for id in ["s", "s2"] {
-        store.set_config.call((id.into(), kept(&format!("echo:/{id}")))).await.unwrap();
+        store.set_config.unbounded((id.into(), kept(&format!("echo:/{id}")))).await.unwrap();
     }
     assert_eq!(of("ahp-chat:/1").await, None);
     set("s2", &[("ahp-chat:/2", false)]).await;
@@ -361,7 +363,7 @@ async fn knows_whose_a_chat_is(store: &SessionStore) {
     set("s", &[("my:/own", true)]).await;
     assert_eq!(of("ahp-chat:/1").await.as_deref(), Some("s2"));
     assert_eq!(of("my:/own").await, None);
-    store.forget.call(("s2".into(),)).await.unwrap();
+    store.forget.unbounded(("s2".into(),)).await.unwrap();
     assert_eq!((of("ahp-chat:/1").await, of("ahp-chat:/2").await), (None, None));
-    store.forget.call(("s".into(),)).await.unwrap();
+    store.forget.unbounded(("s".into(),)).await.unwrap();
 }

@@ -12,10 +12,10 @@ fn entry(at: &str, pools: &[&str], input: u64, usd: f64) -> UsageEntry {
 
 /// A store of use, empty at the start.
 pub async fn usage_conformance(usage: Usage) {
-    let records = async |query: UsageQuery| usage.records.call((query,)).await.unwrap();
-    let total = async |query: UsageQuery| usage.total.call((query,)).await.unwrap();
+    let records = async |query: UsageQuery| usage.records.unbounded((query,)).await.unwrap();
+    let total = async |query: UsageQuery| usage.total.unbounded((query,)).await.unwrap();
     let of = |pool: &str| UsageQuery { pool: Some(pool.into()), ..UsageQuery::default() };
-    assert_eq!(usage.pools.call(()).await, Ok(vec![]));
+    assert_eq!(usage.pools.unbounded(()).await, Ok(vec![]));
     assert_eq!(records(UsageQuery::default()).await, []);
     assert_eq!(total(of("user:ada")).await, UsageTotal::default(), "what was not charged is no measure");
 
@@ -25,14 +25,14 @@ pub async fn usage_conformance(usage: Usage) {
     let third = entry(days[2], &["user:ada"], 40, 1.0);
     // Not in the order of time.
     for entry in [&second, &first, &third] {
-        usage.record.call((entry.clone(),)).await.unwrap();
+        usage.record.unbounded((entry.clone(),)).await.unwrap();
     }
     let machine = json!({ "kind": "computer", "at": days[2], "pools": ["user:ada"], "computer": "box", "seconds": 1.5,
         "cost": { "amount": 3, "currency": "EUR" } });
     let machine: UsageEntry = serde_json::from_value(machine).unwrap();
-    usage.record.call((machine.clone(),)).await.unwrap();
+    usage.record.unbounded((machine.clone(),)).await.unwrap();
 
-    let mut pools = usage.pools.call(()).await.unwrap();
+    let mut pools = usage.pools.unbounded(()).await.unwrap();
     pools.sort();
     assert_eq!(pools, ["team:web", "user:ada", "user:ben"]);
     assert_eq!(
@@ -65,8 +65,8 @@ pub async fn usage_conformance(usage: Usage) {
     assert_eq!((asked.usd, asked.tokens, asked.calls), (Some(0.75), Some(23), Some(1)));
 
     let both = tokio::join!(
-        usage.record.call((entry(days[0], &["root:inn"], 1, 1.0),)),
-        usage.record.call((entry(days[0], &["root:inn"], 1, 1.0),))
+        usage.record.unbounded((entry(days[0], &["root:inn"], 1, 1.0),)),
+        usage.record.unbounded((entry(days[0], &["root:inn"], 1, 1.0),))
     );
     assert_eq!(both, (Ok(()), Ok(())));
     assert_eq!(total(of("root:inn")).await.calls, Some(2), "one write undid the other");

@@ -3,10 +3,10 @@ use ostler_contract::vault_name::NotAVaultName;
 
 /// A vault, empty at the start.
 pub async fn vault_conformance(vault: Vault) {
-    let get = |name: &str| vault.get.call((name.into(),));
-    let set = |name: &str, value: &str| vault.set.call((name.into(), value.into()));
-    let delete = |name: &str| vault.delete.call((name.into(),));
-    let list = || vault.list.call(());
+    let get = |name: &str| vault.get.unbounded((name.into(),));
+    let set = |name: &str, value: &str| vault.set.unbounded((name.into(), value.into()));
+    let delete = |name: &str| vault.delete.unbounded((name.into(),));
+    let list = || vault.list.unbounded(());
 
     assert_eq!(list().await, Ok(vec![]));
     assert_eq!(get("host:key").await, Ok(None));

@@ -13,7 +13,7 @@ use ostler_contract::points::{
     Reader, ResourceAccess, ResourceChanged, ResourceResolving, ResourceStore, ResourceTransfer,
     ResourceWrite, ResourceWriter,
 };
-use ostler_contract::{Call, RpcError};
+use ostler_contract::{Call, HostFunction, RpcError};
 
 use crate::watchers::{blocking, runtime};
 use place::Roots;
@@ -52,7 +52,7 @@ impl DiskFiles {
         }
         type Read = (String, Option<Reader>);
         type Transfer = (String, String, ResourceTransfer, ResourceWriter);
-        type Watch = (String, bool, Call<fn(Vec<ResourceChanged>)>);
+        type Watch = (String, bool, HostFunction<fn(Vec<ResourceChanged>)>);
         let watched = self.clone();
         ResourceStore {
             list: on_disk!(|store, (uri, _): Read| store.roots.list(&uri)),

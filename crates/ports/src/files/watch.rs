@@ -7,7 +7,7 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecursiveMode, Watcher as _};
 use ostler_contract::points::{ChangeType, ResourceChanged};
-use ostler_contract::{Call, RpcError};
+use ostler_contract::{Call, HostFunction, RpcError};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ const GATHERED: Duration = Duration::from_millis(50);
 /// How many are told at once.
 const AT_ONCE: usize = 1000;
 
-type Told = Call<fn(Vec<ResourceChanged>)>;
+type Told = HostFunction<fn(Vec<ResourceChanged>)>;
 
 impl Roots {
     /// Watches until the answer is called.

@@ -123,7 +123,7 @@ impl Endpoint {
         let run_client = self.held.lock().options.run_client.clone();
         Some(match (tool.run, run_client) {
             (Some(run), _) => outcome(run.call((input, None)).await, tool.definition.output_schema.is_some()),
-            (None, Some(run)) => outcome(run.call((name.to_owned(), input)).await, false).of_client(),
+            (None, Some(run)) => outcome(run.unbounded((name.to_owned(), input)).await, false).of_client(),
             (None, None) => Called::failed(no_client(name)),
         })
     }

@@ -178,7 +178,7 @@ impl World {
 
     /// Sends a request; answers status, headers and JSON body.
     pub async fn send(&self, request: Request) -> Response {
-        self.route.call((request,)).await.unwrap()
+        self.route.unbounded((request,)).await.unwrap()
     }
 
     /// Posts to an endpoint with the secret.
@@ -219,7 +219,7 @@ impl World {
     /// The records of a collection, as the host holds them.
     pub async fn kept(&self, collection: &str) -> Vec<JsonObject> {
         let store = self.host.host.core.record_store().unwrap().clone();
-        let opened = store.collection.call((collection.to_owned(), Default::default())).await.unwrap();
+        let opened = store.collection.unbounded((collection.to_owned(), Default::default())).await.unwrap();
         let mut records = opened.list.call(()).await.unwrap();
         records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
         records

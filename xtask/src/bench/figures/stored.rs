@@ -87,14 +87,14 @@ fn store(folder: &Folder) -> Result<()> {
             };
             let first = ostler_contract::protocol::uri::default_chat(&session.uri);
             let chats = vec![KeptChat { uri: first, default: true, ..KeptChat::default() }];
-            writes.push(store.set_config.call((id.clone(), session)));
-            writes.push(store.set_chats.call((id, chats)));
+            writes.push(store.set_config.unbounded((id.clone(), session)));
+            writes.push(store.set_chats.unbounded((id, chats)));
         }
         for write in writes {
             write.await.map_err(|error| failed(&error))?;
         }
         match &store.close {
-            Some(close) => close.call(()).await.map_err(|error| failed(&error)),
+            Some(close) => close.unbounded(()).await.map_err(|error| failed(&error)),
             None => Ok(()),
         }
     })

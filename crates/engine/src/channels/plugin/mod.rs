@@ -5,24 +5,19 @@ mod publish;
 mod watching;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ostler_contract::PluginId;
 use ostler_contract::points::{SchemeChannel, Subscriber};
 use ostler_contract::registry::{Owned, Owner};
+use ostler_contract::{PluginId, limit};
 use ostler_protocol::uri;
 
 use crate::channels::Channels;
 use crate::core::ids::ConnectionId;
-use crate::core::in_time::in_time;
 use crate::users::clients::Client;
 use publish::Lanes;
 use watching::Watching;
 
 pub(crate) use watching::Begin;
-
-/// How long `left` may take before the log says so.
-const LEFT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The channels of plugins, as far as the host keeps something of them.
 #[derive(Debug, Default)]
@@ -118,9 +113,9 @@ impl Channels {
             let (channels, owner, client) = (self.clone(), channel.owner, client.clone());
             let what = format!("its left of {}", channel.value.scheme);
             Some(Box::new(move || {
-                let told = left.call((client,));
+                let told = left.within(limit::LEFT, (client,));
                 tokio::spawn(async move {
-                    if let Err(why) = in_time(LEFT_LIMIT, told).await {
+                    if let Err(why) = told.await {
                         channels.core.report_failed(&owner, &what, &why);
                     }
                 });

@@ -3,12 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use futures::FutureExt;
 use ostler_contract::points::{PublishOptions, Reader, Subscriber};
 use ostler_contract::registry::Owner;
-use ostler_contract::{Call, Caller, JsonObject, Thrown, Value};
+use ostler_contract::{Call, Caller, JsonObject, Thrown, Value, limit};
 use ostler_protocol::{Version, uri};
 use parking_lot::Mutex;
 
@@ -16,11 +15,8 @@ use super::channel_name;
 use crate::channels::Channels;
 use crate::core::fanout::{Outgoing, Overlaid, Overlay};
 use crate::core::ids::ConnectionId;
-use crate::core::in_time::in_time;
 use crate::core::stage::Stage;
 
-/// How long a `visible` may take before its subscriber is passed over.
-const VISIBLE_LIMIT: Duration = Duration::from_secs(5);
 /// The most actions that wait in one lane.
 const MOST_WAITING: usize = 10_000;
 /// The most actions that are asked about together.
@@ -244,12 +240,12 @@ impl Channels {
             return Vec::new();
         }
         let row = |subscriber: &Subscriber| (subscriber.reader.clone(), subscriber.client.clone());
-        let ask = |subscriber: &&Subscriber| in_time(VISIBLE_LIMIT, visible.call(row(subscriber)));
+        let ask = |subscriber: &&Subscriber| visible.within(limit::VISIBLE, row(subscriber));
         let answers = match of {
             [one] => vec![ask(one).await],
             of => {
-                let together = visible.call_each(of.iter().map(|subscriber| row(subscriber)).collect());
-                match tokio::time::timeout(VISIBLE_LIMIT, together).await {
+                let rows = of.iter().map(|subscriber| row(subscriber)).collect();
+                match visible.each_within(limit::VISIBLE, rows).await {
                     Ok(answers) => answers,
                     Err(_) => futures::future::join_all(of.iter().map(ask)).await,
                 }

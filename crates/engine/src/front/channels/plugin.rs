@@ -2,26 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ostler_contract::points::SchemeChannel;
 use ostler_contract::registry::Owned;
-use ostler_contract::{Thrown, Value};
+use ostler_contract::{Thrown, Value, in_time, limit};
 use ostler_protocol::RpcError;
 use tokio::sync::oneshot;
 
 use super::ChannelKind;
 use crate::channels::plugin::{Begin, channel_name};
 use crate::core::backlog::Backlog;
-use crate::core::in_time::in_time;
 use crate::core::refusals::nothing_serves;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{Snapshots, snapshot};
 
-/// How long a snapshot may take before the subscribe fails.
-const SNAPSHOT_LIMIT: Duration = Duration::from_secs(10);
 /// The most channels one connection watches when it asks for one of a plugin's.
 const MOST_WATCHED: usize = 4096;
 /// The longest URI of a plugin's channel, in bytes.
@@ -147,7 +143,8 @@ impl Connection {
         let uri = channel_name(spelled);
         let authorize = channel.channel.authorize.clone();
         let asked = uri.clone();
-        let ask = authorize.map(|authorize| move |reader| authorize.call((asked, reader)));
+        let ask =
+            authorize.map(|authorize| move |reader| authorize.within(limit::AUTHORIZE, (asked, reader)));
         self.front().access.authorized(&channel.owner, &uri, &self.principal(), ask).await
     }
 
@@ -167,7 +164,7 @@ impl Connection {
         let snapshots = channel.channel.snapshot.clone();
         let ask: Begin = {
             let arguments = (name.clone(), reader, client);
-            Box::new(move || drop(asked.send(snapshots.call(arguments))))
+            Box::new(move || drop(asked.send(snapshots.within(limit::SNAPSHOT, arguments))))
         };
         // Unsubscribed, or gone, while it was asked about.
         if !self.count_watch(&channel.scheme, &spelled, &name, Some(ask)) {
@@ -178,7 +175,7 @@ impl Connection {
         let (connection, scheme) = (self.clone(), channel.scheme.to_ascii_lowercase());
         tokio::spawn(async move {
             let answered = AtomicBool::new(false);
-            let state = in_time(SNAPSHOT_LIMIT, async {
+            let state = in_time(limit::SNAPSHOT, async {
                 let state = wait.await.map_err(|_| Thrown::new("it could not be asked"))?.await;
                 answered.store(true, Ordering::Relaxed);
                 state

@@ -1,7 +1,7 @@
 //! Dev-container commands.
 
 use ostler_contract::points::Containers;
-use ostler_contract::{Thrown, Value};
+use ostler_contract::{Thrown, Value, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::commands::{DevContainer, DevContainerConnect, DevContainerRelay, DevContainerSend};
 
@@ -17,7 +17,7 @@ fn containers(connection: &Connection) -> Result<Containers, RpcError> {
 
 impl Requester {
     pub(super) async fn containers_available(&self) -> Result<bool, RpcError> {
-        containers(&self.connection)?.available.call(()).await.map_err(Thrown::into_rpc)
+        containers(&self.connection)?.available.within(limit::MACHINE, ()).await.map_err(Thrown::into_rpc)
     }
 
     pub(super) async fn connect_container(&self, params: DevContainerConnect) -> Result<Value, RpcError> {
@@ -46,7 +46,7 @@ impl Connection {
             return responder.fail(no_relay(&connection_id));
         };
         // Called here, so that frames go in the order they came.
-        let written = containers.write.call((container, relay, data));
+        let written = containers.write.within(limit::RELAY, (container, relay, data));
         tokio::spawn(async move {
             responder.settle(written.await.map(|()| Value::Null).map_err(Thrown::into_rpc));
         });

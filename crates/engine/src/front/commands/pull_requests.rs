@@ -1,19 +1,14 @@
 //! Pull requests made for sessions.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::{PullRequestRequest, PullRequests};
-use ostler_contract::{JsonObject, Thrown};
+use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::own::PullRequestCreateParams;
 use ostler_protocol::{RpcError, Value, json};
 
-use crate::core::in_time::in_time;
 use crate::core::refusals::nothing_at;
 use crate::front::connection::Connection;
-
-/// How long making one may take.
-const LIMIT: Duration = Duration::from_secs(120);
 
 impl Connection {
     /// `x-ostler/pull-request/create`: one for the branch of a session.
@@ -44,7 +39,7 @@ impl Connection {
             base: params.base,
             draft: params.draft,
         };
-        let made = in_time(LIMIT, github.create.call((request,))).await.map_err(Thrown::into_rpc)?;
+        let made = github.create.within(limit::PULL_REQUEST, (request,)).await.map_err(Thrown::into_rpc)?;
         let answer = json!(made);
         front.sessions.put_pull_request(&entry, &uri, Some(made), &mut JsonObject::new()).await;
         front.sessions.look_around(&entry, false);

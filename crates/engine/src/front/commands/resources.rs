@@ -8,7 +8,7 @@ use ostler_contract::points::{
     Encoding, KeptAttachment, Reader, ResourceAccess, ResourceContent, ResourceResolving, ResourceTransfer,
     ResourceWrite, ResourceWriter, WriteMode,
 };
-use ostler_contract::{Charge, Value, json};
+use ostler_contract::{Charge, Value, json, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::message::encode::text_length;
 use ostler_protocol::wire::commands::{self as c, ContentEncoding, ResourceReadResult, ResourceWriteMode};
@@ -43,7 +43,7 @@ impl Connection {
         // The content, and as base64 or as text that is longer as JSON; the larger of both ways.
         let charge = self.outbox.budget().take(size.saturating_mul(8) / 3).await;
         let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
-        let read = provider.provider.read.call((params.uri, reader));
+        let read = provider.provider.read.within(limit::RESOURCE, (params.uri, reader));
         let mut content = front.resources.asked(&provider, "read", read).await?;
         let wants_base64 = params.encoding == Some(ContentEncoding::Base64);
         let long =
@@ -91,8 +91,10 @@ impl Requester {
         }
         let provider = front.resources.readable(&params.uri, "list", &self.principal).await?;
         let list = member(&provider.scheme, "list", &provider.provider.list)?;
-        let mut entries =
-            front.resources.asked(&provider, "list", list.call((params.uri, self.reader()))).await?;
+        let mut entries = front
+            .resources
+            .asked(&provider, "list", list.within(limit::RESOURCE, (params.uri, self.reader())))
+            .await?;
         entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
         Ok(json!({ "entries": entries }))
     }
@@ -115,7 +117,11 @@ impl Requester {
         let options = ResourceResolving { follow_symlinks: params.follow_symlinks.unwrap_or(true) };
         let mut facts = front
             .resources
-            .asked(&provider, "resolve", resolve.call((params.uri.clone(), self.reader(), options)))
+            .asked(
+                &provider,
+                "resolve",
+                resolve.within(limit::RESOURCE, (params.uri.clone(), self.reader(), options)),
+            )
             .await?;
         facts.uri.get_or_insert(params.uri);
         serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
@@ -147,7 +153,14 @@ impl Requester {
             position: u64::try_from(params.position.unwrap_or_default())
                 .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
         };
-        front.resources.asked(&provider, "write", write.call((params.uri.clone(), content, writer))).await?;
+        front
+            .resources
+            .asked(
+                &provider,
+                "write",
+                write.within(limit::RESOURCE_CHANGE, (params.uri.clone(), content, writer)),
+            )
+            .await?;
         front.core.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
         Ok(json!({}))
     }
@@ -161,7 +174,10 @@ impl Requester {
         let writer = self.writer();
         let provider = front.resources.writable(&params.uri, "mkdir", &self.principal)?;
         let mkdir = member(&provider.scheme, "mkdir", &provider.provider.mkdir)?;
-        front.resources.asked(&provider, "mkdir", mkdir.call((params.uri, writer))).await?;
+        front
+            .resources
+            .asked(&provider, "mkdir", mkdir.within(limit::RESOURCE_CHANGE, (params.uri, writer)))
+            .await?;
         Ok(json!({}))
     }
 
@@ -179,7 +195,10 @@ impl Requester {
             .asked(
                 &provider,
                 "delete",
-                delete.call((params.uri, params.recursive.unwrap_or_default(), writer)),
+                delete.within(
+                    limit::RESOURCE_CHANGE,
+                    (params.uri, params.recursive.unwrap_or_default(), writer),
+                ),
             )
             .await?;
         Ok(json!({}))
@@ -198,7 +217,11 @@ impl Requester {
         let r#move = member(&provider.scheme, "move", &provider.provider.r#move)?;
         front
             .resources
-            .asked(&provider, "move", r#move.call((params.source, params.destination, transfer, writer)))
+            .asked(
+                &provider,
+                "move",
+                r#move.within(limit::RESOURCE_CHANGE, (params.source, params.destination, transfer, writer)),
+            )
             .await?;
         Ok(json!({}))
     }
@@ -216,7 +239,11 @@ impl Requester {
         let copy = member(&provider.scheme, "copy", &provider.provider.copy)?;
         front
             .resources
-            .asked(&provider, "copy", copy.call((params.source, params.destination, transfer, writer)))
+            .asked(
+                &provider,
+                "copy",
+                copy.within(limit::RESOURCE_CHANGE, (params.source, params.destination, transfer, writer)),
+            )
             .await?;
         Ok(json!({}))
     }
@@ -235,7 +262,10 @@ impl Requester {
         let write = params.write.unwrap_or_default();
         // Who says neither asks to read.
         let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
-        front.resources.asked(&provider, "request", request.call((params.uri, writer, access))).await?;
+        front
+            .resources
+            .asked(&provider, "request", request.within(limit::RESOURCE_CHANGE, (params.uri, writer, access)))
+            .await?;
         Ok(json!({}))
     }
 

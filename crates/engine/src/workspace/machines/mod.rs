@@ -8,14 +8,13 @@ mod plan;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_contract::points::{
     Agent, Computer, Computers, KeptSession, MachinePlan, MachineProcess, MachineProfile, MachineRequest,
     SessionComputer, UsageEntry, UsageKind, UsageSource,
 };
 use ostler_contract::registry::{Owned, Owner};
-use ostler_contract::{Call, JsonObject, Thrown, Value};
+use ostler_contract::{HostFunction, JsonObject, Thrown, Value, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::SessionConfigState;
@@ -23,7 +22,6 @@ use ostler_protocol::{RpcError, json};
 
 use crate::core::clock::millis_between;
 use crate::core::file_uris::file_path;
-use crate::core::in_time::in_time;
 use crate::core::local_system::{Found, LocalSystem, Pinned};
 use crate::core::refusals::{NOT_LOADED, no_machine_for};
 use crate::core::weak::upgraded;
@@ -37,10 +35,6 @@ const DISPOSABLE: &str = "disposable:";
 const DEV_CONTAINER: &str = "devcontainer://";
 /// What the host itself is called among machines.
 const HERE: &str = "This host";
-/// How long a machine may take to be made.
-const MAKE_LIMIT: Duration = Duration::from_secs(900);
-/// How long the maker may take to say what there is.
-const ASK_LIMIT: Duration = Duration::from_secs(10);
 
 /// A machine made for a session that is not there yet.
 #[derive(Debug)]
@@ -162,14 +156,14 @@ impl Workspace {
     /// The machines there are; nothing where their maker does not say.
     async fn machines(&self) -> Result<Option<Vec<Computer>>, Thrown> {
         match self.computers().and_then(|computers| computers.list.as_ref()) {
-            Some(list) => in_time(ASK_LIMIT, list.call(())).await.map(Some),
+            Some(list) => list.within(limit::MACHINE, ()).await.map(Some),
             None => Ok(None),
         }
     }
 
     async fn profiles(&self) -> Result<BTreeMap<String, MachineProfile>, Thrown> {
         match self.computers().and_then(|computers| computers.profiles.as_ref()) {
-            Some(profiles) => in_time(ASK_LIMIT, profiles.call(())).await,
+            Some(profiles) => profiles.within(limit::MACHINE, ()).await,
             None => Ok(BTreeMap::new()),
         }
     }
@@ -212,7 +206,7 @@ impl Workspace {
             self.access.require_of(owner, &Grant::of("computer", "put"))?;
         }
         let request = self.machine_request((session, owner), agent, &named, directory).await?;
-        let made = in_time(MAKE_LIMIT, make.call((request,))).await.map_err(|why| match why.rpc {
+        let made = make.within(limit::MACHINE_BUILD, (request,)).await.map_err(|why| match why.rpc {
             Some(_) => why.into_rpc(),
             None => RpcError::internal(format!("no machine could be made from {named}: {}", why.message)),
         })?;
@@ -231,7 +225,7 @@ impl Workspace {
         let Some(remove) = remove else {
             return self.core.log.line(format_args!("{} was made for a session that never came", made.0));
         };
-        if let Err(why) = in_time(MAKE_LIMIT, remove.call((made.0.clone(),))).await {
+        if let Err(why) = remove.within(limit::MACHINE_BUILD, (made.0.clone(),)).await {
             self.core.log.line(format_args!("{} could not be removed: {}", made.0, why.for_log()));
         }
     }
@@ -317,7 +311,7 @@ impl Workspace {
     async fn needs_of(&self, agent: &Owned<Agent>) -> Result<Needy, RpcError> {
         let name = agent.provider.to_string();
         let needs = match &agent.machine {
-            Some(machine) => in_time(ASK_LIMIT, machine.call(())).await.map_err(|why| {
+            Some(machine) => machine.within(limit::MACHINE, ()).await.map_err(|why| {
                 RpcError::internal(format!(
                     "agent {name} could not say what a machine needs: {}",
                     why.message
@@ -367,14 +361,14 @@ impl Workspace {
         agent.machine.as_ref()?;
         let (workspace, placed) = (Arc::downgrade(self), Arc::downgrade(self));
         let (of, at) = (uri.clone(), uri.clone());
-        let place = Call::new(move |(path,): (String,)| {
+        let place = HostFunction::new(move |(path,): (String,)| {
             let (workspace, uri) = (placed.clone(), of.clone());
             async move {
                 let workspace = upgraded(&workspace)?;
                 Ok(seen(&workspace, &uri).await?.and_then(|machine| mapped(&machine, &path)))
             }
         });
-        let how = Call::new(move |(mut process,): (MachineProcess,)| {
+        let how = HostFunction::new(move |(mut process,): (MachineProcess,)| {
             let (workspace, uri, directory) = (workspace.clone(), at.clone(), directory.clone());
             for (name, value) in &env {
                 process.env.entry(name.clone()).or_insert_with(|| value.clone());
@@ -389,7 +383,7 @@ impl Workspace {
                 }
                 let computers =
                     workspace.computers().ok_or_else(|| Thrown::new("this host has no machines"))?;
-                computers.how.call((uri, process)).await
+                computers.how.within(limit::MACHINE, (uri, process)).await
             }
         });
         Some(SessionComputer { uri, place, how })
@@ -416,7 +410,7 @@ impl Workspace {
             seconds: Some(millis_between(&kept.created_at, self.core.clock.now()) as f64 / 1000.0),
             ..UsageEntry::default()
         };
-        if let Err(why) = in_time(ASK_LIMIT, self.usage.record_use(held)).await {
+        if let Err(why) = self.usage.record_use(held).await {
             self.core.log.line(format_args!(
                 "{}: what it held of {named} was not kept: {}",
                 kept.uri,
@@ -424,7 +418,7 @@ impl Workspace {
             ));
         }
         let Some(left) = self.computers().and_then(|computers| computers.left.as_ref()) else { return };
-        if let Err(why) = in_time(ASK_LIMIT, left.call((named.clone(), kept.uri.clone()))).await {
+        if let Err(why) = left.within(limit::MACHINE, (named.clone(), kept.uri.clone())).await {
             self.core.log.line(format_args!("{named}: {}", why.for_log()));
         }
     }

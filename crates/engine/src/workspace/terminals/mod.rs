@@ -7,11 +7,10 @@ mod screen;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore};
-use ostler_contract::{Cross, Func, Thrown};
+use ostler_contract::{Cross, Func, Thrown, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions::{StateAction, TerminalResizedAction};
@@ -23,7 +22,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::core::fanout::Subscriber;
 use crate::core::file_uris::file_uri;
-use crate::core::in_time::in_time;
 use crate::core::log::Log;
 use crate::core::refusals::{STOPPING, already_exists, not_served};
 use crate::workspace::Workspace;
@@ -41,10 +39,6 @@ const SIZE_MAX: u16 = 4096;
 const MOST: usize = 256;
 /// How much typed text may wait for a terminal, in bytes.
 const WAITING_MAX: usize = 1 << 20;
-/// How long a store may take to open one.
-const CREATE_LIMIT: Duration = Duration::from_secs(30);
-/// How long a terminal may take to end.
-const DISPOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The terminals there are, in the order they were opened.
 #[derive(Debug, Default)]
@@ -134,7 +128,7 @@ impl Workspace {
         });
         self.terminals.claim(&open)?;
         let cwd = request.cwd.clone().unwrap_or_default();
-        let made = in_time(CREATE_LIMIT, store.create.call((request, self.events_of(&open)))).await;
+        let made = store.create.within(limit::TERMINAL_OPEN, (request, self.events_of(&open))).await;
         let made = made.and_then(|made| {
             Cross::check(&made).map_err(|wrong| Thrown::new(format_args!("its terminal needs {wrong}")))?;
             Ok(made)
@@ -233,14 +227,10 @@ impl Workspace {
         open.lane.lock().take();
         self.core.fanout.remove(&open.uri);
         if let Some(handle) = open.handle.get() {
-            match tokio::time::timeout(DISPOSE_LIMIT, handle.dispose.call(())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(why)) => {
+            match handle.dispose.within(limit::TERMINAL_CLOSE, ()).await {
+                Ok(()) => {}
+                Err(why) => {
                     self.core.log.line(format_args!("{}: its dispose failed: {}", open.uri, why.for_log()))
-                }
-                Err(_) => {
-                    let seconds = DISPOSE_LIMIT.as_secs();
-                    self.core.log.line(format_args!("{} did not end within {seconds} seconds", open.uri));
                 }
             }
         }
@@ -338,8 +328,8 @@ impl Open {
 
     async fn kill(&self) -> Result<(), Thrown> {
         match self.handle.get() {
-            Some(Terminal { kill: Some(kill), .. }) => kill.call((None,)).await,
-            Some(terminal) => terminal.dispose.call(()).await,
+            Some(Terminal { kill: Some(kill), .. }) => kill.within(limit::TERMINAL_CLOSE, (None,)).await,
+            Some(terminal) => terminal.dispose.within(limit::TERMINAL_CLOSE, ()).await,
             None => Ok(()),
         }
     }
@@ -360,12 +350,12 @@ async fn serve(open: Weak<Open>, mut told: mpsc::UnboundedReceiver<Tell>, log: L
         let outcome = match tell {
             Tell::Input(data) => {
                 let length = data.len();
-                let outcome = terminal.input.call((data,)).await;
+                let outcome = terminal.input.unbounded((data,)).await;
                 open.waiting.fetch_sub(length, Ordering::AcqRel);
                 outcome
             }
             Tell::Resize(cols, rows) => match &terminal.resize {
-                Some(resize) => resize.call((cols, rows)).await,
+                Some(resize) => resize.unbounded((cols, rows)).await,
                 None => Ok(()),
             },
         };

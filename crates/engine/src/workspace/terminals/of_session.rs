@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, TerminalRequest};
-use ostler_contract::{Call, Thrown};
+use ostler_contract::{HostFunction, Thrown};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalSessionClaim};
 
@@ -29,7 +29,7 @@ impl Workspace {
     pub(crate) fn session_terminals(self: &Arc<Self>, holder: Holder) -> Option<SessionTerminals> {
         self.terminal_store()?;
         let workspace = Arc::downgrade(self);
-        let open = Call::new(move |(request,): (SessionTerminalRequest,)| {
+        let open = HostFunction::new(move |(request,): (SessionTerminalRequest,)| {
             let (workspace, holder) = (workspace.clone(), holder.clone());
             async move {
                 let open = upgraded(&workspace)?.open_for(&holder, request).await?;
@@ -71,22 +71,22 @@ fn handle(workspace: Weak<Workspace>, open: Arc<Open>) -> SessionTerminal {
     let (resize, kill, resized_on) = (open.clone(), open.clone(), workspace.clone());
     SessionTerminal {
         uri: open.uri.clone(),
-        output: Call::now(move |()| Ok(output.output())),
-        wait: Call::new(move |()| {
+        output: HostFunction::now(move |()| Ok(output.output())),
+        wait: HostFunction::new(move |()| {
             let open = wait.clone();
             async move { Ok(open.wait().await) }
         }),
-        write: Call::now(move |(data,): (String,)| write.input(data).map_err(Thrown::from)),
-        resize: Call::now(move |(cols, rows): (u16, u16)| {
+        write: HostFunction::now(move |(data,): (String,)| write.input(data).map_err(Thrown::from)),
+        resize: HostFunction::now(move |(cols, rows): (u16, u16)| {
             let workspace = upgraded(&resized_on)?;
             resize.resized(&workspace, cols, rows);
             Ok(())
         }),
-        kill: Call::new(move |()| {
+        kill: HostFunction::new(move |()| {
             let open = kill.clone();
             async move { open.kill().await }
         }),
-        release: Call::new(move |()| {
+        release: HostFunction::new(move |()| {
             let (workspace, uri) = (workspace.clone(), open.uri.clone());
             async move {
                 upgraded(&workspace)?.dispose_terminal(&uri).await;
