@@ -20,7 +20,7 @@ const FRAME: u64 = 4096 + 24;
 const HEADER: u64 = 32;
 const SIZE: u64 = HEADER + PAGES * FRAME;
 /// How much is written at once.
-const PIECE: [u8; 64 << 10] = [0; 64 << 10];
+static PIECE: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Fills the log of the database at `path` with zeros up to its usual size. SQLite reads the log as far as its checksums
 /// are right, so zeros after that are nothing to it. Where the disk has no room, the log stays as it is.
