@@ -395,7 +395,7 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
         json!({ "id": "broken", "automation": true }),
         json!({ "id": "bot", "bot": "bot://helper", "secret": "host:push", "reply": "none" }),
     ] {
-        endpoints.put.call((object(record),)).await.unwrap();
+        endpoints.put.unbounded((object(record),)).await.unwrap();
     }
     let host = builder(dir.path())
         .await

@@ -116,7 +116,7 @@ impl Watched {
         let told = self.told.lock().clone().unwrap();
         let changed =
             |path: &&str| ResourceChanged { uri: format!("file:///srv/{path}"), r#type: ChangeType::Updated };
-        told.unbounded((paths.iter().map(changed).collect(),)).await.unwrap();
+        told.call((paths.iter().map(changed).collect(),)).await.unwrap();
     }
 }
 

@@ -280,7 +280,7 @@ async fn a_record_store_calls_its_watchers_back() {
     let (sees, holds) = (seen.clone(), held.clone());
     let stop = notes
         .watch
-        .unbounded((Call::now(move |(change,): (RecordChange,)| {
+        .unbounded((HostFunction::now(move |(change,): (RecordChange,)| {
             let _holds = &holds;
             sees.lock().unwrap().push(format!("{} {}", change.id, change.r#type.as_str()));
             Ok(())
@@ -302,7 +302,7 @@ async fn a_record_store_calls_its_watchers_back() {
     );
     assert_eq!(notes.find.unbounded((record(json!({ "title": "Bread" })),)).await.unwrap().len(), 2);
     assert_eq!(notes.remove.unbounded(("b".into(),)).await, Ok(true));
-    stop.call(()).await.unwrap();
+    stop.unbounded(()).await.unwrap();
     drop(stop);
     assert_eq!(notes.remove.unbounded(("a".into(),)).await, Ok(true));
     assert_eq!(*seen.lock().unwrap(), ["a added", "a updated", "b added", "b deleted"]);

@@ -371,7 +371,7 @@ async fn changes_are_told_until_nobody_listens() {
     assert_eq!(until(ground.uri("work/alias/new.txt")).await, ChangeType::Added);
     fs::remove_file(ground.at("work/sub/b.txt")).unwrap();
     assert_eq!(until(ground.uri("work/alias/b.txt")).await, ChangeType::Deleted);
-    stop.call(()).await.unwrap();
+    stop.unbounded(()).await.unwrap();
     assert_eq!(code(watch.unbounded((ground.uri("secret"), true, heard.listener())).await), OUTSIDE);
     assert_eq!(code(watch.unbounded((ground.uri("work/none"), true, heard.listener())).await), NOT_THERE);
 }

@@ -460,7 +460,7 @@ async fn many_records_are_found_as_few_are() {
             assert_eq!(
                 found,
                 {
-                    let mut same = memory.find.call((record(wanted.clone()),)).await.unwrap();
+                    let mut same = memory.find.unbounded((record(wanted.clone()),)).await.unwrap();
                     same.sort_by(|one, other| one["id"].as_str().cmp(&other["id"].as_str()));
                     same
                 },

@@ -59,7 +59,7 @@ async fn a_turn_that_is_not_echoed_in_time_is_not_refused() {
         ("webhooks", json!({ "id": "sync", "bot": "bot://helper", "secret": "host:k", "reply": "sync" })),
     ] {
         let opened = records.collection.unbounded((collection.to_owned(), Default::default())).await.unwrap();
-        opened.put.call((record.as_object().cloned().unwrap(),)).await.unwrap();
+        opened.put.unbounded((record.as_object().cloned().unwrap(),)).await.unwrap();
     }
     let hangs = Arc::new(AtomicBool::new(false));
     let host = MemoryHost::builder()

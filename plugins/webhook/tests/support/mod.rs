@@ -220,7 +220,7 @@ impl World {
     pub async fn kept(&self, collection: &str) -> Vec<JsonObject> {
         let store = self.host.host.core.record_store().unwrap().clone();
         let opened = store.collection.unbounded((collection.to_owned(), Default::default())).await.unwrap();
-        let mut records = opened.list.call(()).await.unwrap();
+        let mut records = opened.list.unbounded(()).await.unwrap();
         records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
         records
     }
