@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ostler_contract::host::Fired;
 use ostler_contract::points::TriggerType;
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, JsonObject, Thrown};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
@@ -170,7 +170,7 @@ impl Automations {
         let own = registry
             .all::<TriggerType>()
             .iter()
-            .find(|held| *held.r#type == *r#type && held.owner == Owner::Plugin(caller.plugin.clone()));
+            .find(|held| *held.r#type == *r#type && held.owner == Registrant::Plugin(caller.plugin.clone()));
         TriggerType::may_fire(own.map(|held| &**held), &caller.plugin, r#type, event)
     }
 

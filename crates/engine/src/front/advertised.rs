@@ -6,7 +6,7 @@ use std::time::Duration;
 use ostler_contract::points::{
     Description, NamedMethod, ResourceProvider, SchemeChannel, SchemeDescription, SchemeProvider,
 };
-use ostler_contract::registry::{Owned, Owner};
+use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{Call, Cross, JsonObject, Value, json};
 use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS, subject};
 use ostler_protocol::names;
@@ -107,7 +107,7 @@ impl Front {
     /// says nothing more than the name.
     async fn described<T: Cross + Default>(
         &self,
-        owner: &Owner,
+        owner: &Registrant,
         kind: &str,
         name: &str,
         describe: Option<&Call<fn() -> T>>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ostler_contract::Pending;
 use ostler_contract::points::Reader;
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
@@ -31,7 +31,7 @@ impl Access {
     /// Asks a plugin about a reader the grant refused; answers whether it lets the reader in. One that throws does not.
     pub(crate) async fn authorized(
         &self,
-        owner: &Owner,
+        owner: &Registrant,
         what: &str,
         principal: &Principal,
         ask: Option<impl FnOnce(Reader) -> Pending<bool>>,

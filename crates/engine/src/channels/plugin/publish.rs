@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use ostler_contract::points::{PublishOptions, Reader, Subscriber};
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, JsonObject, Thrown, Value};
 use ostler_protocol::{Version, uri};
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ struct Published {
 /// Who may see an action.
 #[derive(Debug, Clone)]
 struct Audience {
-    owner: Owner,
+    owner: Registrant,
     channel: String,
     visible: Option<Visible>,
     to: Option<String>,
