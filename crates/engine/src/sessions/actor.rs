@@ -9,7 +9,7 @@ use ostler_contract::events::Event;
 use ostler_contract::points::{Agent, Emit};
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
-use ostler_protocol::actions::type_of;
+use ostler_protocol::actions;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionState};
 use tokio::task::JoinHandle;
@@ -427,12 +427,7 @@ impl Actor {
     /// Queues a reduced action for a channel's watchers.
     pub(super) fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
         let Ok(text) = serde_json::to_string(action) else { return };
-        let since = match action {
-            StateAction::ChatDelta(_) => Version::V0_9,
-            _ => type_of(&text)
-                .and_then(ostler_protocol::actions::action)
-                .map_or(Version::V0_9, |row| row.since),
-        };
+        let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
         let older = super::older::action(action);
         self.out.push((channel, Outgoing { origin, older, ..Outgoing::host(text, since) }));
         if self.out.len() >= BATCH {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ostler_contract::points::{KeptChat, SessionFlags, StartingTurn};
-use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, StateAction};
+use ostler_protocol::actions::{self, Class};
+use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent, Turn,
 };
@@ -366,9 +367,5 @@ fn summary_of(state: &ChatState) -> ChatSummary {
 
 /// Whether an action is streamed text that may be gathered.
 pub(super) fn is_streamed(action: &StateAction) -> bool {
-    matches!(
-        action,
-        StateAction::ChatDelta(ChatDeltaAction { .. })
-            | StateAction::ChatReasoning(ChatReasoningAction { .. })
-    )
+    actions::row(action).is_some_and(|row| row.class == Class::Streamed)
 }
