@@ -9,7 +9,7 @@ use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, JsonObject, Thrown};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
-    AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind, SessionStatus,
+    AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind,
 };
 use ostler_protocol::{RpcError, Value, names, uri};
 use tokio::sync::oneshot;
@@ -374,8 +374,7 @@ impl Automations {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
         // A turn that runs keeps its session in memory.
         let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
-        let status = entry.row.lock().summary.status;
-        status & SessionStatus::InProgress.bits() != 0
+        entry.view().is_running()
     }
 }
 

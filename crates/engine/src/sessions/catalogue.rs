@@ -79,10 +79,8 @@ impl Entry {
     fn can_go(&self) -> bool {
         // A token is kept nowhere else.
         matches!(*self.mailbox.lock(), Resting::Asleep)
-            && {
-                let row = self.row.lock();
-                !row.unsaved && row.kept.draft.is_none()
-            }
+            && self.is_stored()
+            && self.view().record.draft.is_none()
             && self.tokens.lock().is_empty()
     }
 }
@@ -349,7 +347,7 @@ impl Sessions {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => entry.row.lock().summary.clone(),
+            Row::Held(entry) => entry.view().summary.clone(),
             Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
         Ok((shown.collect(), more))
@@ -369,7 +367,7 @@ impl Sessions {
     fn held(&self) -> (Vec<(ListedPlace, Arc<Entry>)>, usize) {
         let entries = self.entries.read();
         let held = entries.values().map(|entry| {
-            let modified_at = entry.row.lock().summary.modified_at.clone();
+            let modified_at = entry.view().summary.modified_at.clone();
             (ListedPlace { modified_at, uri: entry.uri.clone() }, entry.clone())
         });
         (held.collect(), self.total.load(Ordering::Acquire))

@@ -82,18 +82,16 @@ impl Actor {
                 Ok(())
             }
             StateAction::SessionIsReadChanged(changed) => {
-                if self.entry.row.lock().flags.is_read != changed.is_read {
-                    self.entry.row.lock().flags.is_read = changed.is_read;
+                if self.flags().is_read != changed.is_read {
                     self.apply_session(StateAction::SessionIsReadChanged(changed), origin);
                     self.deferred.add(Part::Flags);
                 }
                 Ok(())
             }
             StateAction::SessionIsArchivedChanged(changed) => {
-                if self.entry.row.lock().flags.is_archived != changed.is_archived {
-                    self.entry.row.lock().flags.is_archived = changed.is_archived;
+                if self.flags().is_archived != changed.is_archived {
                     self.apply_session(StateAction::SessionIsArchivedChanged(changed), origin);
-                    self.keep_flags().await;
+                    self.keep_flags(self.flags()).await;
                 }
                 Ok(())
             }
@@ -249,7 +247,8 @@ impl Actor {
         }
         self.apply_session(StateAction::SessionConfigChanged(changed), origin);
         if let Some(config) = &self.state.config {
-            self.entry.row.lock().kept.values = config.values.clone();
+            let values = config.values.clone();
+            self.revise(|record| record.values = values);
         }
         self.keep_session().await;
         Ok(())
