@@ -59,6 +59,37 @@ async fn a_queued_wake_waits_and_later_ones_are_counted_into_it() {
     assert_eq!(yard.fire(5).await.len(), 1);
 }
 
+/// The tasks that keep a run list it too, each once its own write is answered. A write of the run's first state that is
+/// answered after the run's end must not list the run as what it was then.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_answered_late_does_not_list_a_run_that_has_ended_as_open() {
+    for counted in [false, true] {
+        let kept = Kept::default();
+        kept.put("a", on_build(json!({})));
+        let mut yard = Yard::new(&kept).await;
+        yard.fire(1).await;
+        if counted {
+            yard.fire(2).await;
+        }
+        let (answer, wait) = tokio::sync::oneshot::channel();
+        *kept.late.lock().unwrap() = Some(wait);
+        let fired = yard.host.plugin("builds").fire_trigger(
+            "build".into(),
+            "done".into(),
+            json!({}).as_object().cloned().unwrap(),
+        );
+        settle().await;
+        yard.end(0, 0).await;
+        yard.end(1, 1).await;
+        assert_eq!(statuses(&kept.runs_of("a")), ["completed", "completed"]);
+        answer.send(()).unwrap();
+        assert_eq!(fired.unwrap().kept.call(()).await.unwrap().len(), 1);
+        settle().await;
+        let listed = yard.entry("a").await["runs"].as_array().unwrap().clone();
+        assert_eq!(statuses(&listed), ["completed", "completed"], "counted: {counted}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waited_is_begun_after_a_crash() {
     let kept = Kept::default();

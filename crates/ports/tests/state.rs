@@ -62,6 +62,34 @@ async fn what_was_written_is_in_the_file_itself_once_the_store_is_closed() {
 }
 
 #[tokio::test]
+async fn the_log_has_its_usual_size_from_the_start_and_is_read_as_far_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    store.set_config.call(("s".into(), KeptSession::default())).await.unwrap();
+    let log = folder.path().join("state.db-wal");
+    let size = fs::metadata(&log).unwrap().len();
+    assert_eq!(size, 32 + 1000 * (4096 + 24));
+    for at in 0..20 {
+        store.set_config.call((format!("s{at}"), KeptSession::default())).await.unwrap();
+    }
+    assert_eq!(fs::metadata(&log).unwrap().len(), size, "it is written over");
+    // As a crash leaves them, once with a log that was being filled.
+    for left in [size, size - 5000] {
+        let crashed = tempfile::tempdir().unwrap();
+        for file in ["state.db", "state.db-wal"] {
+            fs::copy(folder.path().join(file), crashed.path().join(file)).unwrap();
+        }
+        fs::File::options()
+            .write(true)
+            .open(crashed.path().join("state.db-wal"))
+            .unwrap()
+            .set_len(left)
+            .unwrap();
+        assert_eq!(sessions(crashed.path()).sessions.call(()).await.unwrap().len(), 21);
+    }
+}
+
+#[tokio::test]
 async fn what_is_kept_is_there_when_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = sessions(folder.path());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::points::RunPage;
 use ostler_protocol::wire::actions::{AutomationSetAction, StateAction};
-use ostler_protocol::wire::state::{AutomationEntry, AutomationRunState, AutomationRunSummary};
+use ostler_protocol::wire::state::{AutomationEntry, AutomationRunSummary};
 use ostler_protocol::{Version, uri};
 use tokio::time::Instant;
 
@@ -137,12 +137,14 @@ impl Automations {
 
 impl Automations {
     /// Lists a run as it is now, and publishes its automation's entry: immediately, or together with later changes where
-    /// many came before.
-    pub(super) async fn list_run(&self, run: &AutomationRunState) {
-        let Some(id) = uri::automation_id(&run.automation) else { return };
-        let summary = summary_of(run);
+    /// many came before. Several tasks list the same run; whichever is last lists the newest state, because the state is
+    /// read where it is put. A run that is neither open nor ended was listed as ended by the task that kept its end.
+    pub(super) async fn list_run(&self, run: &str, automation: &str) {
+        let Some(id) = uri::automation_id(automation) else { return };
         let put = |listed: &mut Listed| {
-            listed.put(summary);
+            if let Some(summary) = self.runs.lock().state_of(run).map(summary_of) {
+                listed.put(summary);
+            }
             listed.crowded
         };
         if self.with_listed(id, put) == Some(true) {

@@ -65,7 +65,7 @@ impl Automations {
         let automations = self.clone();
         tokio::spawn(async move {
             loop {
-                let (state, senders) = {
+                let (automation, senders) = {
                     let mut runs = automations.runs.lock();
                     let senders = match runs.noted.get_mut(&held) {
                         Some(noted) if !noted.senders.is_empty() => std::mem::take(&mut noted.senders),
@@ -74,12 +74,12 @@ impl Automations {
                             return;
                         }
                     };
-                    (runs.open.get(&held).cloned(), senders)
+                    (runs.open.get(&held).map(|run| run.automation.clone()), senders)
                 };
                 // Where it cannot be kept, those who wait are left without an answer.
                 if automations.keep_run(&held).await {
-                    if let Some(state) = state {
-                        automations.list_run(&state).await;
+                    if let Some(automation) = automation {
+                        automations.list_run(&held, &automation).await;
                     }
                     for sender in senders {
                         let _ = sender.send(Some(held.clone()));

@@ -117,7 +117,7 @@ impl Automations {
         );
         if let Some(state) = state {
             let keeping = self.keep_state(&state);
-            self.list_run(&state).await;
+            self.list_run(&state.resource, &state.automation).await;
             keeping.await;
             if let Some(automations) = self.me() {
                 automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
@@ -127,6 +127,11 @@ impl Automations {
 }
 
 impl Runs {
+    /// A run as it is now, unless its end is stored already.
+    pub fn state_of(&self, run: &str) -> Option<&AutomationRunState> {
+        self.open.get(run).or_else(|| self.ended.get(run))
+    }
+
     /// Forgets every run of an automation: what still goes on in their sessions is nobody's run any more.
     pub fn forget(&mut self, id: &str) {
         let Some(lane) = self.lanes.remove(id) else { return };
@@ -256,8 +261,7 @@ impl Automations {
             drop(runs);
             return self.begin_waiting(&id);
         }
-        let now = self.runs.lock().open.get(&resource).cloned().unwrap_or(run);
-        self.list_run(&now).await;
+        self.list_run(&resource, &run.automation).await;
         let _ = kept.send(Some(resource.clone()));
         if begins {
             self.begin_run(&resource).await;
@@ -462,7 +466,7 @@ impl Automations {
         let change = state.map(|state| (self.keep_state(&state), state));
         async move {
             let Some((keeping, state)) = change else { return };
-            automations.list_run(&state).await;
+            automations.list_run(&state.resource, &state.automation).await;
             keeping.await;
             if is_over(&state.lifecycle) {
                 automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
@@ -476,7 +480,7 @@ impl Automations {
             // The store is told in the order things happened.
             let _in_order = self.keeping.lock();
             let runs = self.runs.lock();
-            let state = runs.open.get(run).or_else(|| runs.ended.get(run)).cloned();
+            let state = runs.state_of(run).cloned();
             drop(runs);
             match (self.core.automation_store(), state) {
                 (Some(store), Some(state)) => store.run.call((state,)),

@@ -22,6 +22,8 @@ pub struct Kept {
     pub progress: Arc<Mutex<HashMap<String, AutomationProgress>>>,
     /// Runs are taken and never kept.
     pub stuck: Arc<AtomicBool>,
+    /// The next run is kept at once, and the answer to that is given when this is.
+    pub late: Arc<Mutex<Option<tokio::sync::oneshot::Receiver<()>>>>,
     /// How many runs the store was told to keep.
     pub writes: Arc<AtomicUsize>,
 }
@@ -108,10 +110,16 @@ impl Kept {
                     if run.stuck.load(Ordering::SeqCst) {
                         return std::future::pending().await;
                     }
-                    let mut runs = run.runs.lock().unwrap();
-                    match runs.iter_mut().find(|held| held.resource == state.resource) {
-                        Some(held) => *held = state,
-                        None => runs.push(state),
+                    {
+                        let mut runs = run.runs.lock().unwrap();
+                        match runs.iter_mut().find(|held| held.resource == state.resource) {
+                            Some(held) => *held = state,
+                            None => runs.push(state),
+                        }
+                    }
+                    let late = run.late.lock().unwrap().take();
+                    if let Some(late) = late {
+                        let _ = late.await;
                     }
                     Ok(())
                 }

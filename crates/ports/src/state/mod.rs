@@ -6,6 +6,7 @@
 
 mod guard;
 mod relocate;
+mod reserve;
 mod schema;
 mod writer;
 
@@ -104,8 +105,7 @@ impl StateDb {
             let (connections, asked) = (connections.clone(), asked.clone());
             start("state reads", move || read_all(&connections[at], &asked))?;
         }
-        let guard = Guard::of(&path);
-        Self::start(writer, place, Some(Reads { connections, asked: reads }), Some(guard))
+        Self::start(writer, place, Some(Reads { connections, asked: reads }), Some(path))
     }
 
     /// Tells `hears` when the file turns out to be removed, replaced or cut short, from which on every write is refused,
@@ -123,16 +123,23 @@ impl StateDb {
         Self::start(writer, place, None, None)
     }
 
+    /// Starts the thread that writes. `path` is the database's file, where it has one.
     fn start(
         writer: Connection,
         place: Arc<str>,
         reads: Option<Reads>,
-        guard: Option<Guard>,
+        path: Option<PathBuf>,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::channel();
         let hears = Hears::default();
+        let guard = path.as_deref().map(Guard::of);
         let mut writer = Writer::new(writer, place.clone(), guard, hears.clone());
-        start("state writes", move || writer.write_all(&asked))?;
+        start("state writes", move || {
+            if let Some(path) = path {
+                writer.reserve_log(&path);
+            }
+            writer.write_all(&asked);
+        })?;
         Ok(Arc::new(Self { place, writes, reads, hears }))
     }
 

@@ -1,5 +1,6 @@
 //! The thread that writes: a batch at a time, each one commit.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::guard::Guard;
+use super::reserve::reserve;
 use super::{Failure, Hears, execute, sentence, thrown};
 use crate::worker::stopped;
 
@@ -72,6 +74,13 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(connection: Connection, place: Arc<str>, guard: Option<Guard>, hears: Hears) -> Self {
         Self { connection, place, guard, hears, lost: None }
+    }
+
+    /// Gives the log of the database at `path` its usual size.
+    pub(super) fn reserve_log(&mut self, path: &Path) {
+        if self.look().is_ok() {
+            reserve(&self.connection, path);
+        }
     }
 
     /// Serves writes until nobody can ask for any.
