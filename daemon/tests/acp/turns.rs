@@ -106,7 +106,10 @@ async fn an_approval_offers_every_option_and_answers_with_the_chosen_one() {
         (false, Some("no"), json!({ "outcome": "selected", "optionId": "no" })),
         (false, None, json!({ "outcome": "selected", "optionId": "no" })),
     ] {
-        let turn = talk.begin(&format!("!request session/request_permission {}", permission())).await;
+        let mut ask = permission();
+        // What was answered for always is not asked again.
+        ask["toolCall"]["title"] = format!("Run rm {approved} {option:?}").into();
+        let turn = talk.begin(&format!("!request session/request_permission {ask}")).await;
         let seen = talk.until(&["session/inputNeededSet"]).await;
         let asked = &last(&seen)["request"];
         assert_eq!((&asked["kind"], &asked["turnId"]), (&json!("toolConfirmation"), &json!(turn)));
