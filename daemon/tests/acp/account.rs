@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent;
-use crate::support::Folder;
+use crate::support::{Folder, wait_for};
 use crate::talk::{Stage, Talk, all, last, text_of};
 
 const RESOURCE: &str = "https://hay.example";
@@ -185,5 +185,26 @@ async fn an_agent_that_signs_in_with_its_key_does_so_where_the_key_is_configured
         stage.talk().await.say("hello").await;
         let sent = std::fs::read_to_string(log.path()).unwrap();
         assert_eq!(sent.contains("\"methodId\":\"api-key\""), key, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_disposed_session_is_deleted_by_the_agent_once_also_where_it_slept() {
+    let capabilities = json!({ "sessionCapabilities": { "delete": {} } });
+    for slept in [false, true] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut stage =
+            Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities } }));
+        stage.talk().await.say("hello").await;
+        if slept {
+            stage = stage.restarted(false);
+        }
+        let mut client = stage.daemon.initialized("later").await;
+        client.request("disposeSession", json!({ "channel": "fake:/one" })).await.unwrap();
+        let sent = || std::fs::read_to_string(log.path()).unwrap();
+        let deleted = || sent().lines().filter(|line| line.contains("session/delete")).count();
+        assert!(wait_for(|| (deleted() > 0).then_some(())).is_some(), "{}", sent());
+        stage.daemon.stop();
+        assert_eq!(deleted(), 1, "{}", sent());
     }
 }

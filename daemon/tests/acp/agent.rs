@@ -296,6 +296,10 @@ impl Agent {
                     }
                     return Some("cancelled");
                 }
+                "!mcp-changes" => {
+                    let change = self.mcp_change();
+                    self.say(&change);
+                }
                 "!mcp" => {
                     let answer = self.mcp(rest);
                     self.say(&answer);
@@ -340,6 +344,29 @@ impl Agent {
         self.send(json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id } }));
         let answer = self.answer_of(&id);
         self.say(&answer.to_string());
+    }
+
+    /// Opens the stream of the MCP server `ostler`, says so, and waits for its first message.
+    fn mcp_change(&mut self) -> String {
+        let server =
+            self.servers.as_array().unwrap().iter().find(|server| server["name"] == "ostler").unwrap();
+        let (url, token) = (server["url"].as_str().unwrap(), server["headers"][0]["value"].as_str().unwrap());
+        let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET /{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: {token}\r\nAccept: text/event-stream\r\n\r\n"
+        )
+        .unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert!(lines.next().unwrap().unwrap().contains("200"));
+        self.say("listening ");
+        loop {
+            let line = lines.next().expect("a message").unwrap();
+            if let Some(message) = line.strip_prefix("data:") {
+                return message.trim().to_owned();
+            }
+        }
     }
 
     /// Asks the MCP server `ostler`, over HTTP or stdio: `<method> <parameters>`.

@@ -1,4 +1,4 @@
-//! Without a session of the host: signing in to an agent, signing out, and the sessions it stores itself.
+//! Without a conversation: signing in to an agent, signing out, and the sessions it stores itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +99,20 @@ impl Account<'_> {
         let continues = running.facts.load || running.facts.resume;
         running.close().await;
         Ok(json!({ "sessions": listed?, "continues": continues }))
+    }
+
+    /// Deletes a session that the agent stores. One that is gone is deleted.
+    pub async fn delete(&self, session: &str) -> Result<(), String> {
+        let (running, incoming) = self.start().await?;
+        let outcome = match running.facts.delete {
+            true => {
+                let asked = running.wire.request("session/delete", json!({ "sessionId": session }));
+                self.attend(asked, incoming, self.runtime.start_timeout).await.map(|_| ())
+            }
+            false => Ok(()),
+        };
+        running.close().await;
+        outcome
     }
 
     async fn pages(

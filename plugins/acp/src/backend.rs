@@ -8,6 +8,7 @@ use ostler_contract::{Call, Frozen, Thrown, Value, json};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::account::Account;
 use crate::options::AgentOptions;
 use crate::prompt::Message;
 use crate::session::{Answers, Command, Conversation, Shared};
@@ -19,7 +20,7 @@ pub fn agent(shared: Shared) -> Agent {
     let (options, catalogue) = (shared.agent.clone(), shared.catalogue.clone());
     let (schema, defaults, offered, models) =
         (catalogue.clone(), catalogue.clone(), catalogue, options.clone());
-    let needy = options.clone();
+    let (needy, deletes) = (options.clone(), shared.clone());
     Agent {
         provider: options.provider.as_str().into(),
         display_name: options.name.as_str().into(),
@@ -42,6 +43,10 @@ pub fn agent(shared: Shared) -> Agent {
         chats: Some(ChatAbilities { fork: true, side_chat: true }),
         multiple_directories: Some(true),
         protected_resources: protected(&options),
+        delete: Some(Call::new(move |(id, _): (String, Option<String>)| {
+            let shared = deletes.clone();
+            async move { delete(&shared, id).await }
+        })),
         machine: Some(Call::now(move |()| Ok(needy.needs.of(&needy.provider)))),
         probe: Some(Call::new(move |()| {
             let (catalogue, options) = (offered.clone(), models.clone());
@@ -52,6 +57,21 @@ pub fn agent(shared: Shared) -> Agent {
         })),
         ..Agent::default()
     }
+}
+
+/// Deletes the agent's copy of a session, which its conversation has not deleted: it slept. An agent that deletes nothing
+/// is not started.
+async fn delete(shared: &Shared, id: String) -> Result<(), Thrown> {
+    if shared.deleted.lock().remove(&id) {
+        return Ok(());
+    }
+    let Shared { host, agent, runtime, catalogue, .. } = shared;
+    catalogue.load().await;
+    match catalogue.facts(agent) {
+        Some(facts) if facts.delete => {}
+        _ => return Ok(()),
+    }
+    Account { host, agent, runtime, catalogue }.delete(&id).await.map_err(Thrown::new)
 }
 
 /// The resources whose tokens the agent takes from clients.

@@ -94,6 +94,7 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
             runtime: runtime.clone(),
             catalogue: catalogue.clone(),
             standing,
+            deleted: Arc::default(),
         };
         let backend = backend::agent(shared);
         match host.register_agent(backend) {

@@ -244,12 +244,13 @@ impl Conversation {
             drop(incoming);
             let facts = running.facts.clone();
             let (wire, params) = (running.wire.clone(), json!({ "sessionId": session }));
+            let deleted = self.shared.deleted.clone();
             let parting = async move {
                 if facts.close {
                     let _ = wire.request("session/close", params.clone()).await;
                 }
-                if removing && facts.delete {
-                    let _ = wire.request("session/delete", params).await;
+                if removing && facts.delete && wire.request("session/delete", params).await.is_ok() {
+                    deleted.lock().insert(session);
                 }
             };
             let _ = tokio::time::timeout(CLOSE_LIMIT, parting).await;

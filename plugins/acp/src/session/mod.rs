@@ -6,7 +6,7 @@ mod messages;
 mod turns;
 mod workers;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -83,6 +83,8 @@ pub struct Shared {
     pub catalogue: Arc<Catalogue>,
     /// Answers that hold in its sessions.
     pub standing: Arc<Standing>,
+    /// Sessions of the agent that were deleted with their conversation, until the host asks for it.
+    pub deleted: Arc<Mutex<HashSet<String>>>,
 }
 
 /// A conversation.
