@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{Agent, AutomationStore, Diagnostics, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{Engine, JsOptions, JsSource, LogSink, network};
@@ -151,7 +151,7 @@ async fn compose_with(
     let loaded = loader.apply_all(looked, own).await;
     let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
     let vault_plugin = match loaded.registry.holder::<Vault>() {
-        Some(Owner::Plugin(id)) => Some(id.to_string()),
+        Some(Registrant::Plugin(id)) => Some(id.to_string()),
         _ => None,
     };
     let vault = match &vault_plugin {

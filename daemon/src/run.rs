@@ -10,7 +10,6 @@ use ostler_contract::events::Event;
 use ostler_engine::{Host, Log};
 use ostler_loader::{Hidden, State};
 use ostler_protocol::names;
-use ostler_protocol::wire::state::SessionStatus;
 use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -248,12 +247,11 @@ fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
 
 /// The sessions in which a turn runs.
 pub fn busy(host: &Host) -> Vec<String> {
-    let running = SessionStatus::InProgress.bits();
     let mut busy: Vec<String> = host
         .sessions
         .all()
         .into_iter()
-        .filter(|entry| entry.is_awake() && entry.row.lock().summary.status & running != 0)
+        .filter(|entry| entry.is_awake() && entry.view().is_running())
         .map(|entry| entry.uri.clone())
         .collect();
     busy.sort_unstable();

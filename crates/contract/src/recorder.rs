@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::id::PluginId;
 use crate::points::{Point, PointDeclaration, Slot, TriggerType};
 use crate::problem;
-use crate::registry::Owner;
+use crate::registry::Registrant;
 use crate::thrown::Thrown;
 
 /// One plugin's contributions, in the order they were registered.
@@ -66,7 +66,7 @@ impl Key {
     }
 
     /// The line where another plugin took the name first, and `did` so: *which plugin a already* `registered`.
-    pub(crate) fn clash(&self, owner: &Owner, holder: &Owner, did: &str) -> String {
+    pub(crate) fn clash(&self, owner: &Registrant, holder: &Registrant, did: &str) -> String {
         let kind = match self.unique {
             Unique::Once => "",
             Unique::Among { kind, .. } => &format!("{kind} "),

@@ -11,16 +11,16 @@ use crate::points::{Point, Port, PortValue, Slot};
 use crate::problem::Problem;
 use crate::recorder::{Entry, Key, Recorder, Space};
 
-/// Whose a contribution is.
+/// Who registered a contribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Owner {
+pub enum Registrant {
     /// The host's own.
     Host,
     /// A plugin's.
     Plugin(PluginId),
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for Registrant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => formatter.write_str("the daemon"),
@@ -33,7 +33,7 @@ impl fmt::Display for Owner {
 #[derive(Debug)]
 pub struct Owned<P> {
     /// Whose.
-    pub owner: Owner,
+    pub owner: Registrant,
     /// What.
     pub value: Arc<P>,
 }
@@ -76,7 +76,7 @@ impl Registry {
     }
 
     /// Who holds a port.
-    pub fn holder<V: PortValue>(&self) -> Option<&Owner> {
+    pub fn holder<V: PortValue>(&self) -> Option<&Registrant> {
         self.all::<Port<V>>().first().map(|held| &held.owner)
     }
 
@@ -106,7 +106,7 @@ impl fmt::Debug for Registry {
 #[derive(Default)]
 pub struct Fold {
     registry: Registry,
-    taken: HashMap<(Space, String), Owner>,
+    taken: HashMap<(Space, String), Registrant>,
     problems: Vec<Problem>,
 }
 
@@ -114,14 +114,14 @@ impl Fold {
     /// Merges what the daemon is built with. A reserved name there was an error where it was registered, and stops
     /// the start.
     pub fn host(&mut self, recorder: Recorder) {
-        self.merge(Owner::Host, recorder);
+        self.merge(Registrant::Host, recorder);
     }
 
     /// Merges what one plugin registered.
     pub fn plugin(&mut self, host: PluginHost, recorder: Recorder) {
         let called = recorder.methods().map(|(method, name)| (method, name.map(str::to_owned))).collect();
         self.registry.called.insert(recorder.plugin().clone(), called);
-        self.merge(Owner::Plugin(recorder.plugin().clone()), recorder);
+        self.merge(Registrant::Plugin(recorder.plugin().clone()), recorder);
         self.registry.plugins.push(host);
     }
 
@@ -130,7 +130,7 @@ impl Fold {
         (self.registry, self.problems)
     }
 
-    fn merge(&mut self, owner: Owner, recorder: Recorder) {
+    fn merge(&mut self, owner: Registrant, recorder: Recorder) {
         for entry in recorder.into_entries().1 {
             (entry.point.fold)(self, owner.clone(), entry);
         }
@@ -145,7 +145,7 @@ impl Fold {
     }
 
     /// Who took a key before, if somebody did.
-    fn claim(&mut self, key: &Key, owner: &Owner) -> Option<Owner> {
+    fn claim(&mut self, key: &Key, owner: &Registrant) -> Option<Registrant> {
         if !key.is_across() {
             return None;
         }
@@ -160,13 +160,13 @@ impl Fold {
 }
 
 /// Merges one contribution by its slot. There are three slots, so three ways.
-pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Owner, entry: Entry) {
+pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Registrant, entry: Entry) {
     let Ok(value) = entry.value.downcast::<P>() else { return };
     match P::SLOT {
         Slot::Append | Slot::Keyed => {
-            let hosts = value.is_hosts() && owner != Owner::Host;
+            let hosts = value.is_hosts() && owner != Registrant::Host;
             if let Some(key) = &entry.key {
-                let holder = if hosts { Some(Owner::Host) } else { fold.claim(key, &owner) };
+                let holder = if hosts { Some(Registrant::Host) } else { fold.claim(key, &owner) };
                 if let Some(holder) = holder {
                     fold.problems.push(Problem::Clash(value.clash(key, &owner, &holder)));
                     return;
@@ -179,7 +179,7 @@ pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Owner, entry: Entry) {
         Slot::Port => {
             let held = fold.slot::<P>().and_then(|slot| slot.first().map(|held| held.owner.clone()));
             match (held, &owner) {
-                (Some(holder), Owner::Plugin(id)) if !value.replaces() => {
+                (Some(holder), Registrant::Plugin(id)) if !value.replaces() => {
                     fold.problems.push(Problem::PortHeld {
                         id: id.to_string(),
                         port: P::PORT,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures::executor::block_on;
 use ostler_contract::live::LiveFields;
 use ostler_contract::points::*;
-use ostler_contract::registry::{Fold, Owner};
+use ostler_contract::registry::{Fold, Registrant};
 use ostler_contract::*;
 use serde_json::json;
 
@@ -174,7 +174,7 @@ fn agents_and_tools_are_appended_and_never_taken_over() {
         fold.plugin(host, sealed);
     }
     let (registry, problems) = fold.finish();
-    let of = |id: &str| Owner::Plugin(Slug::parse(id).unwrap());
+    let of = |id: &str| Registrant::Plugin(Slug::parse(id).unwrap());
     let agents: Vec<_> = registry
         .all::<Agent>()
         .iter()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lines::Lines;
 use ostler_contract::points::*;
-use ostler_contract::registry::{Fold, Owner};
+use ostler_contract::registry::{Fold, Registrant};
 use ostler_contract::{Caller, NoHost, PluginHost, Slug, Thrown};
 use ostler_ports::conformance::{
     Numbers, automations_conformance, records_conformance, sessions_conformance, vault_conformance,
@@ -49,8 +49,8 @@ async fn every_store_is_served_from_the_registry() {
     fold.plugin(plugin.clone(), plugin.seal());
     let (registry, problems) = fold.finish();
     assert_eq!(problems, []);
-    assert_eq!(registry.holder::<Vault>(), Some(&Owner::Host));
-    assert_ne!(registry.holder::<RecordStore>(), Some(&Owner::Host), "a plugin may take it over");
+    assert_eq!(registry.holder::<Vault>(), Some(&Registrant::Host));
+    assert_ne!(registry.holder::<RecordStore>(), Some(&Registrant::Host), "a plugin may take it over");
 
     records_conformance(registry.port::<RecordStore>().unwrap().clone(), Numbers::Exact).await;
     vault_conformance(registry.port::<Vault>().unwrap().clone()).await;

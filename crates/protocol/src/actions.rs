@@ -1,7 +1,12 @@
 //! The table of actions: whose channel they belong to, who may originate them, and the grant a client's
 //! dispatch asks for.
 
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use ahp_types::actions::StateAction;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::Version;
@@ -37,8 +42,22 @@ pub enum Scope {
 /// # Errors
 /// Where it is no action, or one of its fields has another type. A type this version does not know is
 /// [`StateAction::Unknown`].
-pub fn read(action: Value) -> Result<StateAction, serde_json::Error> {
-    serde_json::from_value(action)
+pub fn read(action: impl Borrow<Value>) -> Result<StateAction, serde_json::Error> {
+    fn read(action: &Value) -> Result<StateAction, serde_json::Error> {
+        StateAction::deserialize(action)
+    }
+    read(action.borrow())
+}
+
+/// How an action is handled on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// In its order; it may change what listings show.
+    Ordinary,
+    /// Text of a running turn, which is coalesced and stored with its turn.
+    Streamed,
+    /// It ends a turn early, and does not wait behind what a backend emits.
+    Cancel,
 }
 
 /// One action.
@@ -52,161 +71,185 @@ pub struct Action {
     pub client: Option<Grant>,
     /// The first version that has it.
     pub since: Version,
+    /// How it is handled.
+    pub class: Class,
 }
 
 macro_rules! actions {
-    ($($scope:ident { $($name:literal $who:tt $($since:ident)?;)+ })+) => {
+    ($($scope:ident { $($name:literal $variant:ident $who:tt $($mark:ident)?;)+ })+) => {
+        /// A row of the table for each action, in its order.
+        enum Row { $($($variant,)+)+ }
+
         /// Every action of the protocol.
-        pub const ACTIONS: &[Action] = &[$($(Action {
+        pub static ACTIONS: &[Action] = &[$($(Action {
             name: $name,
             scope: Scope::$scope,
             client: actions!(@who $who),
-            since: actions!(@since $($since)?),
+            since: actions!(@since $($mark)?),
+            class: actions!(@class $($mark)?),
         },)+)+];
+
+        /// The row of an action. One that this version does not know has none, unless it only lacks fields.
+        pub fn row(of: &StateAction) -> Option<&'static Action> {
+            let row = match of {
+                // An action that the protocol adds does not compile until it has a row.
+                $($(StateAction::$variant(_) => Row::$variant,)+)+
+                StateAction::Unknown(value) => return action(value.get("type")?.as_str()?),
+            };
+            ACTIONS.get(row as usize)
+        }
     };
     (@who host) => { None };
     (@who ($subject:literal $operation:literal)) => { Some(Grant::of($subject, $operation)) };
-    (@since) => { Version::V0_9 };
     (@since v1) => { Version::V1 };
+    (@since $($mark:ident)?) => { Version::V0_9 };
+    (@class streamed) => { Class::Streamed };
+    (@class cancel) => { Class::Cancel };
+    (@class $($mark:ident)?) => { Class::Ordinary };
 }
 
 actions! {
     Root {
-        "root/agentsChanged" host;
-        "root/activeSessionsChanged" host;
-        "root/terminalsChanged" host;
-        "root/configChanged" ("config" "change");
+        "root/agentsChanged" RootAgentsChanged host;
+        "root/activeSessionsChanged" RootActiveSessionsChanged host;
+        "root/terminalsChanged" RootTerminalsChanged host;
+        "root/configChanged" RootConfigChanged ("config" "change");
     }
     Session {
-        "session/ready" host;
-        "session/creationFailed" host;
-        "session/chatAdded" host;
-        "session/chatRemoved" host;
-        "session/chatUpdated" host;
-        "session/chatsReordered" host v1;
-        "session/defaultChatChanged" host;
-        "session/titleChanged" ("session" "rename");
-        "session/serverToolsChanged" host;
-        "session/activeClientSet" ("session" "attach");
-        "session/activeClientRemoved" ("session" "attach");
-        "session/workingDirectorySet" ("session" "folders");
-        "session/workingDirectoryRemoved" ("session" "folders");
-        "session/workingDirectoryReplaced" ("session" "folders");
-        "session/inputNeededSet" host;
-        "session/inputNeededRemoved" host;
-        "session/customizationsChanged" host;
-        "session/customizationToggled" ("session" "configure");
-        "session/customizationUpdated" host;
-        "session/customizationRemoved" host;
-        "session/mcpServerStateChanged" host;
-        "session/mcpServerStartRequested" ("session" "configure");
-        "session/mcpServerStopRequested" ("session" "configure");
-        "session/mcpServerBackgroundRequested" ("session" "configure") v1;
-        "session/isReadChanged" ("session" "mark");
-        "session/isArchivedChanged" ("session" "mark");
-        "session/activityChanged" host;
-        "session/changesetsChanged" host;
-        "session/configChanged" ("session" "configure");
-        "session/metaChanged" host;
+        "session/ready" SessionReady host;
+        "session/creationFailed" SessionCreationFailed host;
+        "session/chatAdded" SessionChatAdded host;
+        "session/chatRemoved" SessionChatRemoved host;
+        "session/chatUpdated" SessionChatUpdated host;
+        "session/chatsReordered" SessionChatsReordered host v1;
+        "session/defaultChatChanged" SessionDefaultChatChanged host;
+        "session/titleChanged" SessionTitleChanged ("session" "rename");
+        "session/serverToolsChanged" SessionServerToolsChanged host;
+        "session/activeClientSet" SessionActiveClientSet ("session" "attach");
+        "session/activeClientRemoved" SessionActiveClientRemoved ("session" "attach");
+        "session/workingDirectorySet" SessionWorkingDirectorySet ("session" "folders");
+        "session/workingDirectoryRemoved" SessionWorkingDirectoryRemoved ("session" "folders");
+        "session/workingDirectoryReplaced" SessionWorkingDirectoryReplaced ("session" "folders");
+        "session/inputNeededSet" SessionInputNeededSet host;
+        "session/inputNeededRemoved" SessionInputNeededRemoved host;
+        "session/customizationsChanged" SessionCustomizationsChanged host;
+        "session/customizationToggled" SessionCustomizationToggled ("session" "configure");
+        "session/customizationUpdated" SessionCustomizationUpdated host;
+        "session/customizationRemoved" SessionCustomizationRemoved host;
+        "session/mcpServerStateChanged" SessionMcpServerStateChanged host;
+        "session/mcpServerStartRequested" SessionMcpServerStartRequested ("session" "configure");
+        "session/mcpServerStopRequested" SessionMcpServerStopRequested ("session" "configure");
+        "session/mcpServerBackgroundRequested" SessionMcpServerBackgroundRequested ("session" "configure") v1;
+        "session/isReadChanged" SessionIsReadChanged ("session" "mark");
+        "session/isArchivedChanged" SessionIsArchivedChanged ("session" "mark");
+        "session/activityChanged" SessionActivityChanged host;
+        "session/changesetsChanged" SessionChangesetsChanged host;
+        "session/configChanged" SessionConfigChanged ("session" "configure");
+        "session/metaChanged" SessionMetaChanged host;
     }
     Chat {
-        "chat/turnStarted" ("chat" "send");
-        "chat/delta" host;
-        "chat/responsePart" host;
-        "chat/toolCallStart" host;
-        "chat/toolCallDelta" host;
-        "chat/toolCallReady" host;
-        "chat/toolCallConfirmed" ("chat" "answer");
-        "chat/toolCallComplete" ("chat" "tool");
-        "chat/toolCallResultConfirmed" ("chat" "answer");
-        "chat/toolCallContentChanged" ("chat" "tool");
-        "chat/toolCallAuthRequired" host;
-        "chat/toolCallAuthResolved" host;
-        "chat/turnComplete" host;
-        "chat/turnCancelled" ("chat" "cancel");
-        "chat/error" host;
-        "chat/turnResume" ("chat" "send");
-        "chat/activityChanged" host;
-        "chat/backgroundWorkSet" host v1;
-        "chat/backgroundWorkRemoved" host v1;
-        "chat/movableChanged" host v1;
-        "chat/changesetsChanged" host v1;
-        "chat/canvasesChanged" host v1;
-        "chat/usage" host;
-        "chat/reasoning" host;
-        "chat/workingDirectorySet" ("chat" "folders");
-        "chat/workingDirectoryRemoved" ("chat" "folders");
-        "chat/pendingMessageSet" ("chat" "send");
-        "chat/pendingMessageRemoved" ("chat" "send");
-        "chat/queuedMessagesReordered" ("chat" "send");
-        "chat/draftChanged" ("chat" "draft");
-        "chat/isReadChanged" ("chat" "mark") v1;
-        "chat/isArchivedChanged" ("chat" "mark") v1;
-        "chat/inputRequested" host;
-        "chat/inputAnswerChanged" ("chat" "answer");
-        "chat/inputCompleted" ("chat" "answer");
-        "chat/truncated" ("chat" "truncate");
-        "chat/turnsLoaded" host;
+        "chat/turnStarted" ChatTurnStarted ("chat" "send");
+        "chat/delta" ChatDelta host streamed;
+        "chat/responsePart" ChatResponsePart host;
+        "chat/toolCallStart" ChatToolCallStart host;
+        "chat/toolCallDelta" ChatToolCallDelta host;
+        "chat/toolCallReady" ChatToolCallReady host;
+        "chat/toolCallConfirmed" ChatToolCallConfirmed ("chat" "answer");
+        "chat/toolCallComplete" ChatToolCallComplete ("chat" "tool");
+        "chat/toolCallResultConfirmed" ChatToolCallResultConfirmed ("chat" "answer");
+        "chat/toolCallContentChanged" ChatToolCallContentChanged ("chat" "tool");
+        "chat/toolCallAuthRequired" ChatToolCallAuthRequired host;
+        "chat/toolCallAuthResolved" ChatToolCallAuthResolved host;
+        "chat/turnComplete" ChatTurnComplete host;
+        "chat/turnCancelled" ChatTurnCancelled ("chat" "cancel") cancel;
+        "chat/error" ChatError host;
+        "chat/turnResume" ChatTurnResume ("chat" "send");
+        "chat/activityChanged" ChatActivityChanged host;
+        "chat/backgroundWorkSet" ChatBackgroundWorkSet host v1;
+        "chat/backgroundWorkRemoved" ChatBackgroundWorkRemoved host v1;
+        "chat/movableChanged" ChatMovableChanged host v1;
+        "chat/changesetsChanged" ChatChangesetsChanged host v1;
+        "chat/canvasesChanged" ChatCanvasesChanged host v1;
+        "chat/usage" ChatUsage host;
+        "chat/reasoning" ChatReasoning host streamed;
+        "chat/workingDirectorySet" ChatWorkingDirectorySet ("chat" "folders");
+        "chat/workingDirectoryRemoved" ChatWorkingDirectoryRemoved ("chat" "folders");
+        "chat/pendingMessageSet" ChatPendingMessageSet ("chat" "send");
+        "chat/pendingMessageRemoved" ChatPendingMessageRemoved ("chat" "send");
+        "chat/queuedMessagesReordered" ChatQueuedMessagesReordered ("chat" "send");
+        "chat/draftChanged" ChatDraftChanged ("chat" "draft");
+        "chat/isReadChanged" ChatIsReadChanged ("chat" "mark") v1;
+        "chat/isArchivedChanged" ChatIsArchivedChanged ("chat" "mark") v1;
+        "chat/inputRequested" ChatInputRequested host;
+        "chat/inputAnswerChanged" ChatInputAnswerChanged ("chat" "answer");
+        "chat/inputCompleted" ChatInputCompleted ("chat" "answer");
+        "chat/truncated" ChatTruncated ("chat" "truncate");
+        "chat/turnsLoaded" ChatTurnsLoaded host;
     }
     Canvas {
-        "canvas/stateChanged" host v1;
+        "canvas/stateChanged" CanvasStateChanged host v1;
     }
     Changeset {
-        "changeset/statusChanged" host;
-        "changeset/fileSet" host;
-        "changeset/fileRemoved" host;
-        "changeset/filesReviewChanged" ("session" "review");
-        "changeset/contentChanged" host;
-        "changeset/operationsChanged" host;
-        "changeset/operationStatusChanged" host;
-        "changeset/cleared" host;
+        "changeset/statusChanged" ChangesetStatusChanged host;
+        "changeset/fileSet" ChangesetFileSet host;
+        "changeset/fileRemoved" ChangesetFileRemoved host;
+        "changeset/filesReviewChanged" ChangesetFilesReviewChanged ("session" "review");
+        "changeset/contentChanged" ChangesetContentChanged host;
+        "changeset/operationsChanged" ChangesetOperationsChanged host;
+        "changeset/operationStatusChanged" ChangesetOperationStatusChanged host;
+        "changeset/cleared" ChangesetCleared host;
     }
     Annotations {
-        "annotations/set" ("session" "review");
-        "annotations/updated" ("session" "review");
-        "annotations/removed" ("session" "review");
-        "annotations/entrySet" ("session" "review");
-        "annotations/entryRemoved" ("session" "review");
+        "annotations/set" AnnotationsSet ("session" "review");
+        "annotations/updated" AnnotationsUpdated ("session" "review");
+        "annotations/removed" AnnotationsRemoved ("session" "review");
+        "annotations/entrySet" AnnotationsEntrySet ("session" "review");
+        "annotations/entryRemoved" AnnotationsEntryRemoved ("session" "review");
     }
     Terminal {
-        "terminal/data" host;
-        "terminal/input" ("terminal" "input");
-        "terminal/resized" ("terminal" "resize");
-        "terminal/claimed" ("terminal" "claim");
-        "terminal/titleChanged" ("terminal" "rename");
-        "terminal/cwdChanged" host;
-        "terminal/exited" host;
-        "terminal/cleared" ("terminal" "clear");
-        "terminal/commandDetectionAvailable" host;
-        "terminal/commandExecuted" host;
-        "terminal/commandFinished" host;
+        "terminal/data" TerminalData host;
+        "terminal/input" TerminalInput ("terminal" "input");
+        "terminal/resized" TerminalResized ("terminal" "resize");
+        "terminal/claimed" TerminalClaimed ("terminal" "claim");
+        "terminal/titleChanged" TerminalTitleChanged ("terminal" "rename");
+        "terminal/cwdChanged" TerminalCwdChanged host;
+        "terminal/exited" TerminalExited host;
+        "terminal/cleared" TerminalCleared ("terminal" "clear");
+        "terminal/commandDetectionAvailable" TerminalCommandDetectionAvailable host;
+        "terminal/commandExecuted" TerminalCommandExecuted host;
+        "terminal/commandFinished" TerminalCommandFinished host;
     }
     ResourceWatch {
-        "resourceWatch/changed" ("file" "watch");
+        "resourceWatch/changed" ResourceWatchChanged ("file" "watch");
     }
     Automations {
-        "automation/createRequested" ("automation" "create");
-        "automation/updateRequested" ("automation" "update");
-        "automation/set" host;
-        "automation/removed" ("automation" "remove");
+        "automation/createRequested" AutomationCreateRequested ("automation" "create");
+        "automation/updateRequested" AutomationUpdateRequested ("automation" "update");
+        "automation/set" AutomationSet host;
+        "automation/removed" AutomationRemoved ("automation" "remove");
     }
     AutomationRun {
-        "automationRun/lifecycleChanged" host;
-        "automationRun/sessionSet" host;
-        "automationRun/sessionRemoved" host;
-        "automationRun/primarySessionChanged" host;
-        "automationRun/cancelRequested" ("automation" "cancel");
+        "automationRun/lifecycleChanged" AutomationRunLifecycleChanged host;
+        "automationRun/sessionSet" AutomationRunSessionSet host;
+        "automationRun/sessionRemoved" AutomationRunSessionRemoved host;
+        "automationRun/primarySessionChanged" AutomationRunPrimarySessionChanged host;
+        "automationRun/cancelRequested" AutomationRunCancelRequested ("automation" "cancel");
     }
 }
 
-/// The row of an action's `type`.
+/// The row of an action's `type`, for an action that is not read yet.
 pub fn action(name: &str) -> Option<&'static Action> {
-    ACTIONS.iter().find(|action| action.name == name)
+    static BY_NAME: LazyLock<HashMap<&str, &Action>> =
+        LazyLock::new(|| ACTIONS.iter().map(|action| (action.name, action)).collect());
+    BY_NAME.get(name).copied()
 }
 
-/// The `type` of an action encoded by the wire types, which always write it first.
-pub fn type_of(encoded: &str) -> Option<&str> {
-    encoded.strip_prefix(r#"{"type":""#)?.split('"').next()
+/// The `type` of an action.
+pub fn type_of(of: &StateAction) -> Option<&str> {
+    match of {
+        StateAction::Unknown(value) => value.get("type")?.as_str(),
+        known => row(known).map(|row| row.name),
+    }
 }
 
 #[cfg(test)]
@@ -236,14 +279,29 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_action_says_its_type_first() {
-        let action = StateAction::ChatDelta(ChatDeltaAction {
+    fn a_row_is_the_same_by_its_name_and_by_what_is_read() {
+        for action in ACTIONS {
+            let found = super::action(action.name).expect("a row");
+            assert!(std::ptr::eq(found, action), "{}", action.name);
+        }
+        let delta = StateAction::ChatDelta(ChatDeltaAction {
             turn_id: "t".into(),
             part_id: "p".into(),
             content: "hello".into(),
             meta: None,
         });
-        let encoded = serde_json::to_string(&action).expect("encoded");
-        assert_eq!(type_of(&encoded), Some("chat/delta"));
+        let encoded = serde_json::to_value(&delta).expect("encoded");
+        assert_eq!(encoded["type"].as_str(), type_of(&delta));
+        assert_eq!(row(&delta).map(|row| (row.name, row.class)), Some(("chat/delta", Class::Streamed)));
+    }
+
+    #[test]
+    fn an_action_that_does_not_read_has_the_row_of_its_type() {
+        let lacking = read(serde_json::json!({ "type": "chat/turnStarted" })).expect("read as unknown");
+        assert!(matches!(lacking, StateAction::Unknown(_)));
+        assert_eq!(row(&lacking).map(|row| row.name), Some("chat/turnStarted"));
+        let unknown = read(serde_json::json!({ "type": "chat/later" })).expect("read as unknown");
+        assert!(row(&unknown).is_none());
+        assert_eq!(type_of(&unknown), Some("chat/later"));
     }
 }

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use ostler_contract::Bodies;
 use ostler_contract::http::{Body, BodyError, Request, Response};
 use ostler_contract::points::{Route, RouteHandler};
-use ostler_contract::registry::{Owner, Registry};
+use ostler_contract::registry::{Registrant, Registry};
 use ostler_engine::Log;
 use ostler_protocol::names;
 
@@ -22,8 +22,8 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log, bodies: Bo
         .all::<Route>()
         .iter()
         .filter_map(|route| match &route.owner {
-            Owner::Plugin(id) => Some((id.to_string(), route.handler.clone())),
-            Owner::Host => None,
+            Registrant::Plugin(id) => Some((id.to_string(), route.handler.clone())),
+            Registrant::Host => None,
         })
         .collect();
     let routes = Arc::new(routes);

@@ -9,7 +9,7 @@ use ostler_contract::http::{Body, StatusCode, header};
 use ostler_contract::points::{
     AutomationStore, POINTS, Policies, RecordStore, Route, SessionStore, TriggerType, Usage, Vault,
 };
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Value, json};
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
@@ -283,12 +283,12 @@ async fn feedback_is_kept(file: &str) {
 /// The suites of the stores themselves are beside, in `stores.rs`.
 async fn a_store_takes_the_automations(file: &str) {
     let (host, _dir) = start(file, json!({})).await;
-    assert!(matches!(host.registry().holder::<AutomationStore>(), Some(Owner::Plugin(_))));
+    assert!(matches!(host.registry().holder::<AutomationStore>(), Some(Registrant::Plugin(_))));
 }
 
 async fn a_store_takes_the_sessions(file: &str) {
     let (host, _dir) = start(file, json!({})).await;
-    assert!(matches!(host.registry().holder::<SessionStore>(), Some(Owner::Plugin(_))));
+    assert!(matches!(host.registry().holder::<SessionStore>(), Some(Registrant::Plugin(_))));
 }
 
 async fn a_vault_takes_the_secrets(file: &str) {
@@ -466,7 +466,7 @@ async fn a_store_takes_what_work_cost(file: &str) {
 
 async fn a_store_takes_the_records(file: &str) {
     let (host, _dir) = start(file, json!({})).await;
-    assert!(matches!(host.registry().holder::<RecordStore>(), Some(Owner::Plugin(_))));
+    assert!(matches!(host.registry().holder::<RecordStore>(), Some(Registrant::Plugin(_))));
     let notes = host.plugin("records").records("notes".into(), None).unwrap();
     notes.put.call((object(json!({ "id": "a" })),)).await.unwrap();
     host.log.wait_for("plugin records: notes/a is written").await;

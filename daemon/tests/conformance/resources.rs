@@ -7,7 +7,7 @@ use ostler_contract::points::{
     ChangeType, Reader, ResourceAccess, ResourceChanged, ResourceCompletion, ResourceContent, ResourceFacts,
     ResourceResolving, ResourceStore, ResourceWrite, ResourceWriter, When,
 };
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::wire::commands::DirectoryEntry;
 use ostler_contract::{Call, HostFunction, Options, PluginHost, RpcError, Thrown, Value, json};
 use ostler_ports::DiskFiles;
@@ -195,7 +195,7 @@ async fn a_store_that_replaces_takes_the_port_over(side: Side) {
         let replaces = options.get("replace").is_some();
         let host = side.load(builder, options).start().await;
         let holder = host.registry().holder::<ResourceStore>().unwrap();
-        assert_eq!(*holder != Owner::Host, replaces);
+        assert_eq!(*holder != Registrant::Host, replaces);
         let clash =
             "plugin resources sets resources, which the daemon already set; pass 'replace' to take it over";
         assert_eq!(host.problems.iter().any(|line| line == clash), !replaces, "{:?}", host.problems);

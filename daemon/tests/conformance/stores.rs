@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::{AutomationStore, Policies, RecordStore, SessionStore, Usage, Vault, When};
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Options, PluginHost, Thrown, json};
 use ostler_ports::conformance::{
     Numbers, automations_conformance, policies_conformance, records_conformance, sessions_conformance,
@@ -129,7 +129,7 @@ async fn a_vault_keeps_secrets(side: Side) {
 async fn a_vault_that_replaces_answers_for_secrets(side: Side) {
     let dir = tempfile::tempdir().unwrap();
     let host = with(side, VAULT, dir.path()).await;
-    assert!(matches!(host.registry().holder::<Vault>(), Some(Owner::Plugin(id)) if &**id == "vault"));
+    assert!(matches!(host.registry().holder::<Vault>(), Some(Registrant::Plugin(id)) if &**id == "vault"));
     let vault = host.registry().port::<Vault>().unwrap();
     vault.set.unbounded(("host:key".into(), "s3cret".into())).await.unwrap();
     assert_eq!(host.plugin("vault").secret("host:key".into(), None).await, Ok("s3cret".into()));
@@ -170,7 +170,9 @@ async fn a_policy_store_keeps_policies(side: Side) {
     let host =
         side.other(POLICIES).load(with_stores(builder(), dir.path()).policies(own), json!({})).start().await;
     assert!(host.problems.is_empty(), "{:?}", host.problems);
-    assert!(matches!(host.registry().holder::<Policies>(), Some(Owner::Plugin(id)) if &**id == "policies"));
+    assert!(
+        matches!(host.registry().holder::<Policies>(), Some(Registrant::Plugin(id)) if &**id == "policies")
+    );
     policies_conformance(host.registry().port::<Policies>().unwrap().clone()).await;
     assert!(!dir.path().join("own/policies.json").exists(), "it is the plugin's store that keeps them");
     // The scheme is served by whoever keeps them.
@@ -188,7 +190,7 @@ async fn a_usage_store_keeps_what_work_cost(side: Side) {
     let builder = with_stores(builder(), dir.path()).own(move |host| host.register_usage(own, None));
     let host = side.other(USAGE).load(builder, json!({})).start().await;
     assert!(host.problems.is_empty(), "{:?}", host.problems);
-    assert!(matches!(host.registry().holder::<Usage>(), Some(Owner::Plugin(id)) if &**id == "usage"));
+    assert!(matches!(host.registry().holder::<Usage>(), Some(Registrant::Plugin(id)) if &**id == "usage"));
     usage_conformance(host.registry().port::<Usage>().unwrap().clone()).await;
     assert_eq!(held.pools.unbounded(()).await, Ok(vec![]), "it is the plugin's store that keeps it");
     // What reads use asks whoever keeps it.
@@ -229,7 +231,7 @@ async fn a_session_store_that_replaces_keeps_what_is_said(side: Side) {
 async fn a_port_that_is_held_does_not_move_without_replace(side: Side) {
     let dir = tempfile::tempdir().unwrap();
     let host = side.load(with_stores(builder(), dir.path()), json!({})).start().await;
-    assert_eq!(host.registry().holder::<Vault>(), Some(&Owner::Host));
+    assert_eq!(host.registry().holder::<Vault>(), Some(&Registrant::Host));
     let unmoved = host.plugin("held").secret("host:key".into(), None).await;
     assert_eq!(unmoved.unwrap_err().message, "the vault holds no host:key");
     let [problem] = &host.problems[..] else { panic!("{:?}", host.problems) };

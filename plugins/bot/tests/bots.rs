@@ -328,8 +328,8 @@ async fn a_reader_is_answered_a_chat_of_its_own_and_a_turn_in_it_runs_no_model()
     assert_eq!(one["name"], "Helper");
     let (session, chat) = (one["chat"]["session"].as_str().unwrap(), one["chat"]["uri"].as_str().unwrap());
     assert!(session.starts_with("bot-chat:/"), "{session}");
-    let row = host.host.sessions.by_uri(session).unwrap().row.lock().summary.title.clone();
-    assert_eq!(row, "Helper (a)");
+    let title = host.host.sessions.by_uri(session).unwrap().view().summary.title.clone();
+    assert_eq!(title, "Helper (a)");
     assert_eq!(host.host.sessions.by_uri(session).unwrap().owner.as_deref(), Some("plugin:reader"));
     let other = read_as(&reader, "bot://helper?chat=b").await.unwrap();
     let theirs = read_as(&second, "bot://helper?chat=a").await.unwrap();

@@ -18,7 +18,7 @@ use super::{Contribution, SessionComputer, SessionTerminal, SessionTerminals, Sl
 use crate::call::{Call, Func, HostFunction};
 use crate::cross::{Frozen, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
-use crate::registry::Owner;
+use crate::registry::Registrant;
 
 /// A backend a client names in `createSession`.
 ///
@@ -542,7 +542,7 @@ impl Contribution for Agent {
         refuse_reserved(&self.provider, "provider")
     }
 
-    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+    fn clash(&self, key: &Key, owner: &Registrant, holder: &Registrant) -> String {
         format!("agent provider clash: {}", key.clash(owner, holder, "registered"))
     }
 }

@@ -67,7 +67,7 @@ use crate::cross::{Cross, Mismatch};
 use crate::host::PluginHost;
 use crate::live::{Callable, Function, Live, Pending, ready};
 use crate::recorder::{Entry, Key};
-use crate::registry::{Fold, Owner};
+use crate::registry::{Fold, Registrant};
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
 
@@ -120,7 +120,7 @@ pub trait Contribution: Any + Send + Sync {
     }
 
     /// The message if another plugin has taken the name.
-    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+    fn clash(&self, key: &Key, owner: &Registrant, holder: &Registrant) -> String {
         key.clash(owner, holder, "registered")
     }
 }
@@ -148,7 +148,7 @@ pub struct PointDeclaration {
     /// Shapes of the parameters and of the result.
     pub shape: fn() -> &'static FunctionShape,
     register: fn(&PluginHost, Vec<Live>) -> Result<Live, Thrown>,
-    pub(crate) fold: fn(&mut Fold, Owner, Entry),
+    pub(crate) fold: fn(&mut Fold, Registrant, Entry),
 }
 
 impl std::fmt::Debug for PointDeclaration {

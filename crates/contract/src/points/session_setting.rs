@@ -10,7 +10,7 @@ use super::{Checked, Contribution, Slot};
 use crate::call::Call;
 use crate::cross::{Cross, Mismatch, Text};
 use crate::recorder::{Key, Space, Unique};
-use crate::registry::Owner;
+use crate::registry::Registrant;
 
 /// Returns the rows of a picker.
 pub type SettingAnswerer = Call<fn(asked: SettingQuery) -> Vec<SettingChoice>>;
@@ -114,7 +114,7 @@ impl Contribution for SessionSetting {
         }
     }
 
-    fn clash(&self, key: &Key, owner: &Owner, holder: &Owner) -> String {
+    fn clash(&self, key: &Key, owner: &Registrant, holder: &Registrant) -> String {
         key.clash(owner, holder, "declares")
     }
 }

@@ -235,7 +235,7 @@ impl Automations {
     ) -> Result<(), String> {
         let store = self.core.automations_kept().map_err(|why| why.message)?;
         let name = action.get("type").and_then(Value::as_str).unwrap_or_default();
-        match actions::read(action.clone()) {
+        match actions::read(action) {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
                 if self.entry(&id).is_some() {

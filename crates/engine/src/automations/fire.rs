@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ostler_contract::host::Fired;
 use ostler_contract::points::TriggerType;
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Caller, HostFunction, JsonObject, Thrown};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
-    AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind, SessionStatus,
+    AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind,
 };
 use ostler_protocol::{RpcError, Value, names, uri};
 use tokio::sync::oneshot;
@@ -170,7 +170,7 @@ impl Automations {
         let own = registry
             .all::<TriggerType>()
             .iter()
-            .find(|held| *held.r#type == *r#type && held.owner == Owner::Plugin(caller.plugin.clone()));
+            .find(|held| *held.r#type == *r#type && held.owner == Registrant::Plugin(caller.plugin.clone()));
         TriggerType::may_fire(own.map(|held| &**held), &caller.plugin, r#type, event)
     }
 
@@ -374,8 +374,7 @@ impl Automations {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
         // A turn that runs keeps its session in memory.
         let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
-        let status = entry.row.lock().summary.status;
-        status & SessionStatus::InProgress.bits() != 0
+        entry.view().is_running()
     }
 }
 

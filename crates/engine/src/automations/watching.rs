@@ -283,20 +283,22 @@ impl Automations {
 
     /// What is known of a session when something happens in it.
     fn facts_of(&self, happening: &Happening) -> JsonObject {
-        let row = happening.session.row.lock();
+        let view = happening.session.view();
         let mut facts = JsonObject::new();
         facts.insert("session".to_owned(), happening.session.uri.as_str().into());
-        facts.insert("sessionTitle".to_owned(), row.summary.title.as_str().into());
+        facts.insert("sessionTitle".to_owned(), view.summary.title.as_str().into());
         facts.insert("provider".to_owned(), happening.session.provider.as_str().into());
         if let Some(owner) = &happening.session.owner {
             facts.insert("owner".to_owned(), owner.as_str().into());
         }
-        if let Some(project) = &row.summary.project {
+        if let Some(project) = &view.summary.project {
             facts.insert("project".to_owned(), project.uri.as_str().into());
         }
-        facts
-            .insert("folders".to_owned(), json!(row.summary.working_directories.clone().unwrap_or_default()));
-        facts.insert("automated".to_owned(), maker(&row.kept.origin).is_some().into());
+        facts.insert(
+            "folders".to_owned(),
+            json!(view.summary.working_directories.clone().unwrap_or_default()),
+        );
+        facts.insert("automated".to_owned(), maker(&happening.session.origin).is_some().into());
         facts.insert("running".to_owned(), happening.running.into());
         facts.insert("queued".to_owned(), happening.queued.into());
         facts.insert("toolCalls".to_owned(), happening.tool_calls.into());
@@ -313,8 +315,8 @@ impl Automations {
 
     /// Whether a rule is about a session. What an automation started never wakes it.
     fn is_about(&self, watched: &Watched, session: &Entry) -> bool {
-        let row = session.row.lock();
-        let own = maker(&row.kept.origin) == Some(uri::automation(&watched.automation).as_str());
+        let view = session.view();
+        let own = maker(&session.origin) == Some(uri::automation(&watched.automation).as_str());
         if own || watched.pinned.as_deref() == Some(session.uri.as_str()) {
             return false;
         }
@@ -322,9 +324,9 @@ impl Automations {
         let among = |wanted: &Option<Vec<String>>, is: &[&str]| {
             wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|one| is.contains(&one.as_str())))
         };
-        let project = row.summary.project.as_ref();
+        let project = view.summary.project.as_ref();
         let in_folder = folders.as_ref().is_none_or(|wanted| {
-            let held = row.summary.working_directories.iter().flatten().map(|folder| file_path(folder));
+            let held = view.summary.working_directories.iter().flatten().map(|folder| file_path(folder));
             held.into_iter().any(|folder| {
                 wanted.iter().any(|wanted| std::path::Path::new(&folder).starts_with(file_path(wanted)))
             })
@@ -334,7 +336,7 @@ impl Automations {
             && among(owners, &session.owner.as_deref().into_iter().collect::<Vec<_>>())
             && among(projects, &project.map_or(vec![], |project| vec![&*project.uri, &*project.display_name]))
             && in_folder
-            && automated.is_none_or(|wanted| wanted == maker(&row.kept.origin).is_some())
+            && automated.is_none_or(|wanted| wanted == maker(&session.origin).is_some())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::Listener;
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Frozen, PluginContext, PluginId, Registry};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -38,8 +38,8 @@ impl Events {
             .iter()
             .map(|listener| {
                 let context = match &listener.owner {
-                    Owner::Plugin(id) => registry.plugin(id).map(|plugin| plugin.context()),
-                    Owner::Host => None,
+                    Registrant::Plugin(id) => registry.plugin(id).map(|plugin| plugin.context()),
+                    Registrant::Host => None,
                 };
                 (listener.clone(), context)
             })
@@ -48,8 +48,8 @@ impl Events {
         let to_lines = listeners.iter().filter(|(listener, _)| listener.event == EventName::Log);
         *self.hear_lines.lock() = to_lines
             .filter_map(|(listener, _)| match &listener.owner {
-                Owner::Plugin(id) => Some(id.clone()),
-                Owner::Host => None,
+                Registrant::Plugin(id) => Some(id.clone()),
+                Registrant::Host => None,
             })
             .collect();
         let (sender, mut receiver) = mpsc::unbounded_channel::<Raised>();

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use ostler_protocol::actions::type_of;
 use ostler_protocol::wire::actions::{
     RootActiveSessionsChangedAction, RootAgentsChangedAction, RootTerminalsChangedAction, StateAction,
 };
@@ -281,7 +280,6 @@ impl Root {
         let mut state = self.state.lock();
         ahp::reducers::apply_action_to_root(&mut state, &action);
         let Ok(text) = serde_json::to_string(&action) else { return };
-        debug_assert!(type_of(&text).is_some());
         fanout.publish(uri::ROOT, vec![Outgoing { overlay, ..Outgoing::host(text, Version::V0_9) }]);
     }
 }

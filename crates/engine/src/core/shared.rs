@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -254,7 +254,7 @@ impl Core {
     }
 
     /// Logs what a plugin threw, against the plugin.
-    pub(crate) fn report_failed(&self, owner: &Owner, what: &str, why: &Thrown) {
+    pub(crate) fn report_failed(&self, owner: &Registrant, what: &str, why: &Thrown) {
         self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
     }
 }

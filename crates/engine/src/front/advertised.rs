@@ -4,7 +4,7 @@
 use ostler_contract::points::{
     Description, NamedMethod, ResourceProvider, SchemeChannel, SchemeDescription, SchemeProvider,
 };
-use ostler_contract::registry::{Owned, Owner};
+use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{Call, Cross, JsonObject, Value, json, limit};
 use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS, subject};
 use ostler_protocol::names;
@@ -101,7 +101,7 @@ impl Front {
     /// says nothing more than the name.
     async fn described<T: Cross + Default>(
         &self,
-        owner: &Owner,
+        owner: &Registrant,
         kind: &str,
         name: &str,
         describe: Option<&Call<fn() -> T>>,

@@ -35,7 +35,7 @@ impl Front {
         let Some(store) = self.core.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
             return Vec::new();
         };
-        let own = entry.row.lock().kept.working_directories.first().cloned();
+        let own = entry.view().directories().first().cloned();
         let directory = own.or_else(|| self.core.options.paths.first().map(|path| file_uri(path)));
         let Some(directory) = directory else { return Vec::new() };
         match store.complete.within(limit::COMPLETION, (directory, mention.path.to_owned())).await {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ostler_contract::points::{
     Reader, ResourceChanged, ResourceContent, ResourceResolving, ResourceStore, SchemeProvider,
 };
-use ostler_contract::registry::{Owned, Owner};
+use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{Call, HostFunction, Thrown, json, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands::ContentEncoding;
@@ -116,7 +116,7 @@ impl Resources {
             if self.usage.usage_store().is_some() {
                 own.push(usage::provider(Arc::downgrade(&self.usage)));
             }
-            own.into_iter().map(|own| Owned { owner: Owner::Host, value: Arc::new(own) }).collect()
+            own.into_iter().map(|own| Owned { owner: Registrant::Host, value: Arc::new(own) }).collect()
         })
     }
 

@@ -1,6 +1,6 @@
 //! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ostler_contract::events::Event;
 use ostler_contract::points::{Agent, Emit};
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
-use ostler_protocol::actions::type_of;
+use ostler_protocol::actions;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionState};
 use tokio::task::JoinHandle;
@@ -60,8 +60,6 @@ pub(super) struct Actor {
     pub announced: bool,
     /// Whether a summary may have changed.
     pub dirty: bool,
-    /// When each chat says it changed last. Clients' clocks say that, so only whether it moved counts.
-    pub modified: HashMap<u64, String>,
     pub busy_at: Instant,
     /// What a listing shows of its changes.
     pub changes: Option<ChangesSummary>,
@@ -91,12 +89,14 @@ impl Actor {
         entry: Arc<Entry>,
         agent: Option<Owned<Agent>>,
         mut state: SessionState,
-        chats: Vec<Chat>,
+        mut chats: Vec<Chat>,
         mailbox: Mailbox,
     ) -> Box<Self> {
         let audience = sessions.core.fanout.audience(&entry.uri);
         let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
-        let modified = chats.iter().map(|chat| (chat.number, chat.state.modified_at.clone())).collect();
+        for chat in &mut chats {
+            chat.take_modified();
+        }
         Box::new(Self {
             channel: entry.uri.as_str().into(),
             shared: SharedState::take(&sessions.schemas, sessions.core.offered_tools(), &mut state),
@@ -116,7 +116,6 @@ impl Actor {
             audience,
             announced: false,
             dirty: false,
-            modified,
             busy_at: Instant::now(),
             changes: None,
             annotations: None,
@@ -247,7 +246,7 @@ impl Actor {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.chats[at].backend_id = Some(id.clone());
                     if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
-                        self.entry.row.lock().kept.backend_id = Some(id);
+                        self.revise(|record| record.backend_id = Some(id));
                         self.write_unwaited(self.keep_session());
                     }
                     self.write_unwaited(self.keep_chats());
@@ -427,12 +426,7 @@ impl Actor {
     /// Queues a reduced action for a channel's watchers.
     pub(super) fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
         let Ok(text) = serde_json::to_string(action) else { return };
-        let since = match action {
-            StateAction::ChatDelta(_) => Version::V0_9,
-            _ => type_of(&text)
-                .and_then(ostler_protocol::actions::action)
-                .map_or(Version::V0_9, |row| row.since),
-        };
+        let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
         let older = super::older::action(action);
         self.out.push((channel, Outgoing { origin, older, ..Outgoing::host(text, since) }));
         if self.out.len() >= BATCH {

@@ -30,6 +30,12 @@ pub(super) fn summary(session: &str, counts: AnnotationCounts) -> AnnotationsSum
     }
 }
 
+/// The numbers a listing shows.
+pub(super) fn counts_in(shown: &AnnotationsSummary) -> AnnotationCounts {
+    let number = |count: i64| u64::try_from(count).unwrap_or_default();
+    AnnotationCounts { annotations: number(shown.annotation_count), entries: number(shown.entry_count) }
+}
+
 impl Actor {
     /// Whether everything that is noted beside the session is in the store.
     pub(super) fn annotations_rest(&self) -> bool {
@@ -90,14 +96,14 @@ impl Actor {
         if apply_action_to_annotations(state, action) != ReduceOutcome::Applied || *state == before {
             return Ok(false);
         }
-        let counts = counts(state);
-        let listed = std::mem::replace(&mut self.entry.row.lock().kept.annotations, counts);
-        if let Err(why) = self.store_annotations(state, counts != listed).await {
-            self.entry.row.lock().kept.annotations = listed;
+        let shown = Some(summary(&self.entry.uri, counts(state)));
+        let counted = shown != self.state.annotations;
+        let listed = std::mem::replace(&mut self.state.annotations, shown);
+        if let Err(why) = self.store_annotations(state, counted).await {
+            self.state.annotations = listed;
             *state = before;
             return Err(why);
         }
-        self.state.annotations = Some(summary(&self.entry.uri, counts));
         self.dirty = true;
         Ok(true)
     }

@@ -28,7 +28,7 @@ pub struct Around {
 impl Entry {
     /// The path the session works in, and the same as a URI.
     pub(crate) fn directory(&self) -> Option<(String, String)> {
-        let uri = self.row.lock().kept.working_directories.first().cloned()?;
+        let uri = self.view().directories().first().cloned()?;
         Some((file_path(&uri), uri))
     }
 }
@@ -110,7 +110,7 @@ impl Sessions {
 
     /// The branch a session works on, as far as it is known.
     pub(crate) fn branch_of(&self, entry: &Entry, facts: &JsonObject) -> Option<String> {
-        let own = entry.row.lock().kept.worktree.as_ref().and_then(|tree| tree.branch.clone());
+        let own = entry.view().record.worktree.as_ref().and_then(|tree| tree.branch.clone());
         let told = || facts.get("git")?.get("branchName")?.as_str().map(str::to_owned);
         own.or_else(told)
     }

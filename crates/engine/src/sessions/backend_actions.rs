@@ -4,7 +4,7 @@ use futures::future::OptionFuture;
 use ostler_contract::Thrown;
 use ostler_contract::events::Event;
 use ostler_contract::points::{Emit, WorkerRequest};
-use ostler_protocol::actions::{Scope, action, type_of};
+use ostler_protocol::actions::{self, Scope};
 use ostler_protocol::wire::actions::{ChatTurnStartedAction, SessionChatAddedAction, StateAction};
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatOrigin, Message, MessageKind, MessageOrigin, SessionInputRequest,
@@ -141,8 +141,7 @@ impl Actor {
     }
 
     fn misplaced(&self, action: &StateAction, place: &str) {
-        let text = serde_json::to_string(action).unwrap_or_default();
-        let name = type_of(&text).unwrap_or("an action without a type").to_owned();
+        let name = actions::type_of(action).unwrap_or("an action without a type");
         let provider = &self.entry.provider;
         self.core.log.line(format_args!(
             "{}: backend {provider} emitted {name}, which is not for {place} to say; dropped",
@@ -265,8 +264,7 @@ fn worker_turn(turn: &str, prompt: &str, now: &str) -> ChatTurnStartedAction {
 
 /// Which kind of channel an action belongs on.
 fn scope_of(of: &StateAction) -> Option<Scope> {
-    let text = serde_json::to_string(of).ok()?;
-    action(type_of(&text)?).map(|row| row.scope)
+    actions::row(of).map(|row| row.scope)
 }
 
 fn kind_of(request: &SessionInputRequest) -> &str {

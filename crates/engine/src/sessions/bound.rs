@@ -61,7 +61,7 @@ impl SessionTools {
         }
         let chat = self.entry.speaking_chat();
         let place = BoundPlace::new(&self.entry.uri, &chat);
-        let own = sessions.core.offered_tools().into_iter().map(|tool| bind(&sessions, tool, &place));
+        let own = sessions.core.offered_tools().cloned().map(|tool| bind(&sessions, tool, &place));
         own.chain(brought.tools.iter().cloned()).collect()
     }
 
@@ -93,9 +93,9 @@ impl Entry {
 
     /// The chat an endpoint's call most likely comes of: the one that speaks, else the default one.
     fn speaking_chat(&self) -> String {
-        let row = self.row.lock();
+        let view = self.view();
         let running = SessionStatus::InProgress.bits();
-        let mut speaking = row
+        let mut speaking = view
             .summary
             .chats
             .iter()
@@ -103,7 +103,7 @@ impl Entry {
             .filter(|chat| chat.status.is_some_and(|status| status & running != 0));
         match (speaking.next(), speaking.next()) {
             (Some(chat), None) => chat.resource.clone(),
-            _ => self.default_chat(),
+            _ => view.default_chat.clone(),
         }
     }
 }

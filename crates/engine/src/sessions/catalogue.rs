@@ -32,6 +32,13 @@ impl Sessions {
         self.whole.load(Ordering::Acquire)
     }
 
+    /// Whether every session there is is in memory now, so that the store has no other id.
+    pub(crate) fn holds_all(&self) -> bool {
+        let entries = self.entries.read();
+        self.is_whole()
+            || self.counted.load(Ordering::Acquire) && entries.len() >= self.total.load(Ordering::Acquire)
+    }
+
     /// Puts a session that comes from the store into memory; answers the one that is there if it was faster.
     fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat]) -> Arc<Entry> {
         let mut entries = self.entries.write();
@@ -75,10 +82,8 @@ impl Entry {
     fn can_go(&self) -> bool {
         // A token is kept nowhere else.
         matches!(*self.mailbox.lock(), Resting::Asleep)
-            && {
-                let row = self.row.lock();
-                !row.unsaved && row.kept.draft.is_none()
-            }
+            && self.is_stored()
+            && self.view().record.draft.is_none()
             && self.tokens.lock().is_empty()
     }
 }
@@ -345,7 +350,7 @@ impl Sessions {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => entry.row.lock().summary.clone(),
+            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
             Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
         Ok((shown.collect(), more))
@@ -365,7 +370,7 @@ impl Sessions {
     fn held(&self) -> (Vec<(ListedPlace, Arc<Entry>)>, usize) {
         let entries = self.entries.read();
         let held = entries.values().map(|entry| {
-            let modified_at = entry.row.lock().summary.modified_at.clone();
+            let modified_at = entry.view().summary.modified_at.clone();
             (ListedPlace { modified_at, uri: entry.uri.clone() }, entry.clone())
         });
         (held.collect(), self.total.load(Ordering::Acquire))

@@ -61,8 +61,7 @@ impl Actor {
 
     /// The team and project the session is charged to: the ones it was made for, or where its person's work goes.
     fn charged_to(&self) -> (Option<String>, Option<String>) {
-        let scope = self.entry.row.lock().kept.scope.clone();
-        if let Some(scope) = scope {
+        if let Some(scope) = &self.entry.scope {
             let named = |key: &str| scope.get(key).and_then(Value::as_str).map(str::to_owned);
             return (named("team"), named("project"));
         }

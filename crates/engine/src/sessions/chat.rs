@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ostler_contract::points::{KeptChat, SessionFlags, StartingTurn};
-use ostler_protocol::wire::actions::{ChatDeltaAction, ChatReasoningAction, StateAction};
+use ostler_protocol::actions::{self, Class};
+use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent, Turn,
 };
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
-use super::summary::marks;
+use super::summary::{flags_in, marks};
 use crate::core::fanout::Audience;
 use crate::usage::Taken;
 
@@ -31,6 +32,8 @@ pub(super) struct Chat {
     pub state: ChatState,
     /// What of it was published last in a summary.
     pub published: ChatSummary,
+    /// When it said it changed last, as far as its session has looked.
+    pub modified: Option<String>,
     /// Its running half; absent while it sleeps.
     pub backend: Option<Backend>,
     /// The running turn, once its backend was told to stop it.
@@ -186,6 +189,7 @@ impl Chat {
             uri,
             published: summary_of(&state),
             state,
+            modified: None,
             backend: None,
             cancelled: None,
             steering: Vec::new(),
@@ -306,10 +310,47 @@ impl Chat {
         summary_of(&self.state)
     }
 
+    /// Whether what a listing shows of the chat was published.
+    pub fn is_published(&self) -> bool {
+        // Every field is named here, so that a field the protocol adds does not compile until it is.
+        let ChatSummary {
+            resource,
+            title,
+            status,
+            activity,
+            modified_at,
+            changes,
+            origin,
+            movable,
+            interactivity,
+            working_directories,
+        } = &self.published;
+        let state = &self.state;
+        *status == state.status
+            && *modified_at == state.modified_at
+            && *title == state.title
+            && *activity == state.activity
+            && *resource == state.resource
+            && *changes == state.changes
+            && *origin == state.origin
+            && *movable == state.movable
+            && *interactivity == state.interactivity
+            && *working_directories == state.working_directories
+    }
+
+    /// Whether the chat changed since this was asked last. Clients' clocks say when it did, so only whether it moved
+    /// counts.
+    pub fn take_modified(&mut self) -> bool {
+        if self.modified.as_ref() == Some(&self.state.modified_at) {
+            return false;
+        }
+        self.modified = Some(self.state.modified_at.clone());
+        true
+    }
+
     /// Its own marks.
     fn flags(&self) -> SessionFlags {
-        let has = |mark: SessionStatus| self.state.status & mark.bits() != 0;
-        SessionFlags { is_read: has(SessionStatus::IsRead), is_archived: has(SessionStatus::IsArchived) }
+        flags_in(self.state.status)
     }
 
     /// Whether an action about its marks would change one.
@@ -366,9 +407,5 @@ fn summary_of(state: &ChatState) -> ChatSummary {
 
 /// Whether an action is streamed text that may be gathered.
 pub(super) fn is_streamed(action: &StateAction) -> bool {
-    matches!(
-        action,
-        StateAction::ChatDelta(ChatDeltaAction { .. })
-            | StateAction::ChatReasoning(ChatReasoningAction { .. })
-    )
+    actions::row(action).is_some_and(|row| row.class == Class::Streamed)
 }

@@ -423,7 +423,7 @@ impl Actor {
         self.renumber(at);
         let (backend, id) = (self.chats[at].backend.take(), self.chats[at].backend_id.take());
         if Some(&self.chats[at].uri) == self.state.default_chat.as_ref() {
-            self.entry.row.lock().kept.backend_id = None;
+            self.revise(|record| record.backend_id = None);
         }
         let (sessions, entry, chat) = (self.sessions.clone(), self.entry.clone(), self.chats[at].uri.clone());
         self.chats[at].ending = Some(tokio::spawn(async move {
@@ -441,9 +441,6 @@ impl Actor {
         let (old, new) = (self.chats[at].number, self.next_chat);
         self.next_chat += 1;
         self.chats[at].number = new;
-        if let Some(modified) = self.modified.remove(&old) {
-            self.modified.insert(new, modified);
-        }
         for worker in self.chats.iter_mut().filter(|chat| chat.lead == Some(old)) {
             worker.lead = Some(new);
         }

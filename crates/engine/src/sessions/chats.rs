@@ -339,10 +339,9 @@ impl Actor {
         let heir = self.chats.iter().find(|chat| !chat.is_worker());
         if let (true, Some(heir)) = (default, heir) {
             let (uri, backend_id) = (heir.uri.clone(), heir.backend_id.clone());
-            self.entry.default_chat.lock().clone_from(&uri);
-            self.entry.row.lock().kept.backend_id = backend_id;
             let changed = SessionDefaultChatChangedAction { default_chat: Some(uri) };
             self.apply_session(StateAction::SessionDefaultChatChanged(changed), None);
+            self.revise(|record| record.backend_id = backend_id);
             if let Some(at) = self.chat_at(&Place::DefaultChat) {
                 self.set_movable(at, false);
             }

@@ -1,8 +1,10 @@
 //! What clients do to a session and its chats. An action that cannot be is refused to its sender with a
 //! reason; one that changes nothing is not echoed.
 
+use std::borrow::Cow;
+
 use ostler_protocol::JsonObject;
-use ostler_protocol::actions::{self, Scope};
+use ostler_protocol::actions::{self, Class, Scope};
 use ostler_protocol::wire::actions::{
     ChatWorkingDirectoryRemovedAction, SessionActiveClientSetAction, SessionConfigChangedAction, StateAction,
 };
@@ -53,7 +55,8 @@ impl Actor {
         };
         let origin = dispatch.origin.clone();
         let outcome = match self.chat_at(&dispatch.place) {
-            _ if dispatch.place == Place::Annotations => self.annotate(action, Some(origin)).await,
+            // Boxed: every message takes as much memory as the largest needs.
+            _ if dispatch.place == Place::Annotations => Box::pin(self.annotate(action, Some(origin))).await,
             _ if dispatch.place == Place::Session => self.session_action(action, origin, &dispatch).await,
             Some(at) => self.chat_action(at, action, origin, &dispatch).await,
             None => return self.reject(&dispatch, NO_SUCH_CHAT),
@@ -80,18 +83,16 @@ impl Actor {
                 Ok(())
             }
             StateAction::SessionIsReadChanged(changed) => {
-                if self.entry.row.lock().flags.is_read != changed.is_read {
-                    self.entry.row.lock().flags.is_read = changed.is_read;
+                if self.flags().is_read != changed.is_read {
                     self.apply_session(StateAction::SessionIsReadChanged(changed), origin);
                     self.deferred.add(Part::Flags);
                 }
                 Ok(())
             }
             StateAction::SessionIsArchivedChanged(changed) => {
-                if self.entry.row.lock().flags.is_archived != changed.is_archived {
-                    self.entry.row.lock().flags.is_archived = changed.is_archived;
+                if self.flags().is_archived != changed.is_archived {
                     self.apply_session(StateAction::SessionIsArchivedChanged(changed), origin);
-                    self.keep_flags().await;
+                    self.keep_flags(self.flags()).await;
                 }
                 Ok(())
             }
@@ -247,7 +248,8 @@ impl Actor {
         }
         self.apply_session(StateAction::SessionConfigChanged(changed), origin);
         if let Some(config) = &self.state.config {
-            self.entry.row.lock().kept.values = config.values.clone();
+            let values = config.values.clone();
+            self.revise(|record| record.values = values);
         }
         self.keep_session().await;
         Ok(())
@@ -327,26 +329,29 @@ fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction
     if dispatch.row.scope != wanted && !renames_chat {
         return Err(does_not_belong(dispatch.row.name, &dispatch.spelled));
     }
-    let mut action = dispatch.action.clone();
-    if let Some(message) = action.get_mut("message").and_then(Value::as_object_mut) {
+    // A rejection returns the action as it was sent, so what is filled in goes into a copy.
+    let mut action = Cow::Borrowed(&*dispatch.action);
+    let lacks = |message: &JsonObject| !message.contains_key("origin") || !message.contains_key("text");
+    if action.get("message").and_then(Value::as_object).is_some_and(lacks)
+        && let Some(message) = action.to_mut().get_mut("message").and_then(Value::as_object_mut)
+    {
         message.entry("origin").or_insert_with(|| json!({ "kind": "user" }));
         message.entry("text").or_insert_with(|| "".into());
     }
+    let readable = |started: &Value| started.as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok());
     if dispatch.row.name == "chat/turnStarted"
-        && let Some(fields) = action.as_object_mut()
+        && !action.get("startedAt").is_some_and(readable)
+        && let Some(fields) = action.to_mut().as_object_mut()
     {
-        let readable =
-            |started: &Value| started.as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok());
-        if !fields.get("startedAt").is_some_and(readable) {
-            fields.insert("startedAt".to_owned(), now().into());
-        }
+        fields.insert("startedAt".to_owned(), now().into());
     }
-    if dispatch.row.name == "chat/turnCancelled"
-        && let Some(fields) = action.as_object_mut()
+    if dispatch.row.class == Class::Cancel
+        && action.get("duration").is_none()
+        && let Some(fields) = action.to_mut().as_object_mut()
     {
-        fields.entry("duration").or_insert_with(|| 0.into());
+        fields.insert("duration".to_owned(), 0.into());
     }
-    match actions::read(action) {
+    match actions::read(&*action) {
         Ok(StateAction::Unknown(action)) => Err(lacks_field(dispatch.row.name, &action)),
         Err(_) => Err(lacks_field(dispatch.row.name, &dispatch.action)),
         Ok(action) => Ok(action),

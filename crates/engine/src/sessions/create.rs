@@ -14,9 +14,11 @@ use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value, in_time, limit};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{ChatMovableChangedAction, StateAction};
 use ostler_protocol::wire::state::{
-    ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, Turn,
+    ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus,
+    SessionSummary, Turn,
 };
-use ostler_protocol::{RpcError, json, names, uri};
+use ostler_protocol::{RpcError, names, uri};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use super::actor::Actor;
@@ -25,8 +27,9 @@ use super::chat::Chat;
 use super::mailbox::{Snapshots, ToSession};
 use super::moving::Lent;
 use super::queue::{Inbox, Mailbox};
-use super::summary::{marks, summary_at_rest};
-use super::{Entry, Resting, Row};
+use super::summary::marks;
+use super::view::Published;
+use super::{Entry, Resting, View};
 use crate::core::file_uris::names_a_directory;
 use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
 use crate::sessions::Sessions;
@@ -71,7 +74,7 @@ pub struct NewSession {
 /// A session whose name is taken and whose mailbox is open, before its backend is there.
 #[derive(Debug)]
 pub struct Claimed {
-    entry: Arc<Entry>,
+    pub(super) entry: Arc<Entry>,
     agent: Owned<Agent>,
     new: NewSession,
     mailbox: Mailbox,
@@ -161,15 +164,16 @@ impl Sessions {
 }
 
 pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) -> Entry {
-    let summary = summary_at_rest(&kept, flags);
     Entry {
         id: id.to_owned(),
         uri: kept.uri.clone(),
         provider: kept.provider.clone(),
         owner: kept.owner.clone(),
-        default_chat: parking_lot::Mutex::new(uri::default_chat(&kept.uri)),
+        origin: kept.origin.clone(),
+        scope: kept.scope.clone(),
+        published: Published::new(kept, flags),
+        unstored: std::sync::atomic::AtomicBool::default(),
         brought: watch::Sender::default(),
-        row: parking_lot::Mutex::new(Row { summary, kept, flags, unsaved: false }),
         tokens: parking_lot::Mutex::default(),
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
@@ -194,26 +198,11 @@ impl Claimed {
     /// `-32602` for a directory that does not exist, `-32009` for one a client may not name and where a policy refuses
     /// it; what the backend, its machine or the store failed with.
     pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
-        let Self { entry, agent, new, mailbox, mut inbox } = self;
-        let model = new.model.as_deref();
-        let wanted = Use { agent: &entry.provider, model, computer: computer_in(&new.config) };
-        let made = async {
-            sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
-            sessions.room_for_session().await?;
-            if !new.allowed {
-                sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
-            }
-            let directory = entry.directory().map(|(path, _)| path);
-            if let Some(tree) = sessions.workspace.isolate(&entry.id, directory, &agent, &new.config).await? {
-                entry.move_into(tree);
-            }
-            make(sessions, &entry, &agent, &new, &mailbox).await
-        };
-        let made = made.await;
-        match made {
+        match Box::pin(self.made(sessions)).await {
             Ok(mut actor) => {
+                let Self { entry, new, inbox, .. } = self;
                 if !new.draft {
-                    announce(sessions, &entry, new.client.clone());
+                    announce(sessions, &entry, new.client);
                     actor.announced = true;
                 }
                 tokio::spawn(actor.run(inbox));
@@ -221,7 +210,8 @@ impl Claimed {
                 Ok(entry)
             }
             Err(error) => {
-                if let Some(tree) = entry.leave_tree() {
+                let Self { entry, mut inbox, .. } = self;
+                if let Some(tree) = entry.view().record.worktree.clone() {
                     sessions.workspace.release_tree(&entry.uri, tree).await;
                 }
                 entry.end();
@@ -235,6 +225,97 @@ impl Claimed {
             }
         }
     }
+
+    async fn made(&self, sessions: &Arc<Sessions>) -> Result<Box<Actor>, RpcError> {
+        let Self { entry, agent, new, .. } = self;
+        let model = new.model.as_deref();
+        let wanted = Use { agent: &entry.provider, model, computer: computer_in(&new.config) };
+        sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
+        sessions.room_for_session().await?;
+        if !new.allowed {
+            sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
+        }
+        let directory = entry.directory().map(|(path, _)| path);
+        if let Some(tree) = sessions.workspace.isolate(&entry.id, directory, agent, &new.config).await? {
+            self.revise(|view| view.move_into(tree));
+        }
+        self.make(sessions).await
+    }
+
+    async fn make(&self, sessions: &Arc<Sessions>) -> Result<Box<Actor>, RpcError> {
+        let Self { entry, agent, new, .. } = self;
+        let failed = |why: Thrown| failed(entry, why);
+        let mut chosen = sessions.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
+        if !chosen.left_out.is_empty() {
+            self.revise(|view| {
+                let record = Arc::make_mut(&mut view.record);
+                record.values.retain(|key, _| !chosen.left_out.contains(key));
+            });
+        }
+        if entry.view().record.worktree.is_some() {
+            sessions
+                .workspace
+                .offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str))
+                .await;
+        }
+        let directory = entry.directory().map(|(path, _)| path);
+        let (uri, owner) = (&*entry.uri, entry.owner.as_deref());
+        let computer =
+            sessions.workspace.settle_computer(uri, owner, agent, &mut chosen.config, directory).await?;
+        if let Some(computer) = &computer {
+            self.revise(|view| {
+                let record = Arc::make_mut(&mut view.record);
+                record.values.insert(SETTING.to_owned(), computer.uri().into());
+            });
+        }
+        let made = self.make_in(sessions, chosen).await;
+        if let (Err(_), Some(computer)) = (&made, computer) {
+            sessions.workspace.unmake(computer).await;
+        }
+        made
+    }
+
+    /// The rest of making a session, once it is settled where it runs.
+    async fn make_in(&self, sessions: &Arc<Sessions>, chosen: Chosen) -> Result<Box<Actor>, RpcError> {
+        let Self { entry, agent, new, mailbox, .. } = self;
+        let failed = |why: Thrown| failed(entry, why);
+        let mut state = state_of(entry, Some(chosen.config));
+        state.active_clients.extend(new.active_client.clone());
+        entry.bring(&state.active_clients);
+        let chat = Chat::new(
+            0,
+            entry.default_chat(),
+            new.title.as_deref().unwrap_or_default(),
+            sessions.core.clock.iso(),
+            sessions.core.fanout.audience(&entry.default_chat()),
+        );
+        state.chats = vec![chat.summary()];
+        state.default_chat = Some(chat.uri.clone());
+        let mut actor = Actor::new(
+            sessions.clone(),
+            entry.clone(),
+            Some(agent.clone()),
+            state,
+            vec![chat],
+            mailbox.clone(),
+        );
+        let mut start = actor.start_of(&actor.chats[0], new.credentials.clone());
+        start.mcp_servers = sessions.mcp_servers_for(entry).await;
+        let session = started(agent, start).await.map_err(failed)?;
+        let taken = take_settings(&session, chosen.asked);
+        let taken = in_time(limit::BACKEND_START, async {
+            taken.await.map_err(|why| RpcError::invalid_params(why).into())
+        });
+        if let Err(why) = taken.await {
+            let _ = session.close.within(limit::BACKEND_CLOSE, (Some(true),)).await;
+            return Err(failed(why));
+        }
+        actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
+        keep_new(sessions, &actor).await.map_err(|why| {
+            RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
+        })?;
+        Ok(actor)
+    }
 }
 
 impl Claimed {
@@ -244,17 +325,17 @@ impl Claimed {
         sessions: &Arc<Sessions>,
         mut lent: Lent,
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
-        let Self { entry, agent, new, mailbox, inbox } = self;
-        let wanted = Use { agent: &entry.provider, model: None, computer: computer_in(&new.config) };
-        let config = match sessions.access.may_use(entry.owner.as_deref(), wanted).await {
-            Ok(()) => sessions.session_settings(&agent, &new.config).await.map_err(Thrown::into_rpc),
+        let wanted = &self.new.config;
+        let uses = Use { agent: &self.entry.provider, model: None, computer: computer_in(wanted) };
+        let config = match sessions.access.may_use(self.entry.owner.as_deref(), uses).await {
+            Ok(()) => sessions.session_settings(&self.agent, wanted).await.map_err(Thrown::into_rpc),
             Err(refused) => Err(refused),
         };
         let config = match config {
             Ok(config) => config,
             Err(refused) => {
-                entry.end();
-                sessions.remove(&entry);
+                self.entry.end();
+                sessions.remove(&self.entry);
                 return Err((refused, lent));
             }
         };
@@ -262,9 +343,12 @@ impl Claimed {
         let mut chats = lent.chats;
         if let Some(first) = chats.first_mut() {
             first.state.movable = Some(false);
-            entry.default_chat.lock().clone_from(&first.uri);
-            entry.row.lock().kept.backend_id.clone_from(&first.backend_id);
+            self.revise(|view| {
+                view.default_chat.clone_from(&first.uri);
+                Arc::make_mut(&mut view.record).backend_id.clone_from(&first.backend_id);
+            });
         }
+        let Self { entry, agent, mailbox, inbox, .. } = self;
         let mut state = state_of(&entry, Some(config));
         state.default_chat = chats.first().map(|chat| chat.uri.clone());
         chats.iter_mut().for_each(|chat| chat.published = chat.summary());
@@ -314,80 +398,6 @@ fn refuse(message: ToSession, error: &RpcError) {
     }
 }
 
-async fn make(
-    sessions: &Arc<Sessions>,
-    entry: &Arc<Entry>,
-    agent: &Owned<Agent>,
-    new: &NewSession,
-    mailbox: &Mailbox,
-) -> Result<Box<Actor>, RpcError> {
-    let failed = |why: Thrown| failed(entry, why);
-    let mut chosen = sessions.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
-    entry.row.lock().kept.values.retain(|key, _| !chosen.left_out.contains(key));
-    if entry.row.lock().kept.worktree.is_some() {
-        sessions
-            .workspace
-            .offer_trees(&mut chosen.config, new.working_directories.first().map(String::as_str))
-            .await;
-    }
-    let directory =
-        entry.row.lock().kept.working_directories.first().map(|uri| crate::core::file_uris::file_path(uri));
-    let (uri, owner) = (&*entry.uri, entry.owner.as_deref());
-    let computer =
-        sessions.workspace.settle_computer(uri, owner, agent, &mut chosen.config, directory).await?;
-    if let Some(computer) = &computer {
-        entry.row.lock().kept.values.insert(SETTING.to_owned(), computer.uri().into());
-    }
-    let made = make_in(sessions, entry, agent, new, mailbox, chosen).await;
-    if let (Err(_), Some(computer)) = (&made, computer) {
-        sessions.workspace.unmake(computer).await;
-    }
-    made
-}
-
-/// The rest of making a session, once it is settled where it runs.
-async fn make_in(
-    sessions: &Arc<Sessions>,
-    entry: &Arc<Entry>,
-    agent: &Owned<Agent>,
-    new: &NewSession,
-    mailbox: &Mailbox,
-    chosen: Chosen,
-) -> Result<Box<Actor>, RpcError> {
-    let failed = |why: Thrown| failed(entry, why);
-    let mut state = state_of(entry, Some(chosen.config));
-    state.title = new.title.clone().unwrap_or_default();
-    state.active_clients.extend(new.active_client.clone());
-    entry.bring(&state.active_clients);
-    let chat = Chat::new(
-        0,
-        entry.default_chat(),
-        new.title.as_deref().unwrap_or_default(),
-        sessions.core.clock.iso(),
-        sessions.core.fanout.audience(&entry.default_chat()),
-    );
-    state.chats = vec![chat.summary()];
-    state.default_chat = Some(chat.uri.clone());
-    let mut actor =
-        Actor::new(sessions.clone(), entry.clone(), Some(agent.clone()), state, vec![chat], mailbox.clone());
-    let mut start = actor.start_of(&actor.chats[0], new.credentials.clone());
-    start.mcp_servers = sessions.mcp_servers_for(entry).await;
-    let session = started(agent, start).await.map_err(failed)?;
-    let taken = take_settings(&session, chosen.asked);
-    let taken = in_time(limit::BACKEND_START, async {
-        taken.await.map_err(|why| RpcError::invalid_params(why).into())
-    });
-    if let Err(why) = taken.await {
-        let _ = session.close.within(limit::BACKEND_CLOSE, (Some(true),)).await;
-        return Err(failed(why));
-    }
-    actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
-    keep_new(sessions, &actor).await.map_err(|why| {
-        RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
-    })?;
-    Ok(actor)
-}
-
 /// Has a backend start what runs a chat.
 pub(super) async fn started(agent: &Agent, start: Start) -> Result<AgentSession, Thrown> {
     let session = agent.create.within(limit::BACKEND_START, (Frozen(start),)).await?;
@@ -407,24 +417,29 @@ fn failed(entry: &Entry, why: Thrown) -> RpcError {
 async fn keep_new(sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
     let Some(store) = sessions.core.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
-    let kept = actor.entry.row.lock().kept.clone();
     let default = actor.state.default_chat.as_deref();
     let own = actor.chats.iter().filter(|chat| !chat.is_worker());
     let chats: Vec<_> = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
     let only = uri::default_chat(&actor.entry.uri);
     let implied = [KeptChat { uri: only, default: true, derived: true, ..KeptChat::default() }];
-    let session = store.set_config.within(limit::STORE, (id.clone(), kept));
+    let session = store.set_config.within(limit::STORE, (id.clone(), actor.kept()));
     let chats =
         OptionFuture::from((chats != implied).then(|| store.set_chats.within(limit::STORE, (id, chats))));
     let (session, chats) = futures::join!(session, chats);
     session.and(chats.unwrap_or(Ok(())))
 }
 
+/// The params of `root/sessionAdded`.
+#[derive(Serialize)]
+struct SessionAdded<'a> {
+    channel: &'a str,
+    summary: &'a SessionSummary,
+}
+
 pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Option<String>) {
-    let summary = entry.row.lock().summary.clone();
-    if let Ok(frame) =
-        encode::notification("root/sessionAdded", &json!({ "channel": uri::ROOT, "summary": summary }))
-    {
+    let view = entry.view();
+    let params = SessionAdded { channel: uri::ROOT, summary: &view.summary };
+    if let Ok(frame) = encode::notification("root/sessionAdded", &params) {
         sessions.core.fanout.notify(uri::ROOT, frame);
     }
     sessions.core.root.set_active_sessions(&sessions.core.fanout, sessions.count());
@@ -433,21 +448,22 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Opt
 }
 
 fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
-    let row = entry.row.lock();
+    let view = entry.view();
+    let View { summary, record, .. } = &*view;
     let mut meta = JsonObject::new();
     if let Some(owner) = &entry.owner {
         meta.insert(names::meta_key("owner"), owner.as_str().into());
     }
     SessionState {
         provider: entry.provider.clone(),
-        title: row.kept.title.clone(),
-        status: SessionStatus::Idle.bits() | marks(row.flags),
+        title: summary.title.clone(),
+        status: SessionStatus::Idle.bits() | marks(view.flags()),
         activity: None,
-        origin: row.summary.origin.clone(),
+        origin: summary.origin.clone(),
         project: None,
-        working_directories: row.summary.working_directories.clone(),
-        annotations: row.summary.annotations.clone(),
-        lifecycle: match row.kept.draft {
+        working_directories: summary.working_directories.clone(),
+        annotations: summary.annotations.clone(),
+        lifecycle: match record.draft {
             Some(_) => SessionLifecycle::Creating,
             None => SessionLifecycle::Ready,
         },
@@ -474,9 +490,10 @@ async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbo
 /// A resting session as the store has it. Its backends stay asleep until somebody talks to them.
 async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
     let agent = sessions.core.agent(&entry.provider);
-    let chosen = entry.row.lock().kept.values.clone();
+    let view = entry.view();
+    let chosen = &view.record.values;
     let (agent, config, missing) = match agent {
-        Some(agent) => match sessions.session_settings(&agent, &chosen).await {
+        Some(agent) => match sessions.session_settings(&agent, chosen).await {
             Ok(config) => match sessions.workspace.stranded(&agent, &config) {
                 None => (Some(agent), Some(config), None),
                 stranded => (None, Some(config), stranded),
@@ -496,14 +513,14 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
     for kept in stored_chats(&sessions, &entry).await {
         let number = chats.len() as u64;
         let audience = sessions.core.fanout.audience(&kept.uri);
-        let modified = entry.row.lock().kept.modified_at.clone();
+        let modified = entry.view().summary.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
         let turns = stored_turns(&sessions, &entry, &kept.uri).await;
         chat.restore(&kept, turns);
         if kept.default || chats.is_empty() {
             state.default_chat = Some(chat.uri.clone());
             if chat.backend_id.is_none() {
-                chat.backend_id = entry.row.lock().kept.backend_id.clone();
+                chat.backend_id = entry.view().record.backend_id.clone();
             }
             if chat.state.title.is_empty() {
                 chat.state.title.clone_from(&state.title);
@@ -519,7 +536,7 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);
     actor.announced = !actor.sessions.is_draft(&actor.entry);
-    actor.changes.clone_from(&actor.entry.row.lock().summary.changes);
+    actor.changes.clone_from(&actor.entry.view().summary.changes);
     actor.sessions.look_around(&actor.entry, false);
     actor
 }

@@ -56,7 +56,7 @@ impl Actor {
         if due.is_none() {
             return;
         }
-        let flags = OptionFuture::from(flags.then(|| self.keep_flags()));
+        let flags = OptionFuture::from(flags.then(|| self.keep_flags(self.flags())));
         let session = OptionFuture::from(session.then(|| self.keep_session()));
         let chats = OptionFuture::from(chats.then(|| self.keep_chats()));
         self.write_unwaited(async move {

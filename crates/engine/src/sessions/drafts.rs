@@ -30,7 +30,7 @@ pub(super) struct Draft {
 impl Sessions {
     /// Records that a session is a draft.
     pub(super) fn draft(&self, entry: &Entry) {
-        let kept = entry.row.lock().kept.draft.clone();
+        let kept = entry.view().record.draft.clone();
         if let Some(kept) = kept {
             let draft = Draft { client: kept.client, unused: None };
             self.drafts.lock().insert(entry.id.clone(), draft);
@@ -181,7 +181,10 @@ impl Actor {
 
     /// Takes the mark of a draft off the session's record, for the caller to store and then to announce the session.
     pub(super) fn begin_draft(&mut self) -> Option<KeptDraft> {
-        self.entry.row.lock().kept.draft.take()
+        match self.entry.view().record.draft {
+            Some(_) => self.revise(|record| record.draft.take()),
+            None => None,
+        }
     }
 
     /// Tells everybody of a session that was a draft, once that is stored.

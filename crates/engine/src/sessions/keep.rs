@@ -1,6 +1,6 @@
 //! Writing to the session store: a store that fails costs a log line, never the session.
 
-use ostler_contract::points::{KeptTurn, SessionStore};
+use ostler_contract::points::{KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
 
@@ -46,19 +46,16 @@ impl Actor {
     /// Keeps who the session is and how it is set up.
     pub(super) fn keep_session(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {
-            let mut row = self.entry.row.lock();
-            row.unsaved = false;
-            store.set_config.within(limit::STORE, (self.entry.id.clone(), row.kept.clone()))
+            self.entry.set_stored(true);
+            store.set_config.within(limit::STORE, (self.entry.id.clone(), self.kept()))
         });
         self.keeping_row(write)
     }
 
     /// Keeps the session's marks.
-    pub(super) fn keep_flags(&self) -> impl Future<Output = bool> + Send + use<> {
-        let write = self.store().map(|store| {
-            let flags = self.entry.row.lock().flags;
-            store.set_flags.within(limit::STORE, (self.entry.id.clone(), flags))
-        });
+    pub(super) fn keep_flags(&self, flags: SessionFlags) -> impl Future<Output = bool> + Send + use<> {
+        let write =
+            self.store().map(|store| store.set_flags.within(limit::STORE, (self.entry.id.clone(), flags)));
         self.keeping_row(write)
     }
 
@@ -71,7 +68,7 @@ impl Actor {
         async move {
             let kept = write.await;
             if !kept {
-                entry.row.lock().unsaved = true;
+                entry.set_stored(false);
             }
             kept
         }
@@ -79,8 +76,8 @@ impl Actor {
 
     /// Keeps what listings show, where the store has it otherwise.
     pub(super) async fn keep_unsaved(&self) {
-        if self.entry.row.lock().unsaved {
-            let writes = (self.keep_flags(), self.keep_session());
+        if !self.entry.is_stored() {
+            let writes = (self.keep_flags(self.flags()), self.keep_session());
             futures::join!(writes.0, writes.1);
         }
     }

@@ -53,8 +53,8 @@ pub struct Dispatch {
     pub place: Place,
     /// Its row in the table.
     pub row: &'static Action,
-    /// The action.
-    pub action: Value,
+    /// The action, as it was sent.
+    pub action: Arc<Value>,
     /// Who and under which count.
     pub origin: Origin,
     /// Where a refusal goes.

@@ -69,7 +69,7 @@ impl Entry {
     /// The team whose work the session is: the one it is charged to, or its owner's.
     fn team(&self) -> Option<String> {
         let charged = |scope: &Value| scope.get("team")?.as_str().map(str::to_owned);
-        let team = self.row.lock().kept.scope.as_ref().and_then(charged);
+        let team = self.scope.as_ref().and_then(charged);
         team.or_else(|| {
             let (kind, rest) = self.owner.as_deref()?.split_once(':')?;
             match kind {

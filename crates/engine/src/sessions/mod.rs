@@ -43,15 +43,15 @@ mod summary;
 mod tools;
 mod tools_server;
 mod turns;
+mod view;
 mod watched;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
+use ostler_contract::Value;
 use ostler_protocol::uri::{self, Channel};
-use ostler_protocol::wire::state::SessionSummary;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -74,6 +74,7 @@ pub(crate) use observer::{Happened, Happening, Observer};
 use queue::Mailbox;
 use rest::{Awake, Census};
 pub use tools_server::OpenToolsServer;
+pub use view::{Record, View};
 
 /// The sessions of the host. In memory are those that are awake, and those that rest and were used lately. Others are in
 /// the store; see [`Sessions::session`].
@@ -107,6 +108,8 @@ pub struct Sessions {
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
     tools_server: OnceLock<OpenToolsServer>,
+    /// What each backend's schema was read as last.
+    read_schemas: Mutex<HashMap<String, Arc<config::ReadSchema>>>,
     /// Which backends were said to declare a setting a plugin contributes.
     settings_declared: Mutex<HashSet<(String, String)>>,
 }
@@ -122,10 +125,14 @@ pub struct Entry {
     pub provider: String,
     /// Whose it is.
     pub owner: Option<String>,
-    /// What a listing shows.
-    pub row: Mutex<Row>,
-    /// The chat that has the role.
-    default_chat: Mutex<String>,
+    /// What made it, where that was no user.
+    pub origin: Option<Value>,
+    /// `{ team, project }` that is charged.
+    pub(crate) scope: Option<Value>,
+    /// What everyone but its actor reads of it.
+    published: view::Published,
+    /// Whether the store has it otherwise than it was published.
+    unstored: AtomicBool,
     /// What its clients brought, for its tools endpoint.
     brought: watch::Sender<Brought>,
     /// Tokens of whoever made it, by what they are for.
@@ -135,19 +142,6 @@ pub struct Entry {
     stops: stop::Stops,
     /// When it was looked up last, of all look-ups.
     used: AtomicU64,
-}
-
-/// What a listing shows of a session.
-#[derive(Debug, Clone)]
-pub struct Row {
-    /// On the wire.
-    pub summary: SessionSummary,
-    /// In the store.
-    pub kept: KeptSession,
-    /// Its marks.
-    pub flags: SessionFlags,
-    /// Whether the store has it otherwise.
-    pub unsaved: bool,
 }
 
 /// Whether somebody reads the mailbox.
@@ -181,11 +175,6 @@ impl Entry {
     /// Whether its state is in memory.
     pub fn is_awake(&self) -> bool {
         matches!(*self.mailbox.lock(), Resting::Open(..))
-    }
-
-    /// The session's default chat, as the host spells it.
-    pub fn default_chat(&self) -> String {
-        self.default_chat.lock().clone()
     }
 }
 
@@ -231,6 +220,7 @@ impl Sessions {
             observer: OnceLock::new(),
             drafts: Mutex::default(),
             tools_server: OnceLock::new(),
+            read_schemas: Mutex::default(),
             settings_declared: Mutex::default(),
         });
         sessions.workspace.set_sessions(sessions.me.clone());
@@ -355,20 +345,6 @@ impl Sessions {
             self.drafts.lock().remove(&entry.id);
         }
         self.chats.write().retain(|_, session| *session != entry.id);
-    }
-
-    /// Says of the chats a session was kept with that they are its own.
-    fn claim_kept(&self, entry: &Entry, chats: &[KeptChat]) {
-        for chat in chats.iter().filter(|chat| !chat.closed) {
-            if chat.uri != uri::default_chat(&entry.uri) {
-                self.claim_chat(&chat.uri, &entry.id);
-            }
-            if chat.default {
-                entry.default_chat.lock().clone_from(&chat.uri);
-            }
-        }
-        let held = chats.iter().filter(|chat| !chat.closed && self.holds(entry, &chat.uri));
-        summary::rest(&mut entry.row.lock().summary, entry.default_chat(), held);
     }
 
     /// Whether a chat is a session's own.

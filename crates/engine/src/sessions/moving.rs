@@ -35,6 +35,7 @@ impl Lent {
     pub(super) fn renumber(&mut self, from: u64) {
         for (chat, number) in self.chats.iter_mut().zip(from..) {
             chat.number = number;
+            chat.modified = None;
             chat.lead = chat.lead.map(|_| from);
         }
     }
@@ -277,13 +278,13 @@ impl Sessions {
         from: &Arc<Entry>,
         lent: Lent,
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
-        let kept = from.row.lock().kept.clone();
+        let view = from.view();
         let new = NewSession {
             id: self.core.new_id(),
             provider: Some(from.provider.clone()),
             owner: from.owner.clone(),
-            working_directories: kept.working_directories,
-            config: kept.values,
+            working_directories: view.directories().to_vec(),
+            config: view.record.values.clone(),
             title: lent.chats.first().map(|chat| chat.state.title.clone()).filter(|title| !title.is_empty()),
             ..NewSession::default()
         };

@@ -53,13 +53,22 @@ fn no_longer_blocking(value: &mut Value) {
 
 /// An action of 0.9 whose content 1.0 extended, as 0.9 has it; `None` where it is the same.
 pub(super) fn action(action: &StateAction) -> Option<String> {
+    let marked = |status: u32| status & CHAT_MARKS != 0;
     let older = match action {
-        StateAction::SessionChatAdded(added) => {
+        StateAction::SessionChatAdded(added)
+            if marked(added.summary.status)
+                || added.summary.changes.is_some()
+                || added.summary.movable.is_some() =>
+        {
             let mut added = added.clone();
             summary(&mut added.summary);
             StateAction::SessionChatAdded(added)
         }
-        StateAction::SessionChatUpdated(updated) => {
+        StateAction::SessionChatUpdated(updated)
+            if updated.changes.status.is_some_and(marked)
+                || updated.changes.changes.is_some()
+                || updated.changes.movable.is_some() =>
+        {
             let mut updated = updated.clone();
             updated.changes.status = updated.changes.status.map(|status| status & !CHAT_MARKS);
             updated.changes.changes = None;
@@ -68,8 +77,5 @@ pub(super) fn action(action: &StateAction) -> Option<String> {
         }
         _ => return None,
     };
-    if older == *action {
-        return None;
-    }
     serde_json::to_string(&older).ok()
 }

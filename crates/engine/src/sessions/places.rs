@@ -6,32 +6,26 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
+use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals};
 use ostler_protocol::names::{RUN_VARIABLE, SESSION_VARIABLE};
-use ostler_protocol::wire::state::{SessionOrigin, SessionStatus};
+use ostler_protocol::wire::state::SessionOrigin;
 
-use super::Entry;
 use super::actor::Actor;
 use super::chat::Chat;
+use super::{Entry, View};
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::{SessionView, SessionsView};
 use crate::workspace::terminals::Holder;
 use crate::workspace::worktrees::Isolated;
 
-impl Entry {
+impl View {
     /// Moves the session into a working tree made for it.
-    pub(super) fn move_into(&self, tree: Isolated) {
-        let mut row = self.row.lock();
-        if let Some(first) = row.kept.working_directories.first_mut() {
+    pub(super) fn move_into(&mut self, tree: Isolated) {
+        let summary = Arc::make_mut(&mut self.summary);
+        if let Some(first) = summary.working_directories.iter_mut().flatten().next() {
             *first = tree.directory;
         }
-        row.summary.working_directories = Some(row.kept.working_directories.clone());
-        row.kept.worktree = Some(tree.worktree);
-    }
-
-    /// Takes the session's working tree from it, to be released.
-    pub(super) fn leave_tree(&self) -> Option<Worktree> {
-        self.row.lock().kept.worktree.take()
+        Arc::make_mut(&mut self.record).worktree = Some(tree.worktree);
     }
 }
 
@@ -45,7 +39,7 @@ impl SessionView for Entry {
     }
 
     fn is_running(&self) -> bool {
-        self.row.lock().summary.status & SessionStatus::InProgress.bits() != 0
+        self.view().is_running()
     }
 }
 

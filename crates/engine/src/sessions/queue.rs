@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use ostler_protocol::actions::Class;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -97,7 +98,7 @@ impl Mailbox {
 /// Whether a message is taken before others.
 fn has_priority(message: &ToSession) -> bool {
     match message {
-        ToSession::Dispatch(dispatch) => dispatch.row.name == "chat/turnCancelled",
+        ToSession::Dispatch(dispatch) => dispatch.row.class == Class::Cancel,
         ToSession::Dispose { .. } | ToSession::Close { .. } => true,
         _ => false,
     }

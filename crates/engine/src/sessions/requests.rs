@@ -77,7 +77,7 @@ impl Sessions {
     pub(super) async fn delete_copy(&self, entry: &Entry, of: &str, id: String) {
         let delete = self.core.agent(&entry.provider).and_then(|agent| agent.delete.clone());
         let Some(delete) = delete else { return };
-        let folder = entry.row.lock().kept.working_directories.first().map(|uri| file_path(uri));
+        let folder = entry.view().directories().first().map(|uri| file_path(uri));
         if let Err(why) = delete.within(limit::BACKEND_DELETE, (id, folder)).await {
             self.core.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
         }
@@ -89,7 +89,7 @@ impl Sessions {
         for id in backend_ids {
             self.delete_copy(entry, &entry.uri, id).await;
         }
-        if let Some(tree) = entry.leave_tree() {
+        if let Some(tree) = entry.view().record.worktree.clone() {
             self.workspace.release_tree(&entry.uri, tree).await;
         }
         self.workspace.clear_changesets(&entry.uri);
@@ -98,8 +98,7 @@ impl Sessions {
                 self.core.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }
-        let kept = entry.row.lock().kept.clone();
-        self.workspace.leave_computer(&kept).await;
+        self.workspace.leave_computer(&entry.kept()).await;
         let announced = !self.is_draft(entry);
         self.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
@@ -125,7 +124,7 @@ impl Sessions {
         let entry = self.session_at(from).await.ok_or_else(|| Thrown::from(nothing_at(from)))?;
         let directories = match &request.working_directory {
             Some(path) => vec![file_uri(path)],
-            None => entry.row.lock().kept.working_directories.clone(),
+            None => entry.view().directories().to_vec(),
         };
         let new = NewSession {
             id: self.core.new_id(),

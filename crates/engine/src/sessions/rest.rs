@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ostler_protocol::RpcError;
-use ostler_protocol::wire::state::SessionStatus;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -120,11 +119,8 @@ impl Sessions {
             .into_iter()
             .filter(|entry| entry.is_awake() && !self.core.fanout.is_watched(&entry.uri))
             .filter_map(|entry| {
-                let row = entry.row.lock();
-                let busy = row.summary.status & SessionStatus::InProgress.bits() != 0;
-                let modified = row.summary.modified_at.clone();
-                drop(row);
-                (!busy).then_some((modified, entry))
+                let view = entry.view();
+                (!view.is_running()).then(|| (view.summary.modified_at.clone(), entry))
             })
             .collect();
         idle.sort_unstable_by(|one, other| one.0.cmp(&other.0));

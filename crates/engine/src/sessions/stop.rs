@@ -2,6 +2,7 @@
 //! mailbox, and whoever sends the cancellation passes it on. The session ends the turn when it handles the action.
 
 use ostler_protocol::Value;
+use ostler_protocol::actions::Class;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::WeakUnboundedSender;
 
@@ -57,7 +58,7 @@ impl Stops {
 impl Entry {
     /// Passes a cancellation on to the backend, if that is what was dispatched and the turn runs.
     pub(super) fn stop_if_cancelled(&self, dispatch: &Dispatch) {
-        if dispatch.row.name != "chat/turnCancelled" {
+        if dispatch.row.class != Class::Cancel {
             return;
         }
         // One that does not read is rejected later, and stops nothing.

@@ -2,10 +2,11 @@
 
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
-use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
 use ostler_protocol::wire::state::{ChatSummary, SessionChatSummary, SessionStatus, SessionSummary};
-use ostler_protocol::{JsonObject, Value, json};
+use ostler_protocol::{JsonObject, uri};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use super::actor::Actor;
 use super::annotations;
@@ -17,6 +18,12 @@ const ACTIVITY: u32 = 0b1_1111;
 pub(super) fn marks(flags: SessionFlags) -> u32 {
     let bits = |set: bool, mark: SessionStatus| if set { mark.bits() } else { 0 };
     bits(flags.is_read, SessionStatus::IsRead) | bits(flags.is_archived, SessionStatus::IsArchived)
+}
+
+/// The marks in a status.
+pub(super) fn flags_in(status: u32) -> SessionFlags {
+    let has = |mark: SessionStatus| status & mark.bits() != 0;
+    SessionFlags { is_read: has(SessionStatus::IsRead), is_archived: has(SessionStatus::IsArchived) }
 }
 
 /// A session that is new or rests as listings show it, but for its chats.
@@ -87,11 +94,11 @@ impl Actor {
     /// Publishes what changed of the chats since last time, and of the session's row.
     pub(super) fn refresh_summaries(&mut self) {
         for at in 0..self.chats.len() {
-            let next = self.chats[at].summary();
-            let last = &self.chats[at].published;
-            if next == *last {
+            if self.chats[at].is_published() {
                 continue;
             }
+            let next = self.chats[at].summary();
+            let last = &self.chats[at].published;
             let changes = chat_changes(last, &next);
             let chat = next.resource.clone();
             self.chats[at].published = next;
@@ -124,64 +131,60 @@ impl Actor {
         activity
     }
 
-    /// Whether some chat changed since this was asked last.
-    fn take_modified(&mut self) -> bool {
-        let mut moved = false;
-        for chat in &self.chats {
-            let seen = self.modified.insert(chat.number, chat.state.modified_at.clone());
-            moved |= seen.as_ref() != Some(&chat.state.modified_at);
-        }
-        self.modified.retain(|number, _| self.chats.iter().any(|chat| chat.number == *number));
-        moved
-    }
-
-    /// Brings the row up to date and tells the root's watchers what changed of it.
+    /// Publishes the session's view and tells the root's watchers what changed of it.
     pub(super) fn refresh_row(&mut self) {
-        let modified = self.take_modified().then(|| self.core.clock.iso());
-        let activity = self.activity();
-        let chats: Vec<_> = self.chats.iter().map(|chat| listed(&chat.published)).collect();
-        let mut row = self.entry.row.lock();
-        let last = row.summary.clone();
-        let marks = marks(row.flags);
-        let next = &mut row.summary;
-        next.title.clone_from(&self.state.title);
-        next.status = activity | marks;
-        next.activity.clone_from(&self.state.activity);
-        next.working_directories.clone_from(&self.state.working_directories);
-        next.meta.clone_from(&self.state.meta);
-        next.annotations.clone_from(&self.state.annotations);
-        next.changes.clone_from(&self.changes);
-        if let Some(modified) = modified {
-            next.modified_at = modified;
-        }
-        next.default_chat.clone_from(&self.state.default_chat);
-        next.chats = several(chats);
-        let next = row.summary.clone();
-        let directories = next.working_directories.as_deref().unwrap_or_default();
-        let kept = &mut row.kept;
-        if kept.title != next.title
-            || kept.modified_at != next.modified_at
-            || kept.working_directories != directories
-        {
-            kept.title.clone_from(&next.title);
-            kept.modified_at.clone_from(&next.modified_at);
-            kept.working_directories = directories.to_vec();
-            row.unsaved = true;
-        }
-        drop(row);
-        if !self.announced {
+        let moved = self.chats.iter_mut().fold(false, |moved, chat| chat.take_modified() | moved);
+        let modified = moved.then(|| self.core.clock.iso());
+        let last = self.entry.view();
+        let last = &*last.summary;
+        let next = self.summary(last, modified);
+        if next == *last {
             return;
         }
-        let changes = row_changes(&last, &next);
-        if changes.is_empty() {
+        if next.modified_at != last.modified_at || next.working_directories != last.working_directories {
+            self.entry.set_stored(false);
+        }
+        let view = self.publish(next);
+        let changes = RowChanges { last, next: &view.summary };
+        if !self.announced || changes.is_empty() {
             return;
         }
-        let params = json!({ "channel": uri::ROOT, "session": self.entry.uri, "changes": changes });
+        let params = SummaryChanged { channel: uri::ROOT, session: &self.entry.uri, changes };
         if let Ok(frame) = encode::notification("root/sessionSummaryChanged", &params) {
             self.flush_out();
             self.core.fanout.notify(uri::ROOT, frame);
         }
     }
+
+    /// What listings show of the session now.
+    fn summary(&self, last: &SessionSummary, modified: Option<String>) -> SessionSummary {
+        let listed = || self.chats.iter().map(|chat| listed(&chat.published)).collect();
+        SessionSummary {
+            resource: last.resource.clone(),
+            provider: last.provider.clone(),
+            created_at: last.created_at.clone(),
+            origin: last.origin.clone(),
+            project: last.project.clone(),
+            title: self.state.title.clone(),
+            status: self.activity() | marks(self.flags()),
+            activity: self.state.activity.clone(),
+            modified_at: modified.unwrap_or_else(|| last.modified_at.clone()),
+            working_directories: self.state.working_directories.clone(),
+            annotations: self.state.annotations.clone(),
+            changes: self.changes.clone(),
+            default_chat: self.state.default_chat.clone(),
+            chats: (self.chats.len() > 1).then(listed),
+            meta: self.state.meta.clone(),
+        }
+    }
+}
+
+/// The params of `root/sessionSummaryChanged`.
+#[derive(Serialize)]
+struct SummaryChanged<'a> {
+    channel: &'a str,
+    session: &'a str,
+    changes: RowChanges<'a>,
 }
 
 fn chat_changes(last: &ChatSummary, next: &ChatSummary) -> PartialChatSummary {
@@ -203,35 +206,66 @@ fn chat_changes(last: &ChatSummary, next: &ChatSummary) -> PartialChatSummary {
     }
 }
 
-/// The fields of a row that changed; an activity that ended is `null`.
-fn row_changes(last: &SessionSummary, next: &SessionSummary) -> JsonObject {
-    let mut fields = JsonObject::new();
-    macro_rules! changed {
-        ($($field:ident: $name:literal),+) => {
-            // Every field is named here, so that a field the protocol adds does not compile until it is.
-            let SessionSummary { resource: _, provider: _, created_at: _, $($field),+ } = next;
-            $(if *$field != last.$field {
-                match serde_json::to_value($field) {
-                    Ok(Value::Null) if $name != "activity" => {}
-                    Ok(value) => drop(fields.insert($name.to_owned(), value)),
-                    Err(_) => {}
-                }
-            })+
-        };
-    }
-    changed!(
-        title: "title",
-        status: "status",
-        activity: "activity",
-        origin: "origin",
-        project: "project",
-        modified_at: "modifiedAt",
-        working_directories: "workingDirectories",
-        annotations: "annotations",
-        changes: "changes",
-        default_chat: "defaultChat",
-        chats: "chats",
-        meta: "_meta"
-    );
-    fields
+/// The fields of a summary that changed. An activity that ended is `null`; other fields that are absent are left out.
+struct RowChanges<'a> {
+    last: &'a SessionSummary,
+    next: &'a SessionSummary,
 }
+
+/// Whether a field of a summary is there.
+trait Present {
+    fn is_present(&self) -> bool {
+        true
+    }
+}
+
+impl Present for String {}
+
+impl Present for u32 {}
+
+impl<T> Present for Option<T> {
+    fn is_present(&self) -> bool {
+        self.is_some()
+    }
+}
+
+macro_rules! row_changes {
+    ($($field:ident: $name:literal),+) => {
+        impl RowChanges<'_> {
+            fn is_empty(&self) -> bool {
+                // Every field is named here, so that a field the protocol adds does not compile until it is.
+                let SessionSummary { resource: _, provider: _, created_at: _, $($field),+ } = self.next;
+                true $(&& (*$field == self.last.$field || !sends($name, $field)))+
+            }
+        }
+
+        impl Serialize for RowChanges<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut fields = serializer.serialize_map(None)?;
+                $(if self.next.$field != self.last.$field && sends($name, &self.next.$field) {
+                    fields.serialize_entry($name, &self.next.$field)?;
+                })+
+                fields.end()
+            }
+        }
+    };
+}
+
+fn sends(name: &str, field: &impl Present) -> bool {
+    name == "activity" || field.is_present()
+}
+
+row_changes!(
+    title: "title",
+    status: "status",
+    activity: "activity",
+    origin: "origin",
+    project: "project",
+    modified_at: "modifiedAt",
+    working_directories: "workingDirectories",
+    annotations: "annotations",
+    changes: "changes",
+    default_chat: "defaultChat",
+    chats: "chats",
+    meta: "_meta"
+);

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{KeptDraft, SessionTerminalRequest, StartingTurn, TurnFrom};
+use ostler_contract::points::{KeptDraft, SessionFlags, SessionTerminalRequest, StartingTurn, TurnFrom};
 use ostler_contract::{HostFunction, Thrown, Value};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
@@ -116,8 +116,9 @@ impl Actor {
             self.show_title(at, &title, None);
             self.keep_titles(at, title)
         });
-        let was_read = std::mem::take(&mut self.entry.row.lock().flags.is_read);
-        let flags_kept = was_read.then(|| self.keep_flags());
+        let flags = self.flags();
+        let was_read = flags.is_read;
+        let flags_kept = was_read.then(|| self.keep_flags(SessionFlags { is_read: false, ..flags }));
         // Each write was asked for in this order; what is written of the chat from now on comes after the turn.
         self.chats[at].starting = None;
         let writes = futures::future::join5(
@@ -465,7 +466,6 @@ impl Actor {
         if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
             let changed = SessionTitleChangedAction { title: title.to_owned() };
             self.apply_session(StateAction::SessionTitleChanged(changed), origin);
-            title.clone_into(&mut self.entry.row.lock().kept.title);
         }
     }
 

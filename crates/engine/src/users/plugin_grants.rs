@@ -3,7 +3,7 @@
 
 use ostler_contract::Thrown;
 use ostler_contract::points::Reader;
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
@@ -25,7 +25,7 @@ impl Access {
     /// Asks a plugin about a reader the grant refused; answers whether it lets the reader in. One that throws does not.
     pub(crate) async fn authorized<A: Future<Output = Result<bool, Thrown>>>(
         &self,
-        owner: &Owner,
+        owner: &Registrant,
         what: &str,
         principal: &Principal,
         ask: Option<impl FnOnce(Reader) -> A>,

@@ -247,7 +247,7 @@ impl Workspace {
     }
 
     /// Marks files as seen, or not; only where the changeset says that people do.
-    pub(crate) async fn review(&self, spelled: &str, action: Value, origin: Origin) -> Result<(), String> {
+    pub(crate) async fn review(&self, spelled: &str, action: &Value, origin: Origin) -> Result<(), String> {
         let of = self.changeset_of(spelled).await.map_err(|error| error.message)?;
         let changes = self.changes().map_err(|error| error.message)?;
         let scopes = changes.scopes.within(limit::DIRECTORY, (of.session.changes_of(),)).await;

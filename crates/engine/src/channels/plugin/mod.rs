@@ -7,7 +7,7 @@ mod watching;
 use std::sync::Arc;
 
 use ostler_contract::points::{SchemeChannel, Subscriber};
-use ostler_contract::registry::{Owned, Owner};
+use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{PluginId, limit};
 use ostler_protocol::uri;
 
@@ -44,7 +44,7 @@ impl Channels {
     /// The channel of a scheme, if it is this plugin's.
     fn channel_of_plugin(&self, plugin: &PluginId, scheme: &str) -> Result<Owned<SchemeChannel>, String> {
         match self.plugin_channel(scheme) {
-            Some(channel) if channel.owner == Owner::Plugin(plugin.clone()) => Ok(channel),
+            Some(channel) if channel.owner == Registrant::Plugin(plugin.clone()) => Ok(channel),
             Some(channel) => Err(format!("{scheme} is {}'s", channel.owner)),
             None => Err(format!("{scheme} is not served here")),
         }

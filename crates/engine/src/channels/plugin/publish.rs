@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
 use ostler_contract::points::{PublishOptions, Reader, Subscriber};
-use ostler_contract::registry::Owner;
+use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, JsonObject, Thrown, Value, limit};
 use ostler_protocol::{Version, uri};
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ struct Published {
 /// Who may see an action.
 #[derive(Debug, Clone)]
 struct Audience {
-    owner: Owner,
+    owner: Registrant,
     channel: String,
     visible: Option<Visible>,
     to: Option<String>,

@@ -48,7 +48,7 @@ impl ChannelKind for Changeset {
         let charge = connection.charge_copies(dispatched.length, COPIES);
         tokio::spawn(async move {
             let _charge = charge;
-            if let Err(why) = front.workspace.review(&spelled, action.clone(), origin.clone()).await {
+            if let Err(why) = front.workspace.review(&spelled, &action, origin.clone()).await {
                 let seq = front.core.fanout.seq();
                 outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
             }

@@ -44,7 +44,7 @@ pub(super) struct Dispatched<'a> {
     /// The URI as the client spelt it.
     pub spelled: &'a str,
     pub row: &'static Action,
-    pub action: &'a Value,
+    pub action: &'a Arc<Value>,
     pub origin: &'a Origin,
     /// The length of its text.
     pub length: usize,

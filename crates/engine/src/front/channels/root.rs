@@ -39,7 +39,7 @@ impl ChannelKind for Root {
     fn dispatch(&self, connection: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
         let Dispatched { spelled, row, action, origin, .. } = dispatched;
         let Ok(StateAction::RootConfigChanged(RootConfigChangedAction { config, replace })) =
-            actions::read(action.clone())
+            actions::read(&**action)
         else {
             return Err(does_not_belong(row.name, "the root channel"));
         };

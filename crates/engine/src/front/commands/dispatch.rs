@@ -16,8 +16,8 @@ use crate::front::connection::Connection;
 /// The action that changes the host's settings.
 const SETTINGS: &str = "root/configChanged";
 
-/// Where an action of a client has the text of a message.
-const MESSAGES: &[&str] = &["/message/text", "/draft/text"];
+/// Where an action of a client has a message, whose text is `text`.
+const MESSAGES: &[&str] = &["message", "draft"];
 
 /// An action as its refusal shows it. The values of settings are not sent back: one may be a credential.
 fn refused(channel: &str, action: &Value) -> String {
@@ -37,10 +37,7 @@ impl Connection {
         let front = self.front();
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
-        let refuse = |why: &str| {
-            let action = refused(&dispatch.channel, &dispatch.action);
-            self.outbox.send(rejection(&dispatch.channel, &action, front.core.fanout.seq(), &origin, why));
-        };
+        let refuse = |why: &str| self.refuse_dispatched(&dispatch.channel, &dispatch.action, &origin, why);
         let Some(name) = dispatch.action.get("type").and_then(Value::as_str) else {
             return refuse(NO_ACTION_TYPE);
         };
@@ -58,23 +55,26 @@ impl Connection {
             return refuse(&error.message);
         }
         let too_long = MESSAGES.iter().find_map(|place| {
-            let text = dispatch.action.pointer(place)?.as_str()?;
+            let text = dispatch.action.get(place)?.get("text")?.as_str()?;
             Some((place, message_too_long(text)?))
         });
+        let DispatchAction { channel, mut action, .. } = dispatch;
         if let Some((place, why)) = too_long {
-            let mut action = dispatch.action;
-            if let Some(text) = action.pointer_mut(place) {
-                *text = json!("");
-            }
+            action[place]["text"] = json!("");
             let seq = front.core.fanout.seq();
-            let rejection = rejection(&dispatch.channel, &action.to_string(), seq, &origin, &why);
-            return self.outbox.send(rejection);
+            return self.outbox.send(rejection(&channel, &action.to_string(), seq, &origin, &why));
         }
-        let (spelled, action) = (&*dispatch.channel, &dispatch.action);
-        let dispatched = Dispatched { spelled, row, action, origin: &origin, length };
+        let action = Arc::new(action);
+        let dispatched = Dispatched { spelled: &channel, row, action: &action, origin: &origin, length };
         if let Err(why) = kind.dispatch(self, dispatched) {
-            refuse(&why);
+            self.refuse_dispatched(&channel, &action, &origin, &why);
         }
+    }
+
+    /// Tells the sender of an action why it was not taken.
+    fn refuse_dispatched(&self, channel: &str, action: &Value, origin: &Origin, why: &str) {
+        let seq = self.front().core.fanout.seq();
+        self.outbox.send(rejection(channel, &refused(channel, action), seq, origin, why));
     }
 
     /// Tells the sender of an action that does not read why it was not taken.

@@ -27,7 +27,7 @@ impl Connection {
         if params.title.trim().is_empty() {
             return Err(RpcError::invalid_params("title is empty"));
         }
-        let facts = entry.row.lock().summary.meta.clone().unwrap_or_default();
+        let facts = entry.view().summary.meta.clone().unwrap_or_default();
         let resource = &github.resource.0.resource;
         let own = self.credentials().and_then(|mut tokens| tokens.remove(resource));
         let request = PullRequestRequest {

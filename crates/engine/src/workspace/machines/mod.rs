@@ -13,7 +13,7 @@ use ostler_contract::points::{
     Agent, Computer, Computers, KeptSession, MachinePlan, MachineProcess, MachineProfile, MachineRequest,
     SessionComputer, UsageEntry, UsageKind, UsageSource,
 };
-use ostler_contract::registry::{Owned, Owner};
+use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{HostFunction, JsonObject, Thrown, Value, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands as c;
@@ -320,8 +320,8 @@ impl Workspace {
             None => BTreeMap::new(),
         };
         let plugin = match &agent.owner {
-            Owner::Plugin(id) => self.core.registry().and_then(|registry| registry.plugin(id)),
-            Owner::Host => None,
+            Registrant::Plugin(id) => self.core.registry().and_then(|registry| registry.plugin(id)),
+            Registrant::Host => None,
         };
         Ok(Needy {
             agent: name,

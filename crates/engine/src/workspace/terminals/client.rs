@@ -24,7 +24,7 @@ impl Workspace {
             return Err(does_not_belong(row.name, "a terminal"));
         }
         let open = self.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
-        let read = actions::read(action.clone()).map_err(|_| lacks_field(row.name, action))?;
+        let read = actions::read(action).map_err(|_| lacks_field(row.name, action))?;
         match read {
             // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
             StateAction::TerminalInput(typed) => open.input(typed.data).map_err(str::to_owned),

@@ -1,0 +1,199 @@
+//! What everyone but its actor reads of a session: an immutable view. Only this file replaces it: for the catalogue when
+//! it loads the session, for the task that makes it, and from then on for its actor.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ostler_contract::JsonObject;
+use ostler_contract::points::{KeptChat, KeptDraft, KeptSession, SessionFlags, Worktree};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{AnnotationsSummary, SessionState, SessionStatus, SessionSummary};
+use parking_lot::RwLock;
+
+use super::actor::Actor;
+use super::annotations;
+use super::create::Claimed;
+use super::summary::{flags_in, rest, summary_at_rest};
+use super::{Entry, Sessions};
+
+/// A session as it was published last.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What listings show: title, marks, directories and facts.
+    pub summary: Arc<SessionSummary>,
+    /// The chat that has the role.
+    pub default_chat: String,
+    /// What clients do not see of it.
+    pub record: Arc<Record>,
+}
+
+/// What is stored of a session and is no part of the state that clients see.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    /// The values of its settings that were chosen. The others are the defaults of its backend, each time it wakes.
+    pub values: JsonObject,
+    /// The backend's id of the conversation to continue.
+    pub backend_id: Option<String>,
+    /// Its working tree.
+    pub worktree: Option<Worktree>,
+    /// The mark of a draft.
+    pub draft: Option<KeptDraft>,
+}
+
+/// The view of a session, as [`Entry`] holds it.
+#[derive(Debug)]
+pub(super) struct Published(RwLock<Arc<View>>);
+
+impl Published {
+    /// The view of a session that is new or comes from the store, without its chats.
+    pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
+        let summary = Arc::new(summary_at_rest(&kept, flags));
+        let default_chat = uri::default_chat(&kept.uri);
+        let KeptSession { values, backend_id, worktree, draft, .. } = kept;
+        let record = Arc::new(Record { values, backend_id, worktree, draft });
+        Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
+    }
+
+    fn replace(&self, view: View) -> Arc<View> {
+        let view = Arc::new(view);
+        *self.0.write() = view.clone();
+        view
+    }
+
+    fn revise(&self, change: impl FnOnce(&mut View)) {
+        let mut view = View::clone(&self.0.read());
+        change(&mut view);
+        self.replace(view);
+    }
+}
+
+impl View {
+    /// Whether a turn runs in it.
+    pub fn is_running(&self) -> bool {
+        self.summary.status & SessionStatus::InProgress.bits() != 0
+    }
+
+    /// Its marks.
+    pub(super) fn flags(&self) -> SessionFlags {
+        flags_in(self.summary.status)
+    }
+
+    /// Its directories as `file://` URIs.
+    pub fn directories(&self) -> &[String] {
+        self.summary.working_directories.as_deref().unwrap_or_default()
+    }
+}
+
+impl Entry {
+    /// The session as it was published last.
+    pub fn view(&self) -> Arc<View> {
+        self.published.0.read().clone()
+    }
+
+    /// The session's default chat, as the host spells it.
+    pub fn default_chat(&self) -> String {
+        self.published.0.read().default_chat.clone()
+    }
+
+    /// The session as it is stored.
+    pub(super) fn kept(&self) -> KeptSession {
+        let view = self.view();
+        self.kept_as(&view, &view.summary.title, view.directories(), view.summary.annotations.as_ref())
+    }
+
+    fn kept_as(
+        &self,
+        view: &View,
+        title: &str,
+        directories: &[String],
+        annotated: Option<&AnnotationsSummary>,
+    ) -> KeptSession {
+        let Record { values, backend_id, worktree, draft } = &*view.record;
+        KeptSession {
+            uri: self.uri.clone(),
+            provider: self.provider.clone(),
+            owner: self.owner.clone(),
+            title: title.to_owned(),
+            created_at: view.summary.created_at.clone(),
+            modified_at: view.summary.modified_at.clone(),
+            values: values.clone(),
+            working_directories: directories.to_vec(),
+            origin: self.origin.clone(),
+            backend_id: backend_id.clone(),
+            worktree: worktree.clone(),
+            scope: self.scope.clone(),
+            draft: draft.clone(),
+            annotations: annotated.map(annotations::counts_in).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the store has it as it was published.
+    pub(super) fn is_stored(&self) -> bool {
+        !self.unstored.load(Ordering::Acquire)
+    }
+
+    /// Records whether the store has it as it was published.
+    pub(super) fn set_stored(&self, stored: bool) {
+        self.unstored.store(!stored, Ordering::Release);
+    }
+}
+
+impl Sessions {
+    /// Says of the chats a session was stored with that they are its own.
+    pub(super) fn claim_kept(&self, entry: &Entry, chats: &[KeptChat]) {
+        entry.published.revise(|view| {
+            for chat in chats.iter().filter(|chat| !chat.closed) {
+                if chat.uri != uri::default_chat(&entry.uri) {
+                    self.claim_chat(&chat.uri, &entry.id);
+                }
+                if chat.default {
+                    view.default_chat.clone_from(&chat.uri);
+                }
+            }
+            let held = chats.iter().filter(|chat| !chat.closed && self.holds(entry, &chat.uri));
+            rest(Arc::make_mut(&mut view.summary), view.default_chat.clone(), held);
+        });
+    }
+}
+
+impl Claimed {
+    /// Changes the view of a session that is being made.
+    pub(super) fn revise(&self, change: impl FnOnce(&mut View)) {
+        self.entry.published.revise(change);
+    }
+}
+
+impl Actor {
+    /// Publishes the session with another summary.
+    pub(super) fn publish(&self, summary: SessionSummary) -> Arc<View> {
+        let last = self.entry.view();
+        let (default_chat, record) = (self.named_default(&last), last.record.clone());
+        self.entry.published.replace(View { summary: Arc::new(summary), default_chat, record })
+    }
+
+    /// Publishes a change of what clients do not see of the session, and who has the role of its default chat.
+    pub(super) fn revise<T>(&self, change: impl FnOnce(&mut Record) -> T) -> T {
+        let last = self.entry.view();
+        let mut record = Record::clone(&last.record);
+        let outcome = change(&mut record);
+        let (summary, default_chat) = (last.summary.clone(), self.named_default(&last));
+        self.entry.published.replace(View { summary, default_chat, record: Arc::new(record) });
+        outcome
+    }
+
+    fn named_default(&self, last: &View) -> String {
+        self.state.default_chat.as_ref().unwrap_or(&last.default_chat).clone()
+    }
+
+    /// The session's marks.
+    pub(super) fn flags(&self) -> SessionFlags {
+        flags_in(self.state.status)
+    }
+
+    /// The session as it is stored: as its state is, which may be ahead of the view.
+    pub(super) fn kept(&self) -> KeptSession {
+        let SessionState { title, working_directories, annotations, .. } = &self.state;
+        let directories = working_directories.as_deref().unwrap_or_default();
+        self.entry.kept_as(&self.entry.view(), title, directories, annotations.as_ref())
+    }
+}
