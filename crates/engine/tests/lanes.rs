@@ -315,3 +315,63 @@ async fn a_cancel_reaches_a_backend_while_the_session_waits_for_its_store() {
     assert!(since.elapsed() < Duration::from_secs(31), "{:?}", since.elapsed());
     assert_eq!(told(&stage, "cancel"), 1, "its backend is told once");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_never_closes_holds_up_only_the_end_of_its_session() {
+    let stage = Stage::default().never_closing();
+    let (host, mut client) = running(&stage).await;
+    let mut other = host.raw();
+    other.initialize("o").await;
+    let since = Instant::now();
+    let end = json!({ "jsonrpc": "2.0", "id": "end", "method": "disposeSession",
+        "params": { "channel": SESSION } });
+    client.send(&end.to_string()).await;
+    stage.wait_told("close").await;
+    // Another client, and other requests of the same connection.
+    other.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap();
+    client.request("createSession", json!({ "channel": "stage:/3" })).await.unwrap();
+    client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let ended = loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["id"] == "end" {
+            break frame;
+        }
+    };
+    assert_eq!(ended["error"], Value::Null, "{ended}");
+    assert!(since.elapsed() >= Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_forgets_a_session_ends_its_disposal_in_time() {
+    let store = SessionStore { forget: Call::new(|_| std::future::pending()), ..empty_sessions() };
+    let stage = Stage::default();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let since = Instant::now();
+    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_automation_store_that_never_writes_rejects_the_action_in_time() {
+    let store = AutomationStore { create: Call::new(|_| std::future::pending()), ..empty_automations() };
+    let host =
+        MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).automations(store).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let since = Instant::now();
+    let definition = json!({ "title": "Oats", "enabled": false, "session": { "provider": "stage" }, "triggers": [],
+        "message": { "text": "Go.", "origin": { "kind": "automation" } } });
+    let create = json!({ "type": "automation/createRequested", "resource": "ahp-automation:/oats",
+        "definition": definition });
+    client.dispatch("ahp-automations://", 1, create).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let rejected = echo_of(&mut client, 1).await;
+    assert_eq!(rejected["rejectionReason"], "it did not answer within 10 seconds", "{rejected}");
+    assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
+}
