@@ -2,6 +2,8 @@
 //! agent on stdio. It is an AHP client of the running daemon like any other, so that AHP clients and editors share
 //! sessions.
 
+pub use content::file_uri;
+
 mod ask;
 mod bridge;
 mod content;
@@ -9,7 +11,7 @@ mod options;
 pub mod tools_bridge;
 mod wire;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -23,6 +25,9 @@ use crate::{record, verbs};
 
 /// How long a daemon that another process is starting may take.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a daemon that stopped may take until another one starts.
+const RETURNS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The flags of `ostler acp`.
 #[derive(Debug, Clone, Default, Args)]
@@ -40,18 +45,41 @@ pub struct AcpFlags {
 /// # Errors
 /// Exit 1 where no daemon runs and none can be started, or the daemon closes the connection.
 pub async fn acp(place: &Place, flags: AcpFlags) -> Result<Answer, Exit> {
-    let daemon = match Connection::running(place).await? {
-        Some(daemon) => daemon,
-        None if flags.no_start => Connection::required(place).await?,
-        None => {
-            start(place).await?;
-            Connection::required(place).await?
-        }
-    };
+    if record::running(&place.folders()?).is_none() && !flags.no_start {
+        start(place).await?;
+    }
     let opened = wire::Wire::open(tokio::io::stdin(), tokio::io::stdout()).await;
     let (wire, incoming) = opened.ok_or_else(|| Exit::machine("stdin is closed"))?;
-    bridge::Bridge::new(daemon, wire, flags.provider).run(incoming).await?;
+    let daemon = connect(place, &wire).await?;
+    let daemon = match daemon {
+        Some(daemon) => daemon,
+        None => Connection::required(place).await?,
+    };
+    bridge::Bridge::new(daemon, wire, flags.provider, place.clone()).run(incoming).await?;
     Ok(Answer { printed: true, ..Answer::default() })
+}
+
+/// Connects to the running daemon, for a bridge that reads only what its editor has room for.
+async fn connect(place: &Place, wire: &wire::Wire) -> Result<Option<Connection>, Exit> {
+    let Some(record) = record::running(&place.folders()?) else { return Ok(None) };
+    Connection::paced(&record.connect_url, "ostler-acp", wire.room()).await.map(Some)
+}
+
+/// Connects again once a daemon runs. One that stopped and is not started again has ended for good.
+async fn reconnect(place: &Place, wire: &wire::Wire) -> Result<Connection, Exit> {
+    let folders = place.folders()?;
+    let mut seen = Instant::now();
+    while seen.elapsed() < RETURNS_WITHIN {
+        if record::starting(&folders).is_some() {
+            seen = Instant::now();
+        }
+        // One that ends still has its record, and accepts nothing.
+        if let Ok(Some(daemon)) = connect(place, wire).await {
+            return Ok(daemon);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(crate::client::lost())
 }
 
 /// Starts a daemon, or waits for one that another process is starting.

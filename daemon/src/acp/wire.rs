@@ -1,8 +1,10 @@
 //! The connection to the editor: JSON-RPC over stdin and stdout. The only user of crate `agent-client-protocol` in this
 //! crate; what passes is JSON.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
 use agent_client_protocol::{
@@ -10,13 +12,16 @@ use agent_client_protocol::{
 };
 use futures::Stream;
 use ostler_contract::Value;
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// The version of the protocol that is spoken.
 pub const PROTOCOL_VERSION: u64 = 1;
 /// The longest message, in bytes. A longer one ends the connection.
 const LONGEST: usize = 32 << 20;
+/// How much may wait for an editor that does not read, in bytes. Above it nothing more is read from the daemon.
+const UNREAD: usize = 4 << 20;
 /// How many messages wait for the bridge. While they do nothing more is read.
 const WAITING: usize = 64;
 
@@ -42,6 +47,7 @@ pub struct Request {
     /// Its parameters.
     pub params: Value,
     responder: Responder<Value>,
+    backlog: Backlog,
 }
 
 /// Why a request fails.
@@ -78,15 +84,60 @@ impl Request {
     /// Answers it. An editor that no longer listens does not mind.
     pub fn answer(self, outcome: Result<Value, Failure>) {
         let _ = match outcome {
-            Ok(result) => self.responder.respond(result),
-            Err(Failure { code, message }) => self.responder.respond_with_error(Error::new(code, message)),
+            Ok(result) => {
+                self.backlog.add(&result);
+                self.responder.respond(result)
+            }
+            Err(Failure { code, message }) => {
+                self.backlog.add(&Value::Null);
+                self.responder.respond_with_error(Error::new(code, message))
+            }
         };
+    }
+}
+
+/// What was sent and is not written yet: the size of each message, in order.
+#[derive(Debug, Clone)]
+struct Backlog(Arc<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    sizes: Mutex<(VecDeque<usize>, usize)>,
+    room: watch::Sender<bool>,
+}
+
+impl Backlog {
+    fn new() -> Self {
+        Self(Arc::new(Waiting { sizes: Mutex::default(), room: watch::Sender::new(true) }))
+    }
+
+    fn add(&self, message: &Value) {
+        let size = message.to_string().len();
+        let mut sizes = self.0.sizes.lock();
+        sizes.0.push_back(size);
+        sizes.1 += size;
+        if sizes.1 > UNREAD {
+            self.0.room.send_if_modified(|room| std::mem::replace(room, false));
+        }
+    }
+
+    fn written(&self) {
+        let mut sizes = self.0.sizes.lock();
+        // Of what the connection sends by itself no size is known.
+        let size = sizes.0.pop_front().unwrap_or_default();
+        sizes.1 -= size;
+        if sizes.1 <= UNREAD / 2 {
+            self.0.room.send_if_modified(|room| !std::mem::replace(room, true));
+        }
     }
 }
 
 /// A connection to the editor.
 #[derive(Debug, Clone)]
-pub struct Wire(ConnectionTo<Client>);
+pub struct Wire {
+    connection: ConnectionTo<Client>,
+    backlog: Backlog,
+}
 
 impl Wire {
     /// Connects to an editor's pipes. What it sends arrives in the receiver, in order; the receiver ends with the
@@ -97,10 +148,12 @@ impl Wire {
     ) -> Option<(Self, mpsc::Receiver<Incoming>)> {
         let (tell, incoming) = mpsc::channel(WAITING);
         let (handed, connection) = oneshot::channel();
-        let lines = Lines::new(outgoing(output), incoming_lines(input));
+        let backlog = Backlog::new();
+        let (counted, charged) = (backlog.clone(), backlog.clone());
+        let lines = Lines::new(outgoing(output, counted), incoming_lines(input));
         let receive = async move |message: Dispatch<UntypedMessage, UntypedMessage>,
                                   _: ConnectionTo<Client>| {
-            receive(message, &tell).await
+            receive(message, &tell, &charged).await
         };
         let builder = Agent
             .v1()
@@ -114,7 +167,17 @@ impl Wire {
             };
             let _ = builder.connect_with(lines, foreground).await;
         });
-        Some((Self(connection.await.ok()?), incoming))
+        Some((Self { connection: connection.await.ok()?, backlog }, incoming))
+    }
+
+    /// Waits until the editor has closed its end.
+    pub async fn closed(&self) {
+        self.connection.incoming_closed().await;
+    }
+
+    /// Whether there is room for more: the editor reads what it was sent.
+    pub fn room(&self) -> watch::Receiver<bool> {
+        self.backlog.0.room.subscribe()
     }
 
     /// Sends a request. It is taken back with the handle.
@@ -123,14 +186,16 @@ impl Wire {
         method: &str,
         params: Value,
     ) -> (impl Future<Output = Result<Value, String>> + Send + use<>, RequestCancellationHandle) {
-        let sent = self.0.send_request(UntypedMessage { method: method.to_owned(), params });
+        self.backlog.add(&params);
+        let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
         let cancellation = sent.cancellation_handle();
         (async move { sent.block_task().await.map_err(|error| error.message) }, cancellation)
     }
 
     /// Sends a notification. An editor that no longer listens does not mind.
     pub fn notify(&self, method: &str, params: Value) {
-        let _ = self.0.send_notification(UntypedMessage { method: method.to_owned(), params });
+        self.backlog.add(&params);
+        let _ = self.connection.send_notification(UntypedMessage { method: method.to_owned(), params });
     }
 }
 
@@ -145,6 +210,7 @@ pub type Cancellation = RequestCancellationHandle;
 async fn receive(
     message: Dispatch<UntypedMessage, UntypedMessage>,
     tell: &mpsc::Sender<Incoming>,
+    backlog: &Backlog,
 ) -> Result<(), Error> {
     let incoming = match message {
         Dispatch::Response(result, router) => return router.route_with_result(result),
@@ -154,7 +220,7 @@ async fn receive(
         }
         Dispatch::Request(message, responder) => {
             let (method, params) = message.into_parts();
-            Incoming::Request(Request { method, params, responder })
+            Incoming::Request(Request { method, params, responder, backlog: backlog.clone() })
         }
     };
     if let Err(mpsc::error::SendError(Incoming::Request(request))) = tell.send(incoming).await {
@@ -165,12 +231,17 @@ async fn receive(
 
 fn outgoing(
     output: impl tokio::io::AsyncWrite + Unpin + Send + 'static,
+    backlog: Backlog,
 ) -> Pin<Box<dyn futures::Sink<String, Error = io::Error> + Send>> {
-    Box::pin(futures::sink::unfold(output, |mut output, mut line: String| async move {
-        line.push('\n');
-        output.write_all(line.as_bytes()).await?;
-        output.flush().await?;
-        Ok::<_, io::Error>(output)
+    Box::pin(futures::sink::unfold(output, move |mut output, mut line: String| {
+        let backlog = backlog.clone();
+        async move {
+            line.push('\n');
+            output.write_all(line.as_bytes()).await?;
+            output.flush().await?;
+            backlog.written();
+            Ok::<_, io::Error>(output)
+        }
     }))
 }
 

@@ -15,6 +15,8 @@ use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AgentInfo, SnapshotState};
 
+use tokio::sync::watch;
+
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
@@ -58,10 +60,26 @@ impl Connection {
     /// # Errors
     /// Exit 1 when the daemon does not accept the connection.
     pub async fn open(url: &str, name: &str) -> Result<Self, Exit> {
+        Self::opened(url, name, None).await
+    }
+
+    /// The same for a client that reads only while there is room.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub async fn paced(url: &str, name: &str, room: watch::Receiver<bool>) -> Result<Self, Exit> {
+        Self::opened(url, name, Some(room)).await
+    }
+
+    async fn opened(url: &str, name: &str, room: Option<watch::Receiver<bool>>) -> Result<Self, Exit> {
         let shown = url.split('?').next().unwrap_or_default();
         let failed =
             |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
         let transport = websocket::WebSocket::connect(url).await.map_err(|error| failed(&error))?;
+        let transport = match room {
+            Some(room) => transport.paced(room),
+            None => transport,
+        };
         let config = ClientConfig { subscription_buffer: BUFFER, ..ClientConfig::default() };
         let client = Client::connect(transport, config).await.map_err(|error| failed(&error))?;
         let versions = SUPPORTED_PROTOCOL_VERSIONS.iter().map(|version| (*version).to_owned()).collect();

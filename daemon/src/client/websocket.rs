@@ -6,11 +6,16 @@
 use ahp::{Transport, TransportError, TransportMessage};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 /// A connection to a daemon on this machine, without TLS.
-pub struct WebSocket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub struct WebSocket {
+    stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    /// Whether there is room for what is read; always where left out.
+    room: Option<watch::Receiver<bool>>,
+}
 
 impl WebSocket {
     /// Connects to a `ws://` URL.
@@ -18,7 +23,12 @@ impl WebSocket {
     /// # Errors
     /// An invalid URL, a connection that fails, or a handshake that the server rejects.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        Ok(Self(connect_async(url).await?.0))
+        Ok(Self { stream: connect_async(url).await?.0, room: None })
+    }
+
+    /// Reads only while there is room. The daemon disconnects a client that does not read.
+    pub fn paced(self, room: watch::Receiver<bool>) -> Self {
+        Self { room: Some(room), ..self }
     }
 }
 
@@ -32,12 +42,16 @@ impl Transport for WebSocket {
             TransportMessage::Text(text) => Message::Text(text.into()),
             TransportMessage::Binary(bytes) => Message::Binary(bytes.into()),
         };
-        self.0.send(frame).await.map_err(io)
+        self.stream.send(frame).await.map_err(io)
     }
 
     async fn recv(&mut self) -> Result<Option<TransportMessage>, TransportError> {
+        if let Some(room) = &mut self.room {
+            // What tells ends with this program.
+            let _ = room.wait_for(|room| *room).await;
+        }
         loop {
-            match self.0.next().await.transpose().map_err(io)? {
+            match self.stream.next().await.transpose().map_err(io)? {
                 None | Some(Message::Close(_)) => return Ok(None),
                 Some(Message::Text(text)) => {
                     return Ok(Some(TransportMessage::Text(text.as_str().to_owned())));
@@ -50,7 +64,7 @@ impl Transport for WebSocket {
     }
 
     async fn close(&mut self) -> Result<(), TransportError> {
-        self.0.close(None).await.map_err(io)
+        self.stream.close(None).await.map_err(io)
     }
 }
 

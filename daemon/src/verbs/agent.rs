@@ -5,9 +5,11 @@ use ostler_contract::points::NamedMethod;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::Log;
 use ostler_loader::Hidden;
+use ostler_protocol::uri;
 
 use crate::answer::Answer;
 use crate::client::Connection;
+use crate::client::automations::object;
 use crate::compose::{Composed, compose};
 use crate::config::{Keep, RunFlags};
 use crate::exit::Exit;
@@ -18,6 +20,9 @@ use crate::settings::Settings;
 
 const LIST: &str = "x-acp/list";
 const CHECK: &str = "x-acp/check";
+const LOGIN: &str = "x-acp/login";
+const LOGOUT: &str = "x-acp/logout";
+const SESSIONS: &str = "x-acp/sessions";
 
 /// The `ostler agent` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -32,6 +37,34 @@ pub enum AgentVerb {
         #[arg(long, value_name = "TEXT")]
         prompt: Option<String>,
     },
+    /// Sign in to an ACP agent
+    Login {
+        /// Provider of the agent
+        provider: String,
+        /// Id of the agent's sign-in method [default: its only one]
+        #[arg(long, value_name = "ID")]
+        method: Option<String>,
+    },
+    /// Sign out of an ACP agent
+    Logout {
+        /// Provider of the agent
+        provider: String,
+    },
+    /// List the sessions that an ACP agent stores itself
+    Sessions {
+        /// Provider of the agent
+        provider: String,
+        /// Only sessions of this directory
+        #[arg(long, value_name = "PATH")]
+        directory: Option<std::path::PathBuf>,
+    },
+    /// Continue one of an ACP agent's own sessions as a session of the daemon
+    Import {
+        /// Provider of the agent
+        provider: String,
+        /// Id of the agent's session
+        session: String,
+    },
 }
 
 /// Runs the command.
@@ -43,6 +76,13 @@ pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     let outcome = match verb {
         AgentVerb::List => list(&asked).await,
         AgentVerb::Check { provider, prompt } => check(at, &asked, &provider, prompt).await,
+        AgentVerb::Login { provider, method } => login(at, &asked, &provider, method).await,
+        AgentVerb::Logout { provider } => logout(&asked, &provider).await,
+        AgentVerb::Sessions { provider, directory } => {
+            let directory = directory.map(|directory| at.working_dir.join(directory).display().to_string());
+            sessions(at, &asked, &provider, directory).await
+        }
+        AgentVerb::Import { provider, session } => import(at, &asked, &provider, &session).await,
     };
     asked.close().await;
     outcome
@@ -104,6 +144,20 @@ impl Asked {
                 }
             }
         }
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// Exit 2 also where the plugin is not loaded.
+    async fn required(&self, method: &str, params: JsonObject) -> Result<Value, Exit> {
+        let answer = self.call(method, params).await?;
+        answer.ok_or_else(|| {
+            Exit::usage(
+                "no ACP agent is configured; add one with: ostler plugin install @ostler/acp && ostler plugin config acp \
+                 presets '[\"claude-acp\"]'",
+            )
+        })
     }
 
     async fn close(self) {
@@ -198,16 +252,114 @@ async fn check(at: &Place, asked: &Asked, provider: &str, prompt: Option<String>
     if let Some(prompt) = prompt {
         params.insert("prompt".to_owned(), prompt.into());
     }
-    let Some(report) = asked.call(CHECK, params).await? else {
-        return Err(Exit::usage(
-            "no ACP agent is configured; add one with: ostler plugin install @ostler/acp && ostler plugin config acp \
-             presets '[\"claude-acp\"]'",
-        ));
-    };
+    let report = asked.required(CHECK, params).await?;
     drop(progress);
     let lines = checked(&report);
     let ready = report["state"] == "ready";
     Ok(Answer { code: u8::from(!ready), ..Answer::new(lines, report).named([provider]) })
+}
+
+fn of(provider: &str) -> JsonObject {
+    [("provider".to_owned(), Value::from(provider))].into_iter().collect()
+}
+
+async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>) -> Result<Answer, Exit> {
+    let mut params = of(provider);
+    if let Some(method) = method {
+        params.insert("method".to_owned(), method.into());
+    }
+    let progress = Progress::begin(&at.common, &format!("signing in to {provider}"));
+    let report = asked.required(LOGIN, params).await?;
+    drop(progress);
+    if report["state"] != "terminal" {
+        return Ok(Answer::new(vec![format!("{provider}: signed in")], report).named([provider]));
+    }
+    // The method needs a terminal, and this program has one.
+    let arguments = report["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let status = tokio::process::Command::new(text(&report, "program"))
+        .args(arguments)
+        .current_dir(&at.working_dir)
+        .status()
+        .await
+        .map_err(|why| Exit::machine(format!("cannot run {}: {why}", text(&report, "command"))))?;
+    let ended =
+        status.code().map_or_else(|| "was killed".to_owned(), |code| format!("ended with exit code {code}"));
+    let line = match status.success() {
+        true => format!("{provider}: signed in"),
+        false => format!("{provider}: not signed in: {} {ended}", one_line(text(&report, "command"))),
+    };
+    Ok(Answer { code: u8::from(!status.success()), ..Answer::new(vec![line], report).named([provider]) })
+}
+
+async fn logout(asked: &Asked, provider: &str) -> Result<Answer, Exit> {
+    let report = asked.required(LOGOUT, of(provider)).await?;
+    Ok(Answer::new(vec![format!("{provider}: signed out")], report).named([provider]))
+}
+
+async fn sessions(
+    at: &Place,
+    asked: &Asked,
+    provider: &str,
+    directory: Option<String>,
+) -> Result<Answer, Exit> {
+    let progress = Progress::begin(&at.common, &format!("starting {provider}"));
+    let report = stored(asked, provider, directory).await?;
+    drop(progress);
+    let rows = report["sessions"].as_array().cloned().unwrap_or_default();
+    let line = |row: &Value| {
+        let details = [text(row, "updatedAt"), text(row, "directory"), text(row, "title")];
+        let details: Vec<String> =
+            details.into_iter().filter(|detail| !detail.is_empty()).map(one_line).collect();
+        format!("{} {}", one_line(text(row, "id")), details.join(", ")).trim_end().to_owned()
+    };
+    let lines = match rows.is_empty() {
+        true => vec![format!("{provider} has no sessions")],
+        false => rows.iter().map(line).collect(),
+    };
+    let names: Vec<String> = rows.iter().map(|row| text(row, "id").to_owned()).collect();
+    Ok(Answer::new(lines, report).named(names))
+}
+
+async fn stored(asked: &Asked, provider: &str, directory: Option<String>) -> Result<Value, Exit> {
+    let mut params = of(provider);
+    if let Some(directory) = directory {
+        params.insert("directory".to_owned(), directory.into());
+    }
+    asked.required(SESSIONS, params).await
+}
+
+async fn import(at: &Place, asked: &Asked, provider: &str, session: &str) -> Result<Answer, Exit> {
+    let Asked::Daemon(daemon) = asked else {
+        return Err(Exit::machine("No daemon is running. Start it with: ostler start"));
+    };
+    let progress = Progress::begin(&at.common, &format!("starting {provider}"));
+    let report = stored(asked, provider, None).await?;
+    drop(progress);
+    let rows = report["sessions"].as_array().into_iter().flatten();
+    let row = rows.into_iter().find(|row| row["id"] == session).ok_or_else(|| {
+        Exit::usage(format!(
+            "{provider} has no session {session}; list them with: ostler agent sessions {provider}"
+        ))
+    })?;
+    if report["continues"] != true {
+        return Err(Exit::usage(format!("{provider} lists its sessions and cannot continue one")));
+    }
+    let channel = uri::session(provider, &uuid::Uuid::new_v4().to_string());
+    let mut params =
+        json!({ "channel": channel, "provider": provider, "config": { "agentSession": session } });
+    if let Some(directory) = row["directory"].as_str().and_then(crate::acp::file_uri) {
+        params["workingDirectories"] = json!([directory]);
+    }
+    daemon.request("createSession", params).await?;
+    let title = text(row, "title");
+    if !title.is_empty() {
+        let action = json!({ "type": "session/titleChanged", "title": title });
+        let subscribed = daemon.client().subscribe(channel.clone()).await.map_err(crate::client::exit)?;
+        daemon.dispatch(&channel, object(action)).await?;
+        drop(subscribed);
+    }
+    let line = format!("{channel} continues it; send a message with: ostler session send {channel} TEXT");
+    Ok(Answer::new(vec![line], json!({ "session": channel })).named([channel]))
 }
 
 /// The report of a check, line by line.

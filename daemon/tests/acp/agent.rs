@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::frames;
+
 /// The agent itself, where it is asked for; otherwise a test that has nothing to do.
 #[test]
 fn run() {
@@ -86,19 +88,32 @@ impl Agent {
             match self.lines.next() {
                 Some(Ok(line)) => {
                     let message: Value = serde_json::from_str(&line).unwrap();
+                    let mut logged = message.clone();
+                    if let Some(method) = message["id"].as_str().and_then(|id| self.asked.get(id)) {
+                        logged["answers"] = method.as_str().into();
+                    }
                     if let Some(log) = self.config["log"].as_str() {
                         let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
-                        let mut logged = message.clone();
-                        if let Some(method) = message["id"].as_str().and_then(|id| self.asked.get(id)) {
-                            logged["answers"] = method.as_str().into();
-                        }
                         writeln!(log, "{logged}").unwrap();
                     }
+                    self.insist(&logged);
                     return message;
                 }
                 _ if self.config["ignoreEof"] == true => sleep(Duration::from_secs(600)),
                 _ => exit(0),
             }
+        }
+    }
+
+    /// Ends with an error where a frame does not fit the protocol's schema, which fails the test. Of hundreds of agents at
+    /// once none checks.
+    fn insist(&self, frame: &Value) {
+        if self.config["ignoreEof"] == true {
+            return;
+        }
+        if let Some((method, problems)) = frames::check(frame).filter(|(_, problems)| !problems.is_empty()) {
+            eprintln!("{method} does not fit the schema: {problems:?}");
+            exit(70);
         }
     }
 
@@ -169,6 +184,10 @@ impl Agent {
                 overlay(&mut answer, &self.config["new"]);
                 answer
             }
+            "session/fork" => {
+                self.session = format!("forked-{}", message["params"]["sessionId"].as_str().unwrap());
+                json!({ "sessionId": self.session })
+            }
             "session/prompt" => {
                 self.cancelled = false;
                 let Some(reason) = self.prompt(&message["params"]["prompt"]) else { return };
@@ -190,7 +209,18 @@ impl Agent {
                 self.config["new"]["configOptions"] = options.clone();
                 json!({ "configOptions": options })
             }
-            "authenticate" | "session/set_mode" | "session/set_model" | "session/close"
+            "session/list" => {
+                // Two a page.
+                let from: usize =
+                    message["params"]["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+                let all = self.config["sessions"].as_array().cloned().unwrap_or_default();
+                let mut page = json!({ "sessions": all.iter().skip(from).take(2).collect::<Vec<_>>() });
+                if all.len() > from + 2 {
+                    page["nextCursor"] = (from + 2).to_string().into();
+                }
+                page
+            }
+            "logout" | "authenticate" | "session/set_mode" | "session/set_model" | "session/close"
             | "session/delete" => json!({}),
             _ => {
                 let error = json!({ "code": -32601, "message": "Method not found" });
@@ -223,12 +253,20 @@ impl Agent {
                         self.say(&format!("{at} "));
                     }
                 }
+                "!bulk" => {
+                    let (count, size) = rest.split_once(' ').unwrap();
+                    let text = "x".repeat(size.parse().unwrap());
+                    for _ in 0..count.parse().unwrap() {
+                        self.say(&text);
+                    }
+                }
                 "!request" => {
                     let (method, params) = rest.split_once(' ').unwrap();
                     let answer = self.request(method, serde_json::from_str(params).unwrap());
                     self.say(&answer.to_string());
                 }
                 "!withdraw" => self.ask_and_withdraw(&json()),
+                "!env" => self.say(&std::env::var(rest).unwrap_or_else(|_| "nothing".to_owned())),
                 "!sleep" => sleep(Duration::from_millis(rest.parse().unwrap())),
                 "!fill" => {
                     // Written to, so that it is occupied; never freed.
@@ -257,6 +295,10 @@ impl Agent {
                         self.say(rest);
                     }
                     return Some("cancelled");
+                }
+                "!mcp-changes" => {
+                    let change = self.mcp_change();
+                    self.say(&change);
                 }
                 "!mcp" => {
                     let answer = self.mcp(rest);
@@ -302,6 +344,29 @@ impl Agent {
         self.send(json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id } }));
         let answer = self.answer_of(&id);
         self.say(&answer.to_string());
+    }
+
+    /// Opens the stream of the MCP server `ostler`, says so, and waits for its first message.
+    fn mcp_change(&mut self) -> String {
+        let server =
+            self.servers.as_array().unwrap().iter().find(|server| server["name"] == "ostler").unwrap();
+        let (url, token) = (server["url"].as_str().unwrap(), server["headers"][0]["value"].as_str().unwrap());
+        let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET /{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: {token}\r\nAccept: text/event-stream\r\n\r\n"
+        )
+        .unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert!(lines.next().unwrap().unwrap().contains("200"));
+        self.say("listening ");
+        loop {
+            let line = lines.next().expect("a message").unwrap();
+            if let Some(message) = line.strip_prefix("data:") {
+                return message.trim().to_owned();
+            }
+        }
     }
 
     /// Asks the MCP server `ostler`, over HTTP or stdio: `<method> <parameters>`.

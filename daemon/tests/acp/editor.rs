@@ -310,8 +310,8 @@ async fn a_prompt_waits_for_another_clients_turn() {
     assert!(said.ends_with("second") && !said.contains("never"), "{said}");
 }
 
-fn permission() -> Value {
-    json!({ "toolCall": { "toolCallId": "c", "title": "Run rm", "kind": "execute", "rawInput": { "command": "rm" } },
+fn permission(title: &str) -> Value {
+    json!({ "toolCall": { "toolCallId": "c", "title": title, "kind": "execute", "rawInput": { "command": "rm" } },
         "options": [{ "optionId": "yes", "name": "Once", "kind": "allow_once" },
             { "optionId": "always", "name": "Always", "kind": "allow_always" },
             { "optionId": "no", "name": "Never", "kind": "reject_once" }] })
@@ -322,12 +322,13 @@ async fn an_approval_is_asked_of_the_editor_and_of_ahp_clients() {
     let stage = Stage::new(json!({}));
     let mut editor = Editor::start(&stage.folder, &[]).await;
     let (session, _) = editor.open(&stage.work()).await;
-    let script = format!("!request session/request_permission {}", permission());
+    let script = |title: &str| format!("!request session/request_permission {}", permission(title));
     for (option, outcome) in [("always", "always"), ("no", "no")] {
-        let answer = editor.prompt(&session, &script);
+        let title = format!("Run rm {option}");
+        let answer = editor.prompt(&session, &script(&title));
         let (method, params, responder) = editor.request().await;
         assert_eq!(method, "session/request_permission");
-        assert_eq!(params["toolCall"]["title"], "Run rm");
+        assert_eq!(params["toolCall"]["title"], title);
         assert_eq!(params["toolCall"]["rawInput"], json!({ "command": "rm" }));
         let names: Vec<&str> = params["options"]
             .as_array()
@@ -343,7 +344,7 @@ async fn an_approval_is_asked_of_the_editor_and_of_ahp_clients() {
     }
     // An AHP client that answers first takes the question back from the editor.
     let mut talk = joined(&stage, "desk", &session).await;
-    let answer = editor.prompt(&session, &script);
+    let answer = editor.prompt(&session, &script("Run rm"));
     let (_, _, responder) = editor.request().await;
     let seen = talk.until(&["session/inputNeededSet"]).await;
     let request = &crate::talk::last(&seen)["request"];
@@ -461,6 +462,67 @@ async fn a_failed_turn_answers_with_its_error() {
     assert!(why.contains("absolute"), "{why}");
     let why = editor.ask("session/fly", json!({})).await.unwrap_err();
     assert!(why.contains("session/fly"), "{why}");
+}
+
+#[tokio::test]
+async fn an_editor_continues_with_the_daemon_that_starts_next() {
+    for kill in [false, true] {
+        let stage = Stage::new(json!({}));
+        let mut editor = Editor::start(&stage.folder, &[]).await;
+        let (session, _) = editor.open(&stage.work()).await;
+        editor.say(&session, "!say before").await;
+        let interrupted = editor.prompt(&session, "!say begun\n!wait");
+        editor.until("agent_message_chunk").await;
+        let stage = stage.restarted(kill);
+        // What becomes of the turn is the host's to say; the prompt is answered, once.
+        let _ = interrupted.await;
+        let (reason, updates) = editor.say(&session, "!say after").await;
+        assert_eq!((reason.as_str(), said(&updates, "agent_message_chunk").as_str()), ("end_turn", "after"));
+        // It follows the session as before.
+        let mut talk = joined(&stage, "desk", &session).await;
+        assert_eq!(talk.say("!say three").await, "three");
+        let updates = editor.until("agent_message_chunk").await;
+        assert_eq!(said(&updates, "agent_message_chunk"), "three");
+        assert_eq!(editor.close().await, Some(0));
+    }
+}
+
+#[tokio::test]
+async fn an_editor_that_reads_nothing_costs_a_bounded_amount() {
+    const CHUNK: usize = 64 << 10;
+    const CHUNKS: usize = 20;
+    const TURNS: usize = 25;
+    let stage = Stage::new(json!({}));
+    let mut command = Command::from(stage.folder.command(&["acp"]));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let open = json!({ "cwd": stage.work(), "mcpServers": [] });
+    for (id, method, params) in [(1, "initialize", json!({ "protocolVersion": 1 })), (2, "session/new", open)]
+    {
+        let frame = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        input.write_all(format!("{frame}\n").as_bytes()).await.unwrap();
+    }
+    let session = loop {
+        let line = lines.next_line().await.unwrap().unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        if answer["id"] == 2 {
+            break answer["result"]["sessionId"].as_str().unwrap().to_owned();
+        }
+    };
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id().unwrap())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    };
+    let before = memory();
+    let mut talk = joined(&stage, "desk", &session).await;
+    for _ in 0..TURNS {
+        talk.turn(&format!("!bulk {CHUNKS} {CHUNK}")).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let more = memory().saturating_sub(before);
+    assert!(more < TURNS * CHUNKS * CHUNK / 2, "{more} bytes wait for an editor that reads nothing");
 }
 
 #[tokio::test]

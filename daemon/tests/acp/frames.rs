@@ -1,21 +1,31 @@
 //! Everything that is sent to an agent fits the protocol's schema.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use agent_client_protocol::v1::schema as acp;
+use jsonschema::Validator;
 use schemars::{JsonSchema, schema_for};
 use serde_json::{Value, json};
 
 use crate::talk::{Stage, Talk, last};
 
+thread_local! {
+    /// By type: the agents of the tests check every frame.
+    static VALIDATORS: RefCell<HashMap<&'static str, Rc<Validator>>> = RefCell::default();
+}
+
 pub fn problems<T: JsonSchema>(value: &Value) -> Vec<String> {
-    let schema = schema_for!(T).to_value();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = VALIDATORS.with_borrow_mut(|validators| {
+        let made = || Rc::new(jsonschema::validator_for(&schema_for!(T).to_value()).unwrap());
+        validators.entry(std::any::type_name::<T>()).or_insert_with(made).clone()
+    });
     validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
 /// The problems of a frame; nothing for one without a schema.
-fn check(frame: &Value) -> Option<(String, Vec<String>)> {
+pub fn check(frame: &Value) -> Option<(String, Vec<String>)> {
     let (params, result) = (&frame["params"], &frame["result"]);
     if let Some(method) = frame["method"].as_str() {
         let problems = match method {
@@ -30,8 +40,13 @@ fn check(frame: &Value) -> Option<(String, Vec<String>)> {
             "session/set_config_option" => problems::<acp::SetSessionConfigOptionRequest>(params),
             "session/close" => problems::<acp::CloseSessionRequest>(params),
             "session/delete" => problems::<acp::DeleteSessionRequest>(params),
+            "session/list" => problems::<acp::ListSessionsRequest>(params),
+            "logout" => problems::<acp::LogoutRequest>(params),
+            "$/cancel_request" => problems::<acp::CancelRequestNotification>(params),
             // Of agents from before configuration options.
             "session/set_model" => Vec::new(),
+            // Not stable.
+            "session/fork" => Vec::new(),
             other => panic!("no schema for {other}"),
         };
         return Some((method.to_owned(), problems));

@@ -5,16 +5,21 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod account;
 mod agent;
+mod always;
 mod bots;
 mod deviations;
 mod editor;
 mod faults;
 mod frames;
 mod listing;
+mod machines;
 mod model;
 mod processes;
 mod real;
+mod schema;
 mod talk;
 mod tools;
 mod turns;
+mod unstable;

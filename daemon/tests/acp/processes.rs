@@ -109,6 +109,20 @@ async fn the_next_start_removes_what_a_killed_daemon_left() {
 }
 
 #[tokio::test]
+async fn no_agent_starts_before_the_first_turn() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path() }));
+    let mut talk = stage.talk().await;
+    talk.client.request("resolveSessionConfig", json!({ "provider": "fake", "config": {} })).await.unwrap();
+    assert_eq!(fs::read_to_string(log.path()).unwrap(), "");
+    talk.say("hello").await;
+    assert!(
+        fs::read_to_string(log.path()).unwrap().contains("initialize"),
+        "the log has what an agent hears"
+    );
+}
+
+#[tokio::test]
 async fn an_idle_agent_sleeps_and_the_next_turn_wakes_it() {
     let stage = Stage::with(json!({}), json!({ "idleMinutes": 0.005 }));
     let daemon = stage.daemon.child.id();

@@ -63,6 +63,21 @@ async fn a_clients_tool_is_run_by_the_client() {
 }
 
 #[tokio::test]
+async fn the_agent_hears_that_the_tools_changed() {
+    let stage = stage(json!({}));
+    let mut talk = stage.talk().await;
+    talk.begin("!mcp-changes").await;
+    talk.until(&["chat/responsePart"]).await;
+    let tool = json!({ "name": "weigh", "description": "Weighs.", "inputSchema": { "type": "object" } });
+    let present = json!({ "type": "session/activeClientSet",
+        "activeClient": { "clientId": "fake--one", "customizations": [], "tools": [tool] } });
+    let session = talk.session.clone();
+    talk.client.dispatch(&session, 90, present).await;
+    let said = text_of(&talk.until(&["chat/turnComplete"]).await);
+    assert!(said.contains("notifications/tools/list_changed"), "{said}");
+}
+
+#[tokio::test]
 async fn configured_servers_are_passed_on_with_their_secrets() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let stage = stage(json!({ "log": log.path() }));

@@ -1,5 +1,7 @@
 //! Turns of an agent that keeps to the protocol.
 
+use std::io::BufRead;
+
 use serde_json::{Value, json};
 
 use crate::support::wait_for;
@@ -106,7 +108,10 @@ async fn an_approval_offers_every_option_and_answers_with_the_chosen_one() {
         (false, Some("no"), json!({ "outcome": "selected", "optionId": "no" })),
         (false, None, json!({ "outcome": "selected", "optionId": "no" })),
     ] {
-        let turn = talk.begin(&format!("!request session/request_permission {}", permission())).await;
+        let mut ask = permission();
+        // What was answered for always is not asked again.
+        ask["toolCall"]["title"] = format!("Run rm {approved} {option:?}").into();
+        let turn = talk.begin(&format!("!request session/request_permission {ask}")).await;
         let seen = talk.until(&["session/inputNeededSet"]).await;
         let asked = &last(&seen)["request"];
         assert_eq!((&asked["kind"], &asked["turnId"]), (&json!("toolConfirmation"), &json!(turn)));
@@ -333,4 +338,86 @@ async fn an_agent_is_signed_in_where_that_is_configured() {
         .collect();
     assert_eq!(methods, ["initialize", "authenticate", "session/new", "session/prompt"]);
     assert!(sent.contains("\"methodId\":\"api-key\""), "{sent}");
+}
+
+#[tokio::test]
+async fn more_directories_reach_an_agent_that_takes_them() {
+    for takes in [true, false] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let capabilities =
+            if takes { json!({ "sessionCapabilities": { "additionalDirectories": {} } }) } else { json!({}) };
+        let stage =
+            Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities } }));
+        let folders = ["a", "b"].map(|name| stage.work().join(name));
+        folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let uris = folders.each_ref().map(|folder| format!("file://{}", folder.display()));
+        let mut client = stage.daemon.initialized("one").await;
+        let params = json!({ "channel": "fake:/one", "provider": "fake", "workingDirectories": uris });
+        client.request("createSession", params).await.unwrap();
+        let mut talk = crate::talk::Talk::join(client, "fake:/one").await;
+        // Files in both are served, others not.
+        let read = |path: &std::path::Path| {
+            format!("!request fs/read_text_file {}", json!({ "path": path.join("f") }))
+        };
+        std::fs::write(folders[1].join("f"), "hay").unwrap();
+        std::fs::write(stage.work().join("f"), "secret").unwrap();
+        let said = talk.say(&format!("{}\n{}", read(&folders[1]), read(&stage.work()))).await;
+        assert!(said.contains("hay") && !said.contains("secret"), "{said}");
+        let sent = std::fs::read_to_string(log.path()).unwrap();
+        let opened = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let opened = opened.into_iter().find(|frame| frame["method"] == "session/new").unwrap();
+        assert_eq!(opened["params"]["cwd"], json!(folders[0]));
+        let expected = if takes { json!([folders[1]]) } else { Value::Null };
+        assert_eq!(opened["params"]["additionalDirectories"], expected, "{sent}");
+        if !takes {
+            stage.folder.wait_for_log("the agent works in one directory; the others are left out");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_reports_is_recorded_as_usage() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    for total in [0.25, 0.75] {
+        let usage = json!({ "sessionUpdate": "usage_update", "used": 10, "size": 100,
+            "cost": { "amount": total, "currency": "EUR" } });
+        talk.turn(&format!("!update {usage}")).await;
+    }
+    let params = json!({ "channel": "ahp-root://", "uri": "usage://" });
+    let pools = talk.client.request("resourceList", params).await.unwrap();
+    let pool = pools["entries"][0]["name"].as_str().unwrap().to_owned();
+    let params = json!({ "channel": "ahp-root://", "uri": format!("usage://{pool}/records") });
+    let records = talk.client.request("resourceRead", params).await.unwrap();
+    let records: Value = serde_json::from_str(records["data"].as_str().unwrap()).unwrap();
+    let text = records.to_string();
+    assert!(
+        text.contains("\"amount\":0.25") && text.contains("\"amount\":0.5") && text.contains("EUR"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_daemons_variables_reach_the_agent_and_its_own_do_not() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let path = std::env::var("PATH").unwrap();
+    assert_eq!(talk.say("!env PATH").await, path);
+    assert_eq!(talk.say("!env OSTLER_SESSION").await, "fake:/one");
+    assert_eq!(talk.say("!env OSTLER_CONNECTION_TOKEN").await, "nothing");
+}
+
+#[tokio::test]
+async fn a_provider_with_a_reserved_or_an_invalid_name_is_one_problem() {
+    let other = crate::agent::entry(json!({}));
+    let agents = json!({ "agents": { "session": other, "x-mine": other, "Not a name": other } });
+    let mut stage = Stage::with(json!({}), agents);
+    // They follow the line about the token.
+    for name in ["Not a name", "session", "x-mine"] {
+        let mut line = String::new();
+        stage.daemon.out.read_line(&mut line).unwrap();
+        assert!(line.starts_with("skipped: ") && line.contains(&format!("agents.{name}: ")), "{line}");
+    }
+    let mut talk = stage.talk().await;
+    assert_eq!(talk.say("hello").await, "You said: hello", "the others load");
 }

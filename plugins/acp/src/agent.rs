@@ -1,16 +1,18 @@
 //! One running agent: started, initialized, and what it can do.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::points::SessionComputer;
 use ostler_contract::{Value, json};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::errors::AgentError;
-use crate::options::{AgentOptions, Runtime};
+use crate::machine;
+use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::process::{Owner, Process, Program, Unstarted};
 use crate::protocol::member;
 use crate::wire::{Failure, Incoming, PROTOCOL_VERSION, Wire, client_capabilities};
@@ -130,16 +132,44 @@ impl Facts {
     }
 }
 
-/// An agent's program as it is started.
-pub fn program(agent: &AgentOptions, cwd: &Path, env: &BTreeMap<String, String>) -> Program {
-    let session = env.get("OSTLER_SESSION").cloned().unwrap_or_default();
+/// Where and for whom an agent runs.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The directory it works in.
+    pub cwd: PathBuf,
+    /// Variables of the session, under the agent's own.
+    pub env: BTreeMap<String, String>,
+    /// Variables with tokens that a client lent the session, over the agent's own.
+    pub lent: BTreeMap<String, String>,
+    /// The machine; nothing for this host.
+    pub computer: Option<SessionComputer>,
+}
+
+impl Surroundings {
+    /// On this host, for no session.
+    pub fn alone(cwd: &Path) -> Self {
+        let (env, lent) = (BTreeMap::new(), BTreeMap::new());
+        Self { cwd: cwd.to_owned(), env, lent, computer: None }
+    }
+}
+
+/// An agent's program as it is started on this host.
+pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
+    let Surroundings { cwd, env, lent, .. } = at;
+    let env = env.iter().chain(&agent.env).chain(lent);
     Program {
-        owner: Owner { provider: agent.provider.clone(), session },
+        owner: owner(agent, at),
         command: agent.command.clone(),
         args: agent.args.clone(),
-        env: env.iter().chain(&agent.env).map(|(name, value)| (name.clone(), value.clone())).collect(),
-        cwd: agent.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+        env: env.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        cwd: agent.cwd.clone().unwrap_or_else(|| cwd.clone()),
     }
+}
+
+/// For whom an agent runs.
+pub fn owner(agent: &AgentOptions, at: &Surroundings) -> Owner {
+    let session = at.env.get("OSTLER_SESSION").cloned().unwrap_or_default();
+    Owner { provider: agent.provider.clone(), session }
 }
 
 /// A running agent.
@@ -155,17 +185,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts an agent and initializes it. Its environment holds `env` under the agent's own variables.
+    /// Starts an agent and initializes it.
     ///
     /// # Errors
     /// It is missing, ends, does not answer in time or speaks another version of the protocol. Nothing of it runs then.
     pub async fn start(
         agent: &AgentOptions,
         runtime: &Runtime,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
+        at: &Surroundings,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), AgentError> {
-        let program = program(agent, cwd, env);
+        let program = match &at.computer {
+            Some(computer) => machine::program(agent, at, computer).await?,
+            None => program(agent, at),
+        };
         let spawned = Process::spawn(&program, runtime.scope);
         let (process, stdin, stdout) = spawned.map_err(|why| match why {
             Unstarted::NotFound => AgentError::NotInstalled,
@@ -188,7 +220,7 @@ impl Running {
             limit: runtime.start_timeout,
             memory_limit: agent.memory_limit,
         };
-        match running.initialize().await {
+        match running.initialize(at.computer.is_none(), runtime.uses(Unstable::Subagents)).await {
             Ok(facts) => {
                 running.facts = Arc::new(facts);
                 Ok((running, incoming))
@@ -200,10 +232,10 @@ impl Running {
         }
     }
 
-    async fn initialize(&self) -> Result<Facts, AgentError> {
+    async fn initialize(&self, here: bool, subagents: bool) -> Result<Facts, AgentError> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
-            "clientCapabilities": client_capabilities(),
+            "clientCapabilities": client_capabilities(here, subagents),
             "clientInfo": { "name": "ostler", "title": "ostler", "version": env!("CARGO_PKG_VERSION") },
         });
         let answer = self.ask("initialize", params).await?;

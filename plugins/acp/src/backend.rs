@@ -3,28 +3,24 @@
 use std::sync::Arc;
 
 use ostler_contract::points::{Agent, AgentSession, BoundTool, ChatAbilities, Start, TurnFrom};
-use ostler_contract::wire::state::{MessageAttachment, ModelSelection};
-use ostler_contract::{Call, Frozen, PluginHost, Thrown, Value};
+use ostler_contract::wire::state::{MessageAttachment, ModelSelection, ProtectedResourceMetadata};
+use ostler_contract::{Call, Frozen, Thrown, Value, json};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::options::{AgentOptions, Runtime};
+use crate::account::Account;
+use crate::options::AgentOptions;
 use crate::prompt::Message;
 use crate::session::{Answers, Command, Conversation, Shared};
-use crate::settings::Catalogue;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
 /// The backend of one agent. What is known of it is in the catalogue.
-pub fn agent(
-    host: &PluginHost,
-    options: Arc<AgentOptions>,
-    runtime: Arc<Runtime>,
-    catalogue: Arc<Catalogue>,
-) -> Agent {
-    let shared = Shared { host: host.clone(), agent: options.clone(), runtime, catalogue: catalogue.clone() };
+pub fn agent(shared: Shared) -> Agent {
+    let (options, catalogue) = (shared.agent.clone(), shared.catalogue.clone());
     let (schema, defaults, offered, models) =
         (catalogue.clone(), catalogue.clone(), catalogue, options.clone());
+    let (needy, deletes) = (options.clone(), shared.clone());
     Agent {
         provider: options.provider.as_str().into(),
         display_name: options.name.as_str().into(),
@@ -46,6 +42,12 @@ pub fn agent(
         create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session(shared.clone(), start.0))),
         chats: Some(ChatAbilities { fork: true, side_chat: true }),
         multiple_directories: Some(true),
+        protected_resources: protected(&options),
+        delete: Some(Call::new(move |(id, _): (String, Option<String>)| {
+            let shared = deletes.clone();
+            async move { delete(&shared, id).await }
+        })),
+        machine: Some(Call::now(move |()| Ok(needy.needs.of(&needy.provider)))),
         probe: Some(Call::new(move |()| {
             let (catalogue, options) = (offered.clone(), models.clone());
             async move {
@@ -57,9 +59,33 @@ pub fn agent(
     }
 }
 
+/// Deletes the agent's copy of a session, which its conversation has not deleted: it slept. An agent that deletes nothing
+/// is not started.
+async fn delete(shared: &Shared, id: String) -> Result<(), Thrown> {
+    if shared.deleted.lock().remove(&id) {
+        return Ok(());
+    }
+    let Shared { host, agent, runtime, catalogue, .. } = shared;
+    catalogue.load().await;
+    match catalogue.facts(agent) {
+        Some(facts) if facts.delete => {}
+        _ => return Ok(()),
+    }
+    Account { host, agent, runtime, catalogue }.delete(&id).await.map_err(Thrown::new)
+}
+
+/// The resources whose tokens the agent takes from clients.
+fn protected(options: &AgentOptions) -> Option<Vec<ProtectedResourceMetadata>> {
+    let resource = |resource: &String| {
+        let record = json!({ "resource": resource, "resource_name": options.name, "required": false });
+        serde_json::from_value(record).ok()
+    };
+    (!options.credentials.is_empty()).then(|| options.credentials.keys().filter_map(resource).collect())
+}
+
 /// The running half of one chat.
 fn session(shared: Shared, start: Start) -> AgentSession {
-    // The protocol can neither fork nor rewind a session: a new one is told the turns that remain.
+    // The stable protocol can neither fork nor rewind a session: a new one is told the turns that remain.
     let other = start.fork_at.is_some() || start.rewind_at.is_some();
     let id = Arc::new(Mutex::new(start.resume.clone().filter(|_| !other)));
     let (tell, commands) = mpsc::unbounded_channel();
@@ -67,7 +93,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     tokio::spawn(Conversation::new(shared, start, id.clone(), (own, commands)).run());
     let with = || tell.clone();
     let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
-    let (answers, tools, completes) = (with(), with(), with());
+    let (answers, tools, completes, stops, forks) = (with(), with(), with(), with(), with());
     AgentSession {
         begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
             let (begun, wait) = oneshot::channel();
@@ -103,6 +129,15 @@ fn session(shared: Shared, start: Start) -> AgentSession {
                     Err(_) => "the conversation has ended".into(),
                 })
             }
+        })),
+        stop_worker: Some(Call::now(move |(call,): (String,)| {
+            let _ = stops.send(Command::StopWorker { call });
+            Ok(())
+        })),
+        fork_point: Some(Call::new(move |(turn,): (String,)| {
+            let (done, wait) = oneshot::channel();
+            let _ = forks.send(Command::ForkPoint { turn: turn.clone(), done });
+            async move { Ok(Some(wait.await.unwrap_or(turn))) }
         })),
         agent_id: Some(Call::now(move |()| Ok(id.lock().clone()))),
         answer: Some(Call::new(move |(id, accepted, given): (String, bool, Answers)| {

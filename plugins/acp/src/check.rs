@@ -1,6 +1,5 @@
 //! A check of one agent: it is started, asked what it can do, and ended, without a session of the host.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use ostler_contract::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::agent::{AuthMethod, Facts, Running};
+use crate::agent::{AuthMethod, Facts, Running, Surroundings};
 use crate::errors::AgentError;
 use crate::opening::{self, Plan};
 use crate::options::{AgentOptions, Runtime};
@@ -55,21 +54,22 @@ async fn run(
     report: &mut Value,
 ) -> Result<(), AgentError> {
     let folder = tempfile::tempdir().map_err(|why| AgentError::NotStarted(why.to_string()))?;
-    let env = BTreeMap::new();
+    let at = Surroundings::alone(folder.path());
     let begun = Instant::now();
-    let (running, mut incoming) = Running::start(agent, runtime, folder.path(), &env).await?;
+    let (running, mut incoming) = Running::start(agent, runtime, &at).await?;
     report["millis"] = json!({ "initialize": millis(begun) });
     describe(report, &running.facts, agent);
     catalogue.learn_facts(agent, &running.facts);
     let plan = Plan {
         agent: agent.clone(),
         runtime: runtime.clone(),
-        cwd: folder.path().to_owned(),
+        at,
         additional: Vec::new(),
-        env,
         endpoint: None,
         mcp_servers: None,
         resume: None,
+        fork: None,
+        imported: false,
     };
     let outcome = converse(&plan, &running, &mut incoming, catalogue, prompt, report).await;
     drop(incoming);
@@ -189,7 +189,8 @@ pub fn describe_settings(row: &mut Value, settings: &[Setting]) {
     }
 }
 
-fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
+/// Ways to sign in, as they are reported.
+pub fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
     let method = |method: &AuthMethod| {
         let mut shown = json!({ "id": method.id, "name": method.name });
         if let Some(description) = &method.description {
@@ -220,5 +221,5 @@ fn missing(facts: &Facts) -> Vec<&'static str> {
 
 /// Whether the agent's program is there.
 pub fn is_installed(agent: &AgentOptions) -> bool {
-    crate::process::is_installed(&crate::agent::program(agent, Path::new("/"), &BTreeMap::new()))
+    crate::process::is_installed(&crate::agent::program(agent, &Surroundings::alone(Path::new("/"))))
 }

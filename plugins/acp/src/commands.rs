@@ -6,6 +6,7 @@ use ostler_contract::points::{Description, Method};
 use ostler_contract::protocol::RpcError;
 use ostler_contract::{Call, JsonObject, PluginHost, Thrown, Value, json};
 
+use crate::account::Account;
 use crate::check;
 use crate::options::{AgentOptions, Runtime};
 use crate::process::{self, Usage};
@@ -23,6 +24,7 @@ pub fn register(
 ) -> Result<(), Thrown> {
     let listed = Arc::new(agents);
     let checked = listed.clone();
+    account(host, &listed, &runtime)?;
     host.register_method(
         "x-acp/list".into(),
         Method {
@@ -73,6 +75,54 @@ pub fn register(
         },
     )?;
     Ok(())
+}
+
+/// The commands that start an agent and open no session.
+fn account(host: &PluginHost, agents: &Arc<Known>, runtime: &Arc<Runtime>) -> Result<(), Thrown> {
+    let commands = [
+        (Of::SignIn, "x-acp/login", "Sign in", "Signs in to an ACP agent with one of its methods."),
+        (Of::SignOut, "x-acp/logout", "Sign out", "Signs out of an ACP agent."),
+        (
+            Of::Sessions,
+            "x-acp/sessions",
+            "List an agent's sessions",
+            "The sessions that an ACP agent stores itself.",
+        ),
+    ];
+    for (of, name, title, description) in commands {
+        let (agents, runtime, logs) = (agents.clone(), runtime.clone(), host.clone());
+        let handle = Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
+            let (agents, runtime, logs) = (agents.clone(), runtime.clone(), logs.clone());
+            async move {
+                let text = |name: &str| params.get(name).and_then(Value::as_str);
+                let provider = text("provider").unwrap_or_default();
+                let found = agents.iter().find(|(agent, _)| agent.provider == provider);
+                let (agent, catalogue) = found.ok_or_else(|| unknown(provider, &agents))?;
+                let account = Account { host: &logs, agent, runtime: &runtime, catalogue };
+                let answer = match of {
+                    Of::SignIn => account.sign_in(text("method")).await,
+                    Of::SignOut => account.sign_out().await,
+                    Of::Sessions => account.sessions(text("directory")).await,
+                };
+                answer.map_err(|why| RpcError::invalid_params(why).into())
+            }
+        });
+        let method = Method {
+            grant: "config:settings".into(),
+            handle,
+            describe: described(title, description),
+            ..Method::default()
+        };
+        host.register_method(name.into(), method)?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    SignIn,
+    SignOut,
+    Sessions,
 }
 
 fn usage(usage: &Usage) -> Value {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod agent;
 mod backend;
 mod check;
@@ -12,6 +13,7 @@ mod commands;
 mod elicitation;
 mod errors;
 mod files;
+mod machine;
 mod mcp;
 mod opening;
 mod options;
@@ -22,6 +24,7 @@ mod prompt;
 mod protocol;
 mod session;
 mod settings;
+mod standing;
 mod terminals;
 mod tool_content;
 mod transcript;
@@ -33,7 +36,9 @@ use std::sync::Arc;
 use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 
 use options::{Configured, Runtime};
+use session::Shared;
 use settings::Catalogue;
+use standing::{APPROVALS, Standing};
 
 /// The collection of what agents reported of themselves.
 const AGENTS: &str = "acp-agents";
@@ -67,6 +72,7 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
         host.problem(line)?;
     }
     let stored = host.records(AGENTS.to_owned(), None)?;
+    let approvals = host.records(APPROVALS.to_owned(), None)?;
     let runtime = Arc::new(runtime);
     if !agents.is_empty() {
         process::sweep();
@@ -81,7 +87,16 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
         let provider = agent.provider.clone();
         let catalogue = Arc::new(Catalogue::stored(&provider, stored.clone()));
         let agent = Arc::new(agent);
-        let backend = backend::agent(host, agent.clone(), runtime.clone(), catalogue.clone());
+        let standing = Arc::new(Standing::new(&provider, approvals.clone()));
+        let shared = Shared {
+            host: host.clone(),
+            agent: agent.clone(),
+            runtime: runtime.clone(),
+            catalogue: catalogue.clone(),
+            standing,
+            deleted: Arc::default(),
+        };
+        let backend = backend::agent(shared);
         match host.register_agent(backend) {
             Ok(()) => known.push((agent, catalogue)),
             Err(why) => host.problem(format!("agents.{provider}: {}", why.message))?,

@@ -1,19 +1,20 @@
 //! Opening an agent's session: a new one, or the one a conversation had.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value, json};
 use tokio::sync::mpsc;
 
-use crate::agent::Running;
+use crate::agent::{Running, Surroundings};
 use crate::errors::{AgentError, words};
+use crate::machine;
 use crate::mcp::{self, Endpoint};
 use crate::options::{AgentOptions, Runtime};
-use crate::protocol::{Update, member};
+use crate::protocol::{Chunk, Content, Update, Voice, member};
 use crate::settings::{self, Setting};
-use crate::wire::Incoming;
+use crate::transcript::Transcript;
+use crate::wire::{Failure, Incoming};
 
 /// How many messages are retained that an agent sends before its session is open.
 const EARLY: usize = 1024;
@@ -25,18 +26,20 @@ pub struct Plan {
     pub agent: Arc<AgentOptions>,
     /// What all agents share.
     pub runtime: Arc<Runtime>,
-    /// Where it works.
-    pub cwd: PathBuf,
+    /// Where it runs.
+    pub at: Surroundings,
     /// More directories.
     pub additional: Vec<PathBuf>,
-    /// Variables of the session.
-    pub env: BTreeMap<String, String>,
     /// The session's tools endpoint.
     pub endpoint: Option<Endpoint>,
     /// The configured MCP servers.
     pub mcp_servers: Option<JsonObject>,
     /// The agent's id of the session to continue.
     pub resume: Option<String>,
+    /// The agent's id of the session to fork; it is told the turns where it cannot.
+    pub fork: Option<String>,
+    /// Whether the host knows nothing of that session: its turns are read, and a new one is no substitute.
+    pub imported: bool,
 }
 
 /// A session that is open.
@@ -56,6 +59,8 @@ pub struct Opened {
     pub continued: bool,
     /// Lines for the log.
     pub notes: Vec<String>,
+    /// The turns that an imported session had.
+    pub replayed: Transcript,
 }
 
 /// Starts the agent and opens a session.
@@ -63,13 +68,13 @@ pub struct Opened {
 /// # Errors
 /// The agent cannot be started, or refuses a new session. Nothing of it runs then.
 pub async fn open(plan: Plan) -> Result<Opened, AgentError> {
-    let Plan { agent, runtime, cwd, env, .. } = &plan;
-    let (running, mut incoming) = Running::start(agent, runtime, cwd, env).await?;
+    let Plan { agent, runtime, at, .. } = &plan;
+    let (running, mut incoming) = Running::start(agent, runtime, at).await?;
     let opened = session(&plan, &running, &mut incoming).await;
     match opened {
-        Ok(Session { id, answer, early, continued, notes }) => {
+        Ok(Session { id, answer, early, continued, notes, replayed }) => {
             let settings = settings::read(&answer);
-            Ok(Opened { running, incoming, session: id, settings, early, continued, notes })
+            Ok(Opened { running, incoming, session: id, settings, early, continued, notes, replayed })
         }
         Err(why) => {
             running.close().await;
@@ -88,6 +93,7 @@ pub struct Session {
     early: Vec<Incoming>,
     continued: bool,
     notes: Vec<String>,
+    replayed: Transcript,
 }
 
 /// Opens a session with an agent that runs.
@@ -106,41 +112,77 @@ pub async fn session(
         &facts,
         plan.runtime.bridge.as_deref(),
     );
-    let mut params = json!({ "cwd": plan.cwd, "mcpServers": servers });
-    match (plan.additional.is_empty(), facts.directories) {
+    let (cwd, additional) = match &plan.at.computer {
+        Some(computer) => machine::directories(computer, &plan.at.cwd, &plan.additional).await,
+        None => (plan.at.cwd.clone(), plan.additional.clone()),
+    };
+    let mut params = json!({ "cwd": cwd, "mcpServers": servers });
+    match (additional.is_empty(), facts.directories) {
         (true, _) => {}
-        (false, true) => params["additionalDirectories"] = json!(plan.additional),
+        (false, true) => params["additionalDirectories"] = json!(additional),
         (false, false) => notes.push("the agent works in one directory; the others are left out".to_owned()),
     }
-    if let Some(method) = &plan.agent.authenticate {
+    if let Some(method) = sign_in(plan) {
         ask(running, incoming, "authenticate", json!({ "methodId": method }), Early::Settings).await?;
     }
     if let Some(id) = &plan.resume {
-        let methods = [("session/resume", facts.resume), ("session/load", facts.load)];
+        let mut methods = [("session/resume", facts.resume), ("session/load", facts.load)];
+        if plan.imported {
+            // Only a load replays the turns.
+            methods.reverse();
+        }
         for (method, _) in methods.into_iter().filter(|(_, able)| *able) {
             let mut params = params.clone();
             params["sessionId"] = id.as_str().into();
             match ask(running, incoming, method, params, Early::Settings).await {
-                Ok((answer, early)) => {
-                    return Ok(Session { id: id.clone(), answer, early, continued: true, notes });
+                Ok((answer, early, replayed)) => {
+                    return Ok(Session { id: id.clone(), answer, early, continued: true, notes, replayed });
                 }
-                Err(AgentError::Refused { failure, .. }) => {
+                Err(AgentError::Refused { failure, .. }) if !plan.imported => {
                     notes.push(format!("{method} failed: {}", words(&failure)))
                 }
                 Err(why) => return Err(why),
             }
         }
     }
-    let (answer, early) = ask(running, incoming, "session/new", params, Early::All).await?;
+    if let Some(source) = plan.fork.as_ref().filter(|_| facts.fork) {
+        let mut params = params.clone();
+        params["sessionId"] = source.as_str().into();
+        match ask(running, incoming, "session/fork", params, Early::Settings).await {
+            Ok((answer, early, replayed)) => {
+                if let Some(id) = member::<String>(&answer, "sessionId") {
+                    return Ok(Session { id, answer, early, continued: true, notes, replayed });
+                }
+                notes.push("session/fork failed: its answer has no sessionId".to_owned());
+            }
+            Err(AgentError::Refused { failure, .. }) => {
+                notes.push(format!("session/fork failed: {}", words(&failure)))
+            }
+            Err(why) => return Err(why),
+        }
+    }
+    if plan.imported {
+        let failure = Failure::internal("it can neither load nor resume a session");
+        return Err(AgentError::Refused { method: "session/load", failure });
+    }
+    let (answer, early, _) = ask(running, incoming, "session/new", params, Early::All).await?;
     let id: String = member(&answer, "sessionId").ok_or_else(|| AgentError::Refused {
         method: "session/new",
-        failure: crate::wire::Failure::internal("its answer has no sessionId"),
+        failure: Failure::internal("its answer has no sessionId"),
     })?;
     let early = early
         .into_iter()
         .filter(|message| !matches!(message, Incoming::Update { session, .. } if *session != id))
         .collect();
-    Ok(Session { id, answer, early, continued: false, notes })
+    Ok(Session { id, answer, early, continued: false, notes, replayed: Transcript::default() })
+}
+
+/// The method that signs in before a session is opened: the configured one, or the one for the configured key.
+fn sign_in(plan: &Plan) -> Option<&str> {
+    let Plan { agent, at, .. } = plan;
+    let has = |key: &String| at.lent.contains_key(key) || agent.env.contains_key(key);
+    let of_key = agent.needs.key_method.as_deref().filter(|_| agent.needs.key.as_ref().is_some_and(has));
+    agent.authenticate.as_deref().or(of_key)
 }
 
 /// Which updates are retained that come before an answer.
@@ -159,9 +201,15 @@ async fn ask(
     method: &'static str,
     params: Value,
     retained: Early,
-) -> Result<(Value, Vec<Incoming>), AgentError> {
+) -> Result<(Value, Vec<Incoming>, Transcript), AgentError> {
     let mut early = Vec::new();
+    let mut replay = Replay::default();
     let mut take = |message: Incoming| {
+        if let Incoming::Update { update: Update::Chunk(chunk), .. } = &message
+            && retained == Early::Settings
+        {
+            replay.take(chunk);
+        }
         let replayed = match &message {
             Incoming::Update { update, .. } => !matches!(
                 update,
@@ -189,5 +237,48 @@ async fn ask(
     while let Ok(message) = incoming.try_recv() {
         take(message);
     }
-    Ok((answer, early))
+    Ok((answer, early, replay.end()))
+}
+
+/// The turns of a replay: an answer ends where the user speaks again.
+#[derive(Debug, Default)]
+struct Replay {
+    turns: Transcript,
+    message: String,
+    answer: String,
+}
+
+impl Replay {
+    fn take(&mut self, chunk: &Chunk) {
+        let Content::Text(text) = &chunk.content else { return };
+        match chunk.voice {
+            Voice::User => {
+                if !self.answer.is_empty() {
+                    self.close();
+                }
+                append(&mut self.message, text);
+            }
+            Voice::Agent => append(&mut self.answer, text),
+            Voice::Thought => {}
+        }
+    }
+
+    fn close(&mut self) {
+        let (message, answer) = (std::mem::take(&mut self.message), std::mem::take(&mut self.answer));
+        if !message.is_empty() || !answer.is_empty() {
+            self.turns.add(&message, &answer);
+        }
+    }
+
+    fn end(mut self) -> Transcript {
+        self.close();
+        self.turns
+    }
+}
+
+/// Adds text as far as a transcript retains it.
+fn append(to: &mut String, text: &str) {
+    if to.len() < crate::transcript::RETAINED {
+        to.push_str(text);
+    }
 }

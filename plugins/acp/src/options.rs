@@ -7,6 +7,7 @@ use std::time::Duration;
 use ostler_contract::{Options, Thrown, Value, json};
 use serde::Deserialize;
 
+use crate::machine::Needs;
 use crate::presets::{Preset, Presets};
 
 /// The options as they are written.
@@ -21,6 +22,17 @@ struct Written {
     idle_minutes: Option<f64>,
     memory_limit_mb: Option<u64>,
     scope: ScopeChoice,
+    unstable: Vec<Unstable>,
+}
+
+/// A part of the protocol that is not stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unstable {
+    /// `session/fork`.
+    Fork,
+    /// `subagent_update`.
+    Subagents,
 }
 
 /// One entry of `agents`.
@@ -38,6 +50,7 @@ struct WrittenAgent {
     host_tools: Option<bool>,
     authenticate: Option<String>,
     memory_limit_mb: Option<u64>,
+    credentials: BTreeMap<String, String>,
 }
 
 /// A model listed before the agent has reported its own.
@@ -87,6 +100,10 @@ pub struct AgentOptions {
     pub install: Option<String>,
     /// How much memory it and everything it starts may occupy, in bytes.
     pub memory_limit: Option<u64>,
+    /// The variables that receive clients' tokens, by protected resource.
+    pub credentials: BTreeMap<String, String>,
+    /// What it needs in a machine.
+    pub needs: Needs,
 }
 
 impl AgentOptions {
@@ -109,6 +126,15 @@ pub struct Runtime {
     pub scope: ScopeChoice,
     /// The command that serves a tools endpoint on stdio, where there is one.
     pub bridge: Option<Vec<String>>,
+    /// Parts of the protocol that are not stable and are used.
+    pub unstable: Vec<Unstable>,
+}
+
+impl Runtime {
+    /// Whether a part of the protocol that is not stable is used.
+    pub fn uses(&self, part: Unstable) -> bool {
+        self.unstable.contains(&part)
+    }
 }
 
 /// What the options come to.
@@ -164,6 +190,10 @@ pub fn schema() -> Value {
                             "type": "integer", "minimum": 1,
                             "description": "Memory the agent and everything it starts may occupy, in MiB [default: that of the plugin]."
                         },
+                        "credentials": {
+                            "type": "object", "additionalProperties": { "type": "string", "minLength": 1 },
+                            "description": "By protected resource (an https URL), the environment variable that receives the token a client pushes for it."
+                        },
                         "authenticate": { "type": "string", "minLength": 1, "description": "Id of the agent's method that signs in without a user, before a session is opened." }
                     }
                 }
@@ -187,6 +217,10 @@ pub fn schema() -> Value {
             "memoryLimitMb": {
                 "type": "integer", "minimum": 1,
                 "description": "Memory each agent and everything it starts may occupy, in MiB [default: no limit]."
+            },
+            "unstable": {
+                "type": "array", "items": { "type": "string", "enum": ["fork", "subagents"] },
+                "description": "Parts of the protocol that are not stable and are to be used [default: none]."
             },
             "scope": {
                 "type": "string", "enum": ["auto", "group"],
@@ -236,6 +270,7 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         idle: (!idle.is_zero()).then_some(idle),
         scope: written.scope,
         bridge: None,
+        unstable: written.unstable,
     };
     let presets = presets.ids().map(str::to_owned).collect();
     Ok(Configured { agents, problems, presets, runtime })
@@ -268,6 +303,8 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         authenticate: None,
         install: Some(launch.install),
         memory_limit: None,
+        credentials: BTreeMap::new(),
+        needs: preset.needs(),
     })
 }
 
@@ -297,6 +334,8 @@ impl WrittenAgent {
                 authenticate: None,
                 install: None,
                 memory_limit: None,
+                credentials: BTreeMap::new(),
+                needs: Needs::default(),
             },
             (None, None) => return Err("needs a command or a preset".to_owned()),
         };
@@ -315,6 +354,7 @@ impl WrittenAgent {
         agent.models = self.models;
         agent.host_tools = self.host_tools.unwrap_or(true);
         agent.authenticate = self.authenticate;
+        agent.credentials = self.credentials;
         agent.memory_limit = self.memory_limit_mb.map(|megabytes| megabytes << 20);
         Ok(agent)
     }

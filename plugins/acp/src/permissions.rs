@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use ostler_contract::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::protocol::{ToolCallChange, member};
 use crate::wire::Request;
 
 /// One option of an approval.
-#[derive(Debug, Clone, PartialEq)]
-struct Choice {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
     id: String,
     label: String,
     kind: String,
@@ -20,6 +21,17 @@ struct Choice {
 pub struct Question {
     choices: Vec<Choice>,
     request: Request,
+    /// What a standing answer would be about.
+    tool: String,
+}
+
+/// An answer that holds for more than its question.
+#[derive(Debug, PartialEq)]
+pub struct Always {
+    /// The tool.
+    pub tool: String,
+    /// The option.
+    pub option: Choice,
 }
 
 /// The questions that wait, by tool call.
@@ -46,7 +58,7 @@ impl Question {
                 })
             })
             .collect();
-        Ok((call, Self { choices, request }))
+        Ok((call, Self { choices, request, tool: String::new() }))
     }
 
     /// Every option, with its own label and in the agent's order: two of one kind may mean different things.
@@ -64,21 +76,46 @@ impl Question {
         self.request.withdrawal()
     }
 
-    fn answer(self, approved: bool, option: Option<&str>) {
+    /// The options.
+    pub fn choices(&self) -> &[Choice] {
+        &self.choices
+    }
+
+    /// Names the tool that the question is about.
+    pub fn about(&mut self, tool: String) {
+        self.tool = tool;
+    }
+
+    /// Answers with an option that holds already.
+    pub fn settle(self, option: &Choice) {
+        self.select(Some(option));
+    }
+
+    fn select(self, option: Option<&Choice>) {
+        let outcome = match option {
+            Some(choice) => json!({ "outcome": "selected", "optionId": choice.id }),
+            None => json!({ "outcome": "cancelled" }),
+        };
+        self.request.answer(Ok(json!({ "outcome": outcome })));
+    }
+
+    fn answer(self, approved: bool, option: Option<&str>) -> Option<Always> {
         let named = option.and_then(|id| self.choices.iter().find(|choice| choice.id == id));
         // A client that names no option approves or denies this once, as far as the agent offers that.
         let of_kind = |kinds: &[&str]| {
             kinds.iter().find_map(|kind| self.choices.iter().find(|choice| choice.kind == *kind))
         };
-        let chosen = named.filter(|choice| choice.denies() != approved).or_else(|| match approved {
+        let named = named.filter(|choice| choice.denies() != approved);
+        let chosen = named.or_else(|| match approved {
             true => of_kind(&["allow_once", "allow_always"]),
             false => of_kind(&["reject_once", "reject_always"]),
         });
-        let outcome = match chosen {
-            Some(choice) => json!({ "outcome": "selected", "optionId": choice.id }),
-            None => json!({ "outcome": "cancelled" }),
-        };
-        self.request.answer(Ok(json!({ "outcome": outcome })));
+        // Only what a user named holds for more than this question.
+        let always = named.filter(|choice| choice.always());
+        let always = always.map(|option| Always { tool: self.tool.clone(), option: option.clone() });
+        let chosen = chosen.cloned();
+        self.select(chosen.as_ref());
+        always
     }
 
     /// Answers that the turn was cancelled.
@@ -88,8 +125,13 @@ impl Question {
 }
 
 impl Choice {
-    fn denies(&self) -> bool {
+    /// Whether it denies the call.
+    pub fn denies(&self) -> bool {
         self.kind.starts_with("reject")
+    }
+
+    fn always(&self) -> bool {
+        self.kind.ends_with("_always")
     }
 }
 
@@ -101,15 +143,10 @@ impl Questions {
         }
     }
 
-    /// Answers the question about a call with the user's choice; `false` where none waits.
-    pub fn answer(&mut self, call: &str, approved: bool, option: Option<&str>) -> bool {
-        match self.0.remove(call) {
-            Some(question) => {
-                question.answer(approved, option);
-                true
-            }
-            None => false,
-        }
+    /// Answers the question about a call with the user's choice, and returns what holds from now on; nothing where no
+    /// question waits.
+    pub fn answer(&mut self, call: &str, approved: bool, option: Option<&str>) -> Option<Option<Always>> {
+        self.0.remove(call).map(|question| question.answer(approved, option))
     }
 
     /// Removes a question that the agent took back; `false` where none waits.

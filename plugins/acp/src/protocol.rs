@@ -41,6 +41,8 @@ pub enum Update {
     Compaction(Compaction),
     /// A piece of a compaction's summary.
     CompactionSummary,
+    /// A session that this one created for a part of its work; not stable.
+    Subagent(Subagent),
     /// An update this version does not know, by its name.
     Unknown(String),
 }
@@ -275,6 +277,38 @@ pub struct Compaction {
     pub error: Option<String>,
 }
 
+/// What is said of a subagent: members that are left out are as before.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Subagent {
+    /// The agent's id of its session.
+    pub session: String,
+    /// Its title.
+    pub title: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// What it does: `running`, `idle`, `requires_action`, …
+    pub state: Option<String>,
+    /// Why it stopped.
+    pub stop_reason: Option<String>,
+    /// Whether it can be cancelled; nothing where that is as before.
+    pub cancel: Option<bool>,
+}
+
+impl Subagent {
+    fn read(update: &Value) -> Option<Self> {
+        let state = update.get("state");
+        let cancel = |capabilities: &Value| capabilities.get("cancel").is_some_and(Value::is_object);
+        Some(Self {
+            session: member(update, "sessionId")?,
+            title: member(update, "title"),
+            description: member(update, "description"),
+            state: state.and_then(|state| member(state, "state")),
+            stop_reason: state.and_then(|state| member(state, "stopReason")),
+            cancel: update.get("capabilities").map(cancel),
+        })
+    }
+}
+
 impl Update {
     /// Reads the `update` of a `session/update`.
     pub fn read(update: &Value) -> Self {
@@ -296,6 +330,7 @@ impl Update {
             "usage_update" => ContextUsage::deserialize(update).ok().map(Self::Usage),
             "notice" => Notice::deserialize(update).ok().map(Self::Notice),
             "compaction_update" => Compaction::deserialize(update).ok().map(Self::Compaction),
+            "subagent_update" => Subagent::read(update).map(Self::Subagent),
             "compaction_summary_chunk" => Some(Self::CompactionSummary),
             _ => None,
         };

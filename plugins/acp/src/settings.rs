@@ -17,6 +17,9 @@ pub const MODEL: &str = "model";
 /// The setting that is the agent's mode, where it is no configuration option.
 pub const MODE: &str = "mode";
 
+/// The setting that names a session which the agent stores itself, for a session of the host that continues it.
+pub const CONTINUES: &str = "agentSession";
+
 /// One setting of an agent's session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -258,8 +261,16 @@ impl Catalogue {
     /// The schema of a session's settings.
     pub fn schema(&self) -> Value {
         let known = self.shared.known.lock();
-        let properties: JsonObject =
+        let mut properties: JsonObject =
             known.settings.iter().map(|setting| (setting.option.id.clone(), setting.property())).collect();
+        let facts = known.about.as_ref().map(|about| &about.facts);
+        if facts.is_some_and(|facts| facts.list && (facts.load || facts.resume)) {
+            let description =
+                "Id of a session of the agent that this session continues; ostler agent sessions lists them.";
+            let property = json!({ "type": "string", "title": "Continued session", "description": description,
+                "sessionMutable": false });
+            properties.entry(CONTINUES).or_insert(property);
+        }
         json!({ "type": "object", "properties": properties })
     }
 

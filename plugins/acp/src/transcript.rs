@@ -6,6 +6,8 @@ use ostler_contract::wire::state::{ResponsePart, Turn};
 
 /// How much is retained, in bytes.
 const LIMIT: usize = 32 << 10;
+/// How much of one message or answer is retained, in bytes.
+pub const RETAINED: usize = LIMIT / 4;
 
 /// The latest turns of a conversation.
 #[derive(Debug, Default)]
@@ -34,7 +36,7 @@ impl Transcript {
 
     /// Adds a turn. The oldest ones make room.
     pub fn add(&mut self, message: &str, answer: &str) {
-        let cut = |text: &str| text[..text.floor_char_boundary(LIMIT / 4)].to_owned();
+        let cut = |text: &str| text[..text.floor_char_boundary(RETAINED)].to_owned();
         let turn = (cut(message), cut(answer));
         self.size += turn.0.len() + turn.1.len();
         self.turns.push_back(turn);
@@ -42,6 +44,13 @@ impl Transcript {
             let Some((message, answer)) = self.turns.pop_front() else { return };
             self.size -= message.len() + answer.len();
         }
+    }
+
+    /// The turns as Markdown, for users; nothing where there are none.
+    pub fn markdown(&self) -> Option<String> {
+        let turn = |(message, answer): &(String, String)| format!("**User:** {message}\n\n{answer}");
+        let turns: Vec<String> = self.turns.iter().map(turn).collect();
+        (!turns.is_empty()).then(|| format!("Earlier in this session:\n\n{}", turns.join("\n\n")))
     }
 
     /// The text an agent is handed before the next message; nothing where there is nothing to tell.

@@ -18,12 +18,17 @@ const ANSWER_RETAINED: usize = 8 << 10;
 
 /// Emits actions, and waits where the host is behind.
 #[derive(Debug, Clone)]
-pub struct Emitter(Func<fn(channel: Emit, action: StateAction)>);
+pub enum Emitter {
+    /// In a chat and its session.
+    Chat(Func<fn(channel: Emit, action: StateAction)>),
+    /// In a worker's chat.
+    Worker(Func<fn(action: StateAction)>),
+}
 
 impl Emitter {
     /// Of a chat.
     pub fn of(start: &Start) -> Self {
-        Self(start.emit.clone())
+        Self::Chat(start.emit.clone())
     }
 
     /// Emits on the chat's channel.
@@ -44,7 +49,11 @@ impl Emitter {
 
     async fn emit(&self, channel: Emit, action: StateAction) {
         loop {
-            match self.0.call((channel, action.clone())) {
+            let emitted = match self {
+                Self::Chat(emit) => emit.call((channel, action.clone())),
+                Self::Worker(emit) => emit.call((action.clone(),)),
+            };
+            match emitted {
                 Err(thrown) if thrown.name == "QuotaExceededError" => {
                     tokio::time::sleep(Duration::from_millis(2)).await
                 }
@@ -316,14 +325,9 @@ impl Turn {
         }
     }
 
-    /// The agent asks for approval of a call, which it may never have announced. Answers the call as a client is shown
-    /// it, or nothing for a call that is over.
-    pub async fn ask(
-        &mut self,
-        change: ToolCallChange,
-        options: &Value,
-        terminals: &Terminals,
-    ) -> Option<Value> {
+    /// Takes what a request for approval says of a call. Returns what a standing answer would be about; nothing for a call
+    /// that is over.
+    pub async fn asked_about(&mut self, change: ToolCallChange) -> Option<String> {
         self.open = None;
         let id = change.id.clone();
         let call = self.calls.entry(id.clone()).or_default();
@@ -332,9 +336,24 @@ impl Turn {
         }
         // A request for approval names no progress: the call waits.
         call.whole.merge(ToolCallChange { status: None, ..change });
+        let tool = call.standing();
         self.announce(&id).await;
-        let edits = tool_content::edits(&self.calls[&id].whole);
-        let call = self.calls.get_mut(&id)?;
+        Some(tool)
+    }
+
+    /// A standing answer approves a call.
+    pub async fn settled(&mut self, id: &str) {
+        let Some(call) = self.calls.get_mut(id).filter(|call| call.step == Step::Started) else { return };
+        call.step = Step::Running;
+        let mut action = self.calls[id].ready(&self.id);
+        action["confirmed"] = "setting".into();
+        self.emit.chat(action).await;
+    }
+
+    /// Asks for approval of a call. Returns the call as a client is shown it.
+    pub async fn ask(&mut self, id: &str, options: &Value, terminals: &Terminals) -> Option<Value> {
+        let call = self.calls.get_mut(id)?;
+        let edits = tool_content::edits(&call.whole);
         call.step = Step::Asked;
         let title = call.title();
         let mut action = call.ready(&self.id);
@@ -392,25 +411,32 @@ impl Turn {
     }
 
     /// Ends the turn with an error.
-    pub async fn failed(self, kind: &str, message: String) {
-        let part =
-            json!({ "kind": "error", "error": { "errorType": kind, "message": message }, "resumable": true });
+    pub async fn failed(self, kind: &str, message: String, ways: Option<Value>) {
+        let mut error = json!({ "errorType": kind, "message": message });
+        if let Some(ways) = ways {
+            error["_meta"] = json!({ "ostler.authMethods": ways });
+        }
+        let part = json!({ "kind": "error", "error": error, "resumable": true });
         self.end("chat/error", Some(part)).await;
     }
 
-    async fn end(mut self, kind: &str, part: Option<Value>) {
-        // A call that never ended would be shown as one that runs for good.
+    /// Ends the calls that never ended, which would be shown as calls that run for good.
+    pub async fn end_calls(&mut self, well: bool) {
         let unfinished: Vec<String> =
             self.calls.iter().filter(|(_, call)| call.step != Step::Done).map(|(id, _)| id.clone()).collect();
         for id in unfinished {
-            if kind != "chat/turnCancelled" {
-                if let Some(call) = self.calls.get_mut(&id) {
-                    // Many agents leave a call's last state out when the turn goes well.
-                    let well = part.is_none() && call.step == Step::Running;
-                    call.whole.status = Some(if well { ToolStatus::Completed } else { ToolStatus::Failed });
-                }
-                self.complete(&id, &Terminals::none()).await;
+            if let Some(call) = self.calls.get_mut(&id) {
+                // Many agents leave a call's last state out when the turn goes well.
+                let well = well && call.step == Step::Running;
+                call.whole.status = Some(if well { ToolStatus::Completed } else { ToolStatus::Failed });
             }
+            self.complete(&id, &Terminals::none()).await;
+        }
+    }
+
+    async fn end(mut self, kind: &str, part: Option<Value>) {
+        if kind != "chat/turnCancelled" {
+            self.end_calls(part.is_none()).await;
         }
         if !self.plan.is_empty() {
             self.activity(None).await;
@@ -440,6 +466,17 @@ impl ToolCall {
     fn tool_name(&self) -> String {
         let whole = &self.whole;
         whole.name.clone().or_else(|| whole.kind.clone()).unwrap_or_else(|| "tool".to_owned())
+    }
+
+    /// What a standing answer is about: the tool. A shell, and a tool whose kind does not say what it does, can do
+    /// anything, so there it is the call's title as well.
+    fn standing(&self) -> String {
+        let whole = &self.whole;
+        let limited = ["read", "edit", "search", "think"];
+        match whole.kind.as_deref().is_some_and(|kind| limited.contains(&kind)) {
+            true => self.tool_name(),
+            false => format!("{}: {}", self.tool_name(), self.title()),
+        }
     }
 
     fn title(&self) -> String {

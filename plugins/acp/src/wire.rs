@@ -341,14 +341,20 @@ async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<Str
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// What this client offers agents.
-pub fn client_capabilities() -> Value {
-    json!({
-        "fs": { "readTextFile": true, "writeTextFile": true },
-        "terminal": true,
+/// What this client offers agents: files and terminals only to those that run on this host.
+pub fn client_capabilities(here: bool, subagents: bool) -> Value {
+    let mut capabilities = json!({
+        "fs": { "readTextFile": here, "writeTextFile": here },
+        "terminal": here,
         "session": { "compaction": {}, "notices": {}, "configOptions": { "boolean": {} } },
         "elicitation": { "form": {}, "url": {} },
-    })
+        // Some agents name no other way to sign in.
+        "auth": { "terminal": true },
+    });
+    if subagents {
+        capabilities["subagents"] = json!({});
+    }
+    capabilities
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::core::shared::Core;
 use ostler_contract::points::{Agent, Tool};
-use ostler_contract::registry::Owned;
+use ostler_contract::registry::{Owned, Registry};
 use ostler_protocol::wire::state::{
     AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability,
     ToolDefinition,
@@ -48,11 +48,12 @@ impl Core {
     }
 
     /// The tools every session is offered.
-    pub fn offered_tools(&self) -> Vec<OfferedTool> {
-        let Some(registry) = self.registry() else { return Vec::new() };
-        let all = self.tools.get_or_init(|| registry.all::<Tool>().iter().map(OfferedTool::new).collect());
+    pub fn offered_tools(&self) -> impl Iterator<Item = &OfferedTool> {
+        let read = |registry: &Registry| registry.all::<Tool>().iter().map(OfferedTool::new).collect();
+        let all = self.registry().map(|registry| self.tools.get_or_init(|| read(registry)));
         let advanced = self.advanced_tools();
-        all.iter().filter(|tool| advanced || tool.tool.advanced_permission != Some(true)).cloned().collect()
+        let all = all.into_iter().flatten();
+        all.filter(move |tool| advanced || tool.tool.advanced_permission != Some(true))
     }
 
     /// Asks each backend once what it offers and says so to whoever watches.

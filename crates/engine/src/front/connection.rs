@@ -241,7 +241,10 @@ impl Connection {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
                         let _held = self.front.sessions.load_channel(&dispatch.channel).await;
                         // A terminal is claimed for one.
-                        let _claims = match dispatch.action.pointer("/claim/session").and_then(Value::as_str)
+                        let _claims = match dispatch
+                            .action
+                            .get("claim")
+                            .and_then(|claim| claim.get("session")?.as_str())
                         {
                             Some(session) => self.front.sessions.load_channel(session).await,
                             None => None,

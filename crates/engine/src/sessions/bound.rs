@@ -61,7 +61,7 @@ impl SessionTools {
         }
         let chat = self.entry.speaking_chat();
         let place = BoundPlace::new(&self.entry.uri, &chat);
-        let own = sessions.core.offered_tools().into_iter().map(|tool| bind(&sessions, tool, &place));
+        let own = sessions.core.offered_tools().cloned().map(|tool| bind(&sessions, tool, &place));
         own.chain(brought.tools.iter().cloned()).collect()
     }
 

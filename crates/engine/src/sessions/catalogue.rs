@@ -36,6 +36,13 @@ impl Sessions {
         self.whole.load(Ordering::Acquire)
     }
 
+    /// Whether every session there is is in memory now, so that the store has no other id.
+    pub(crate) fn holds_all(&self) -> bool {
+        let entries = self.entries.read();
+        self.is_whole()
+            || self.counted.load(Ordering::Acquire) && entries.len() >= self.total.load(Ordering::Acquire)
+    }
+
     /// Puts a session that comes from the store into memory; answers the one that is there if it was faster.
     fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat]) -> Arc<Entry> {
         let mut entries = self.entries.write();
@@ -347,7 +354,7 @@ impl Sessions {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => entry.view().summary.clone(),
+            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
             Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
         Ok((shown.collect(), more))

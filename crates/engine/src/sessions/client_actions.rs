@@ -55,7 +55,8 @@ impl Actor {
         };
         let origin = dispatch.origin.clone();
         let outcome = match self.chat_at(&dispatch.place) {
-            _ if dispatch.place == Place::Annotations => self.annotate(action, Some(origin)).await,
+            // Boxed: every message takes as much memory as the largest needs.
+            _ if dispatch.place == Place::Annotations => Box::pin(self.annotate(action, Some(origin))).await,
             _ if dispatch.place == Place::Session => self.session_action(action, origin, &dispatch).await,
             Some(at) => self.chat_action(at, action, origin, &dispatch).await,
             None => return self.reject(&dispatch, NO_SUCH_CHAT),

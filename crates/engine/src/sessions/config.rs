@@ -1,6 +1,7 @@
 //! The settings of a session: the backend's own and, beside them, those plugins contributed. A setting a backend
 //! declares itself is the backend's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{OptionFuture, join_all};
@@ -9,7 +10,7 @@ use ostler_contract::registry::Owned;
 use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands as c;
-use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigState};
+use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState};
 
 use crate::core::file_uris::file_path;
 use crate::core::in_time::in_time;
@@ -25,9 +26,17 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// A session's settings, and which of them plugins contributed.
 struct Merged {
     config: SessionConfigState,
-    /// The backend's schema as it wrote it, which may say more than the protocol's and need not say a type.
-    written: Value,
+    written: Arc<ReadSchema>,
     contributed: Vec<Owned<SessionSetting>>,
+}
+
+/// The schema of a backend's settings.
+#[derive(Debug)]
+pub(super) struct ReadSchema {
+    /// As it wrote it, which may say more than the protocol's and need not say a type.
+    written: Value,
+    /// As the protocol has it.
+    schema: SessionConfigSchema,
 }
 
 /// What a session about to be made begins with.
@@ -76,7 +85,7 @@ impl Sessions {
             ) {
                 (Some(setting), _) => refuses(setting, value),
                 (None, Some(property)) if property.session_mutable == Some(false) => {
-                    misfit(key, &written["properties"][key], value)
+                    misfit(key, &written.written["properties"][key], value)
                 }
                 (None, Some(_)) => {
                     asked.insert(key.clone(), value.clone());
@@ -120,9 +129,10 @@ impl Sessions {
 
     async fn merged(&self, agent: &Agent, chosen: &JsonObject) -> Result<Merged, Thrown> {
         let (schema, defaults) = futures::join!(agent.schema.call(()), agent.defaults.call(()));
-        let written = schema?;
-        let mut schema = Agent::read_schema(written.clone())
+        let written = self
+            .read_schema(agent, schema?)
             .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
+        let mut schema = written.schema.clone();
         let mut values = JsonObject::new();
         let mut contributed = Vec::new();
         for setting in self.contributed_settings() {
@@ -141,6 +151,18 @@ impl Sessions {
         values.extend(defaults?);
         values.extend(chosen.iter().map(|(key, value)| (key.clone(), value.clone())));
         Ok(Merged { config: SessionConfigState { schema, values }, written, contributed })
+    }
+
+    /// Reads a backend's schema, unless it is the one that was read last.
+    fn read_schema(&self, agent: &Agent, written: Value) -> Option<Arc<ReadSchema>> {
+        let mut read = self.read_schemas.lock();
+        if let Some(last) = read.get(&*agent.provider).filter(|last| last.written == written) {
+            return Some(last.clone());
+        }
+        let schema = Agent::read_schema(written.clone())?;
+        let now = Arc::new(ReadSchema { written, schema });
+        read.insert(agent.provider.to_string(), now.clone());
+        Some(now)
     }
 
     /// Says once that a backend's own setting stands where a plugin's would.

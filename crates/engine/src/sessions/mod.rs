@@ -108,6 +108,8 @@ pub struct Sessions {
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
     tools_server: OnceLock<OpenToolsServer>,
+    /// What each backend's schema was read as last.
+    read_schemas: Mutex<HashMap<String, Arc<config::ReadSchema>>>,
     /// Which backends were said to declare a setting a plugin contributes.
     settings_declared: Mutex<HashSet<(String, String)>>,
 }
@@ -218,6 +220,7 @@ impl Sessions {
             observer: OnceLock::new(),
             drafts: Mutex::default(),
             tools_server: OnceLock::new(),
+            read_schemas: Mutex::default(),
             settings_declared: Mutex::default(),
         });
         sessions.workspace.set_sessions(sessions.me.clone());

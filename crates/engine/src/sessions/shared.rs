@@ -63,13 +63,17 @@ struct ConfigFields<'a> {
 
 impl SharedState {
     /// Takes the schema of a session's settings out of its state. The host's tools are not in it.
-    pub fn take(schemas: &Schemas, tools: Vec<OfferedTool>, state: &mut SessionState) -> Self {
+    pub fn take<'a>(
+        schemas: &Schemas,
+        tools: impl Iterator<Item = &'a OfferedTool>,
+        state: &mut SessionState,
+    ) -> Self {
         let schema = state.config.as_mut().map(|config| {
             let none =
                 SessionConfigSchema { r#type: String::new(), properties: HashMap::new(), required: None };
             schemas.share(std::mem::replace(&mut config.schema, none))
         });
-        Self { schema, tools: tools.into_iter().map(|tool| tool.definition).collect() }
+        Self { schema, tools: tools.map(|tool| tool.definition.clone()).collect() }
     }
 
     /// The properties of the session's settings.

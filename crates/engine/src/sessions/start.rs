@@ -54,7 +54,7 @@ impl Actor {
         let ahead = self.ahead.clone();
         let tools = self.bound_tools(&chat.uri);
         let instructions: Vec<String> =
-            self.core.offered_tools().iter().filter_map(|tool| tool.tool.instruction.clone()).collect();
+            self.core.offered_tools().filter_map(|tool| tool.tool.instruction.clone()).collect();
         let tools_server = self.sessions.tools_server().map(|open| {
             let tools = SessionTools::new(&self.sessions, &self.entry);
             Call::new(move |(options,): (Option<ToolsServerOptions>,)| {

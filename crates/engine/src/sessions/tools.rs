@@ -25,7 +25,7 @@ use crate::sessions::Sessions;
 impl Actor {
     /// Every tool a backend may offer its model in this chat.
     pub(super) fn bound_tools(&self, chat: &str) -> Vec<BoundTool> {
-        let own = self.core.offered_tools().into_iter();
+        let own = self.core.offered_tools().cloned();
         let place = BoundPlace::new(&self.entry.uri, chat);
         let own = own.map(|tool| bind(&self.sessions, tool, &place));
         own.chain(brought_by(&self.state.active_clients)).collect()

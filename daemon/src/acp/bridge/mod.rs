@@ -4,6 +4,7 @@
 mod events;
 mod opening;
 mod prompting;
+mod returning;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,10 +16,12 @@ use ostler_protocol::wire::state::{ChatState, RootState, SessionState, SnapshotS
 use tokio::sync::mpsc;
 
 use crate::acp::ask::Abilities;
+use crate::acp::reconnect;
 use crate::acp::wire::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
 use crate::acp::{content, options};
-use crate::client::{Connection, lost};
+use crate::client::Connection;
 use crate::exit::Exit;
+use crate::place::Place;
 
 /// How many turns of a session are replayed at most when it is loaded.
 const REPLAYED: usize = 500;
@@ -92,6 +95,7 @@ pub struct Bridge {
     events: ClientEventStream,
     wire: Wire,
     provider: Option<String>,
+    place: Place,
     editor: Editor,
     root: Option<Box<RootState>>,
     open: HashMap<String, Open>,
@@ -104,7 +108,7 @@ pub struct Bridge {
 
 impl Bridge {
     /// Between a daemon and an editor. New sessions have this backend.
-    pub fn new(daemon: Connection, wire: Wire, provider: Option<String>) -> Self {
+    pub fn new(daemon: Connection, wire: Wire, provider: Option<String>, place: Place) -> Self {
         let events = daemon.client().events();
         let (tell, told) = mpsc::unbounded_channel();
         Self {
@@ -112,6 +116,7 @@ impl Bridge {
             events,
             wire,
             provider,
+            place,
             editor: Editor::default(),
             root: None,
             open: HashMap::new(),
@@ -122,10 +127,11 @@ impl Bridge {
         }
     }
 
-    /// Runs until the editor closes its end. Turns it started go on.
+    /// Runs until the editor closes its end. Turns it started go on. When the daemon closes the connection, it continues
+    /// with the next one.
     ///
     /// # Errors
-    /// Exit 1 where the daemon closes the connection.
+    /// Exit 1 where no daemon returns.
     pub async fn run(mut self, mut incoming: mpsc::Receiver<Incoming>) -> Result<(), Exit> {
         if let SnapshotState::Root(root) = self.subscribe(uri::ROOT).await?.0 {
             self.root = Some(root);
@@ -136,7 +142,10 @@ impl Bridge {
                 Some(told) = self.told.recv() => self.told(told).await,
                 event = self.events.recv() => match event {
                     Some(event) => self.event(event).await,
-                    None => return Err(lost()),
+                    None => tokio::select! {
+                        back = reconnect(&self.place, &self.wire) => self.returned(back?).await?,
+                        () = self.wire.closed() => return Ok(()),
+                    },
                 },
                 message = incoming.recv() => match message {
                     Some(Incoming::Request(request)) => self.request(request).await,

@@ -8,6 +8,8 @@ use std::path::Path;
 use ostler_contract::Thrown;
 use serde::Deserialize;
 
+use crate::machine::Needs;
+
 /// One agent of a registry: the members of its `agent.json` that starting it needs.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Preset {
@@ -17,6 +19,28 @@ pub struct Preset {
     /// One line.
     pub description: Option<String>,
     distribution: Distribution,
+    #[serde(default, rename = "_meta")]
+    meta: Meta,
+}
+
+/// What ostler adds to an entry of the registry.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    ostler: Facts,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Facts {
+    /// The variable with its API key.
+    key: Option<String>,
+    /// The method that signs in with the key.
+    key_method: Option<String>,
+    /// The variable that names the folder of its configuration.
+    state_variable: Option<String>,
+    /// The file of its configuration, in the user's home.
+    seed: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -61,6 +85,18 @@ pub struct Launch {
 }
 
 impl Preset {
+    /// What it needs in a machine.
+    pub fn needs(&self) -> Needs {
+        let Facts { key, key_method, state_variable, seed } = self.meta.ostler.clone();
+        let Distribution { npx, uvx, .. } = &self.distribution;
+        let part = match (npx, uvx) {
+            (Some(_), _) => "node",
+            (None, Some(_)) => "uv",
+            (None, None) => &self.id,
+        };
+        Needs { part: Some(part.to_owned()), key, key_method, state_variable, seed }
+    }
+
     /// How the agent is started on this platform.
     ///
     /// # Errors

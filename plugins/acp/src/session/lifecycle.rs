@@ -1,14 +1,17 @@
 //! The agent's process in a conversation: opened with the first turn, put to sleep when idle, and ended.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt;
+use ostler_contract::events::TurnStatus;
 use ostler_contract::points::{ToolsChanged, ToolsServerOptions};
 use ostler_contract::{Call, Thrown, Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Command, Conversation, Live};
+use crate::agent::Surroundings;
 use crate::errors::AgentError;
 use crate::mcp::Endpoint;
 use crate::opening::{self, Opened, Plan};
@@ -23,28 +26,41 @@ const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 impl Conversation {
     /// Starts the agent and opens its session, beside everything else.
     pub(super) async fn open(&mut self) {
-        if self.start.computer.is_some() {
-            let name = self.shared.agent.name.clone();
-            return self
-                .fail("agent", format!("{name} cannot run in a machine; choose no computer for the session"))
-                .await;
-        }
+        let imported = self.imported.clone();
+        let fork = self.fork.take();
         let plan = Plan {
+            fork,
             agent: self.shared.agent.clone(),
             runtime: self.shared.runtime.clone(),
-            cwd: self.cwd.clone(),
+            at: Surroundings {
+                cwd: self.cwd.clone(),
+                env: self.start.env.clone(),
+                lent: self.lent(),
+                computer: self.start.computer.clone(),
+            },
             additional: self.start.additional.iter().flatten().map(Into::into).collect(),
-            env: self.start.env.clone(),
             endpoint: self.endpoint().await,
             mcp_servers: self.start.mcp_servers.clone(),
-            resume: self.id.lock().clone(),
+            resume: self.id.lock().clone().or_else(|| imported.clone()),
+            imported: imported.is_some(),
         };
         self.opening = Some(opening::open(plan).boxed());
+    }
+
+    /// The tokens that the client which created the session lent it, by the agent's variables.
+    fn lent(&self) -> BTreeMap<String, String> {
+        let tokens = self.start.credentials.iter().flatten();
+        let variable = |resource: &String| self.shared.agent.credentials.get(resource).cloned();
+        tokens.filter_map(|(resource, token)| Some((variable(resource)?, token.clone()))).collect()
     }
 
     /// The session's tools endpoint, opened once.
     async fn endpoint(&mut self) -> Option<Endpoint> {
         if !self.shared.agent.host_tools {
+            return None;
+        }
+        if self.start.computer.is_some() {
+            self.log("the session's tools are not offered: the agent runs in a machine");
             return None;
         }
         if self.endpoint.is_none()
@@ -74,18 +90,26 @@ impl Conversation {
 
     /// The agent's session is open, or could not be.
     pub(super) async fn opened(&mut self, opened: Result<Opened, AgentError>) {
-        let Opened { running, incoming, session, settings, early, continued, notes } = match opened {
+        let Opened { running, incoming, session, settings, early, continued, notes, replayed } = match opened
+        {
             Ok(opened) => opened,
-            Err(why) => return self.fail(why.kind(), self.sentence(&why)).await,
+            Err(why) => return self.fail_with(&why).await,
         };
         let facts = &running.facts;
         let named = |of: &Option<String>| of.clone().unwrap_or_default();
         self.log(format_args!("agent {} {} runs", named(&facts.name), named(&facts.version)));
         notes.iter().for_each(|note| self.log(note));
         *self.id.lock() = Some(session.clone());
+        if self.imported.take().is_some()
+            && let Some(turn) = &mut self.turn
+            && let Some(earlier) = replayed.markdown()
+        {
+            turn.notification(earlier).await;
+        }
         self.cost = (!continued).then_some(0.0);
         self.shared.catalogue.learn_facts(&self.shared.agent, facts);
         self.shared.catalogue.learn(&settings);
+        self.children.clear();
         let exited = running.ended().boxed();
         self.live = Some(Live {
             running,
@@ -207,6 +231,10 @@ impl Conversation {
     /// Ends the conversation.
     pub(super) async fn close(&mut self, removing: bool) {
         self.opening = None;
+        if removing {
+            self.shared.standing.forget(&self.start.uri).await;
+        }
+        self.end_workers(TurnStatus::Cancelled).await;
         self.cancel_questions();
         if let Some(turn) = self.turn.take() {
             turn.cancelled().await;
@@ -216,12 +244,13 @@ impl Conversation {
             drop(incoming);
             let facts = running.facts.clone();
             let (wire, params) = (running.wire.clone(), json!({ "sessionId": session }));
+            let deleted = self.shared.deleted.clone();
             let parting = async move {
                 if facts.close {
                     let _ = wire.request("session/close", params.clone()).await;
                 }
-                if removing && facts.delete {
-                    let _ = wire.request("session/delete", params).await;
+                if removing && facts.delete && wire.request("session/delete", params).await.is_ok() {
+                    deleted.lock().insert(session);
                 }
             };
             let _ = tokio::time::timeout(CLOSE_LIMIT, parting).await;

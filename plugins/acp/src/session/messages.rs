@@ -5,7 +5,7 @@ use ostler_contract::{Value, json};
 
 use super::Conversation;
 use crate::elicitation::Shown;
-use crate::permissions::Question;
+use crate::permissions::{Always, Question};
 use crate::protocol::{Command, ContextUsage, Cost, Update};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
@@ -15,8 +15,9 @@ impl Conversation {
     pub(super) async fn message(&mut self, message: Incoming) {
         match message {
             Incoming::Update { session, update } => {
-                if self.live.as_ref().is_some_and(|live| live.session == session) {
-                    self.update(update).await;
+                match self.live.as_ref().is_some_and(|live| live.session == session) {
+                    true => self.update(update).await,
+                    false => drop(self.worker_update(&session, update).await),
                 }
             }
             Incoming::Request(request) => self.request(request).await,
@@ -41,6 +42,7 @@ impl Conversation {
             Update::Title(Some(title)) => {
                 return self.emit.session(json!({ "type": "session/titleChanged", "title": title })).await;
             }
+            Update::Subagent(change) => return self.subagent(change).await,
             Update::Title(None) | Update::CompactionSummary => return,
             Update::Unknown(name) => return self.log(format_args!("an update is left out: {name:?}")),
             _ => {}
@@ -63,7 +65,7 @@ impl Conversation {
     }
 
     /// The turn the agent works on: not one that waits until an earlier prompt, which was cancelled, is answered.
-    fn prompted_turn(&mut self) -> Option<&mut Turn> {
+    pub(super) fn prompted_turn(&mut self) -> Option<&mut Turn> {
         self.turn.as_mut().filter(|_| self.waiting.is_none())
     }
 
@@ -147,15 +149,24 @@ impl Conversation {
 
     /// The agent asks for approval.
     async fn approval(&mut self, request: Request) {
-        let (change, question) = match Question::read(request) {
+        let (change, mut question) = match Question::read(request) {
             Ok(read) => read,
             Err(request) => return request.answer(Err(Failure::bad_params("toolCall has no toolCallId"))),
         };
         let terminals = self.terminals.clone();
         // Outside a turn no user is asked.
+        let (standing, session) = (self.shared.standing.clone(), self.start.uri.clone());
         let Some(turn) = self.prompted_turn() else { return question.cancel() };
         let (call, turn_id) = (change.id.clone(), turn.id.clone());
-        let Some(shown) = turn.ask(change, &question.options(), &terminals).await else {
+        let Some(tool) = turn.asked_about(change).await else { return question.cancel() };
+        if let Some(option) = standing.find(&session, &tool, question.choices()).await {
+            if !option.denies() {
+                turn.settled(&call).await;
+            }
+            return question.settle(&option);
+        }
+        question.about(tool);
+        let Some(shown) = turn.ask(&call, &question.options(), &terminals).await else {
             return question.cancel();
         };
         let (withdrawn, of) = (question.withdrawal(), call.clone());
@@ -186,12 +197,15 @@ impl Conversation {
     }
 
     /// A user answers.
-    pub(super) fn confirm(&mut self, call: &str, approved: bool, option: Option<&str>) {
-        if self.questions.answer(call, approved, option)
-            && !approved
-            && let Some(turn) = &mut self.turn
-        {
+    pub(super) async fn confirm(&mut self, call: &str, approved: bool, option: Option<&str>) {
+        let Some(always) = self.questions.answer(call, approved, option) else { return };
+        if !approved && let Some(turn) = &mut self.turn {
             turn.denied(call);
+        }
+        if let Some(Always { tool, option }) = always
+            && let Err(why) = self.shared.standing.add(&self.start.uri, tool, option).await
+        {
+            self.log(format_args!("an answer that is to hold is not stored: {why}"));
         }
     }
 

@@ -4,8 +4,9 @@ mod client_tools;
 mod lifecycle;
 mod messages;
 mod turns;
+mod workers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -22,15 +23,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::client_tools::ClientCall;
+use self::workers::Child;
 use crate::agent::Running;
 use crate::elicitation::Forms;
 use crate::errors::AgentError;
 use crate::files::Files;
 use crate::opening::Opened;
-use crate::options::{AgentOptions, Runtime};
+use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::permissions::Questions;
 use crate::prompt::Message;
-use crate::settings::{Catalogue, Setting};
+use crate::settings::{CONTINUES, Catalogue, Setting};
+use crate::standing::Standing;
 use crate::terminals::Terminals;
 use crate::transcript::Transcript;
 use crate::updates::{Emitter, Turn};
@@ -47,6 +50,10 @@ pub enum Command {
     Resume { turn: String, begun: oneshot::Sender<bool> },
     /// Stops a turn.
     Cancel { turn: String },
+    /// Stops a subagent.
+    StopWorker { call: String },
+    /// Names the place that a turn is forked at.
+    ForkPoint { turn: String, done: oneshot::Sender<String> },
     /// Answers an approval.
     Confirm { call: String, approved: bool, option: Option<String> },
     /// Answers a question.
@@ -74,6 +81,10 @@ pub struct Shared {
     pub runtime: Arc<Runtime>,
     /// What is known of the agent's settings.
     pub catalogue: Arc<Catalogue>,
+    /// Answers that hold in its sessions.
+    pub standing: Arc<Standing>,
+    /// Sessions of the agent that were deleted with their conversation, until the host asks for it.
+    pub deleted: Arc<Mutex<HashSet<String>>>,
 }
 
 /// A conversation.
@@ -86,6 +97,8 @@ pub struct Conversation {
     cwd: PathBuf,
     /// The agent's id of its session, once it has one.
     id: Arc<Mutex<Option<String>>>,
+    /// The agent's id of a session that is continued and was never a session of the host.
+    imported: Option<String>,
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     opening: Option<BoxFuture<'static, Result<Opened, AgentError>>>,
@@ -99,10 +112,16 @@ pub struct Conversation {
     forms: Forms,
     withdrawals: FuturesUnordered<BoxFuture<'static, String>>,
     tools: Vec<BoundTool>,
+    /// The agent's subagents, by their sessions.
+    children: HashMap<String, Child>,
     client_calls: Vec<ClientCall>,
     client_calls_made: u64,
     /// To itself, for what runs beside it.
     own: mpsc::WeakUnboundedSender<Command>,
+    /// The session that the agent's own is to be forked from, as long as it was not tried.
+    fork: Option<String>,
+    /// The latest turn of the conversation.
+    latest_turn: Option<String>,
     /// Settings users chose, over those the agent starts with.
     chosen: JsonObject,
     transcript: Transcript,
@@ -117,6 +136,15 @@ pub struct Conversation {
     idle_since: Instant,
     /// When the agent's memory is looked at next.
     memory_at: Instant,
+}
+
+/// What a fork point begins with that is the latest turn.
+const LATEST: &str = "latest:";
+
+/// The agent's session that a new one is forked from.
+fn forked_from(runtime: &Runtime, start: &Start) -> Option<String> {
+    let latest = start.fork_at.as_ref().is_some_and(|point| point.starts_with(LATEST));
+    start.resume.clone().filter(|_| latest && runtime.uses(Unstable::Fork))
 }
 
 /// How often the memory of an agent with a limit is looked at.
@@ -206,6 +234,10 @@ impl Conversation {
         let cwd = cwd
             .or_else(|| shared.host.facts().paths.first().map(PathBuf::from))
             .unwrap_or_else(|| "/".into());
+        let named = start.settings.get(CONTINUES).and_then(Value::as_str).filter(|named| !named.is_empty());
+        let new = start.resume.is_none() && start.fork_at.is_none() && start.rewind_at.is_none();
+        // Only the first chat of a session continues it.
+        let imported = named.filter(|_| new && start.chat_id.is_none()).map(str::to_owned);
         let more = start.additional.iter().flatten().map(PathBuf::from);
         Self {
             emit: Emitter::of(&start),
@@ -215,6 +247,9 @@ impl Conversation {
             context: start.context.clone(),
             tools: start.tools.clone().unwrap_or_default(),
             chosen: start.settings.clone(),
+            imported,
+            fork: forked_from(&shared.runtime, &start),
+            latest_turn: start.seed.iter().flatten().last().map(|turn| turn.id.clone()),
             shared,
             start,
             cwd,
@@ -228,6 +263,7 @@ impl Conversation {
             latest: Message::default(),
             questions: Questions::default(),
             forms: Forms::default(),
+            children: HashMap::new(),
             client_calls: Vec::new(),
             client_calls_made: 0,
             own,
@@ -244,6 +280,10 @@ impl Conversation {
 
     /// Runs until the conversation is closed.
     pub async fn run(mut self) {
+        if self.fork.is_some() {
+            // The other conversation continues: what is forked is how it is now.
+            self.open().await;
+        }
         loop {
             let deadline = self.deadline();
             let next = {
@@ -281,7 +321,13 @@ impl Conversation {
             Command::Begin { turn, message, model, begun } => self.begin(turn, message, model, begun).await,
             Command::Resume { turn, begun } => self.resume(turn, begun).await,
             Command::Cancel { turn } => self.cancel(&turn).await,
-            Command::Confirm { call, approved, option } => self.confirm(&call, approved, option.as_deref()),
+            Command::StopWorker { call } => self.stop_worker(&call).await,
+            Command::ForkPoint { turn, done } => {
+                let _ = done.send(self.fork_point(turn));
+            }
+            Command::Confirm { call, approved, option } => {
+                self.confirm(&call, approved, option.as_deref()).await
+            }
             Command::Answer { id, accepted, answers, done } => {
                 let _ = done.send(self.forms.answer(&id, accepted, &answers));
             }
@@ -333,6 +379,15 @@ impl Conversation {
         let idle = self.shared.runtime.idle.map(|idle| self.idle_since + idle);
         if passed(idle) && self.turn.is_none() && self.prompting.is_none() && self.opening.is_none() {
             self.sleep();
+        }
+    }
+
+    /// The place that a turn is forked at: the agent can only fork what it has, with all turns.
+    fn fork_point(&self, turn: String) -> String {
+        let latest = self.turn.is_none() && self.latest_turn.as_ref() == Some(&turn);
+        match latest && self.shared.runtime.uses(Unstable::Fork) {
+            true => format!("{LATEST}{turn}"),
+            false => turn,
         }
     }
 

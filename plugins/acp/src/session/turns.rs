@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use ostler_contract::events::TurnStatus;
 use ostler_contract::wire::state::ModelSelection;
 use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Conversation, Settling, Waiting};
+use crate::account;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
 use crate::settings::MODEL;
@@ -28,6 +30,7 @@ impl Conversation {
         begun: oneshot::Sender<()>,
     ) {
         self.latest = message.clone();
+        self.latest_turn = Some(turn.clone());
         let context = self.context.take();
         let message = Message { context, ..message };
         self.turn = Some(Turn::new(turn, self.emit.clone()));
@@ -109,7 +112,7 @@ impl Conversation {
                 let why = self.lost().await;
                 match self.waiting.is_some() || self.turn.is_none() {
                     true => self.advance().await,
-                    false => self.fail(why.kind(), self.sentence(&why)).await,
+                    false => self.fail_with(&why).await,
                 }
             }
             Err(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
@@ -119,7 +122,7 @@ impl Conversation {
                     true => AgentError::SignIn(auth),
                     false => AgentError::Refused { method: "session/prompt", failure },
                 };
-                self.fail(why.kind(), self.sentence(&why)).await;
+                self.fail_with(&why).await;
             }
         }
     }
@@ -134,6 +137,12 @@ impl Conversation {
     /// Nothing more came after the answer: the turn ends.
     pub(super) async fn settled(&mut self) {
         let Some(Settling { answer, .. }) = self.settling.take() else { return };
+        let status = match answer.get("stopReason").and_then(Value::as_str) {
+            Some("cancelled") => TurnStatus::Cancelled,
+            Some("refusal") => TurnStatus::Error,
+            _ => TurnStatus::Complete,
+        };
+        self.end_workers(status).await;
         let Some(mut turn) = self.turn.take() else { return };
         self.idle_since = Instant::now();
         self.cancel_questions();
@@ -145,11 +154,8 @@ impl Conversation {
             "cancelled" => turn.cancelled().await,
             "refusal" => {
                 let name = &self.shared.agent.name;
-                turn.failed(
-                    "refusal",
-                    format!("{name} refused to continue; change the message and send it again"),
-                )
-                .await;
+                let why = format!("{name} refused to continue; change the message and send it again");
+                turn.failed("refusal", why, None).await;
             }
             reason => {
                 let stopped = match reason {
@@ -165,9 +171,20 @@ impl Conversation {
         }
     }
 
+    /// Ends the running turn with what the agent failed with.
+    pub(super) async fn fail_with(&mut self, why: &AgentError) {
+        let ways = account::ways(why, &self.shared.agent);
+        self.end_failed(why.kind(), self.sentence(why), ways).await;
+    }
+
     /// Ends the running turn with an error.
     pub(super) async fn fail(&mut self, kind: &str, sentence: String) {
+        self.end_failed(kind, sentence, None).await;
+    }
+
+    async fn end_failed(&mut self, kind: &str, sentence: String, ways: Option<Value>) {
         self.settling = None;
+        self.end_workers(TurnStatus::Error).await;
         self.cancel_questions();
         if let Some(Waiting { begun: Some(begun), .. }) = self.waiting.take() {
             let _ = begun.send(());
@@ -175,7 +192,7 @@ impl Conversation {
         self.idle_since = Instant::now();
         if let Some(turn) = self.turn.take() {
             self.transcript.add(&self.latest.text, turn.answer());
-            turn.failed(kind, sentence).await;
+            turn.failed(kind, sentence, ways).await;
         }
     }
 
@@ -184,6 +201,7 @@ impl Conversation {
         if self.turn.as_ref().is_none_or(|turn| turn.id != id) {
             return;
         }
+        self.end_workers(TurnStatus::Cancelled).await;
         self.cancel_questions();
         if let Some(Waiting { begun: Some(begun), .. }) = self.waiting.take() {
             let _ = begun.send(());

@@ -16,8 +16,8 @@ use crate::front::connection::Connection;
 /// The action that changes the host's settings.
 const SETTINGS: &str = "root/configChanged";
 
-/// Where an action of a client has the text of a message.
-const MESSAGES: &[&str] = &["/message/text", "/draft/text"];
+/// Where an action of a client has a message, whose text is `text`.
+const MESSAGES: &[&str] = &["message", "draft"];
 
 /// An action as its refusal shows it. The values of settings are not sent back: one may be a credential.
 fn refused(channel: &str, action: &Value) -> String {
@@ -55,14 +55,12 @@ impl Connection {
             return refuse(&error.message);
         }
         let too_long = MESSAGES.iter().find_map(|place| {
-            let text = dispatch.action.pointer(place)?.as_str()?;
+            let text = dispatch.action.get(place)?.get("text")?.as_str()?;
             Some((place, message_too_long(text)?))
         });
         let DispatchAction { channel, mut action, .. } = dispatch;
         if let Some((place, why)) = too_long {
-            if let Some(text) = action.pointer_mut(place) {
-                *text = json!("");
-            }
+            action[place]["text"] = json!("");
             let seq = front.core.fanout.seq();
             return self.outbox.send(rejection(&channel, &action.to_string(), seq, &origin, &why));
         }

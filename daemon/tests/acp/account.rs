@@ -1,0 +1,210 @@
+//! Signing in and out, tokens that clients lend, and the sessions an agent stores itself.
+
+use serde_json::{Value, json};
+
+use crate::agent;
+use crate::support::{Folder, wait_for};
+use crate::talk::{Stage, Talk, all, last, text_of};
+
+const RESOURCE: &str = "https://hay.example";
+
+fn folder(entry: Value) -> Folder {
+    let options = json!({ "agents": { "fake": entry }, "startTimeoutSeconds": 20 });
+    Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }))
+}
+
+fn methods() -> Value {
+    json!([{ "id": "browser", "name": "Browser" }, { "id": "t", "type": "terminal", "name": "Terminal", "args": ["x"] }])
+}
+
+#[test]
+fn an_agent_is_signed_in_and_out_from_the_command_line() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let initialize = json!({ "authMethods": methods(), "agentCapabilities": { "auth": { "logout": {} } } });
+    let folder = folder(agent::entry(json!({ "log": log.path(), "initialize": initialize })));
+    for running in [false, true] {
+        let _daemon = running.then(|| folder.start());
+        let ended = folder.run(&["agent", "login", "fake"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains("choose one with --method: browser, t"), "{ended:?}");
+        let ended = folder.run(&["agent", "login", "fake", "--method", "carrier-pigeon"]);
+        assert!(ended.err.contains("it has browser, t"), "{ended:?}");
+        let ended = folder.run(&["agent", "login", "fake", "--method", "browser"]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "fake: signed in\n"), "{ended:?}");
+        let ended = folder.run(&["agent", "logout", "fake"]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "fake: signed out\n"), "{ended:?}");
+    }
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let count = |text: &str| sent.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((count("\"methodId\":\"browser\""), count("\"logout\"")), (2, 2), "{sent}");
+}
+
+#[test]
+fn a_method_that_needs_a_terminal_runs_in_this_one() {
+    let methods = json!([{ "id": "t", "type": "terminal", "name": "Terminal", "args": ["signed"] }]);
+    let config = json!({ "initialize": { "authMethods": methods } });
+    let mut entry = agent::entry(config);
+    // With an argument, it is the sign-in.
+    let line = entry["args"][1].as_str().unwrap().to_owned();
+    entry["args"][1] = format!("if [ \"$0\" = signed ]; then echo welcome; exit 3; fi; {line}").into();
+    let ended = folder(entry).run(&["agent", "login", "fake"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.out.starts_with("welcome\nfake: not signed in: ") && ended.out.contains("exit code 3"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn what_an_agent_cannot_do_is_said() {
+    let folder = folder(agent::entry(json!({})));
+    for (arguments, why) in [
+        (["agent", "login", "fake"], "fake has no method of signing in; set its API key in agents.fake.env"),
+        (["agent", "logout", "fake"], "fake cannot sign out over ACP"),
+        (["agent", "sessions", "fake"], "fake does not list its sessions"),
+    ] {
+        let ended = folder.run(&arguments);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains(why), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_sign_in_tells_clients_the_methods() {
+    let required = json!({ "code": -32000, "message": "Authentication required" });
+    let stage = Stage::new(
+        json!({ "initialize": { "authMethods": methods() }, "refuse": { "session/new": required } }),
+    );
+    let mut talk = stage.talk().await;
+    let error = talk.fail("hello").await;
+    assert_eq!(error["errorType"], "agentNotSignedIn");
+    let shown = &error["_meta"]["ostler.authMethods"];
+    assert_eq!(shown[0], json!({ "id": "browser", "name": "Browser" }));
+    assert!(shown[1]["command"].as_str().unwrap().ends_with(" x"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lent_token_reaches_the_sessions_of_its_client_alone() {
+    let mut entry = agent::entry(json!({}));
+    entry["credentials"] = json!({ RESOURCE: "HAY_TOKEN" });
+    entry["env"]["HAY_TOKEN"] = "configured".into();
+    let stage = Stage::of(entry, json!({}));
+    let mut lender = stage.daemon.initialized("lender").await;
+    let root = lender.subscribe("ahp-root://").await;
+    let asked = &root["agents"][0]["protectedResources"][0];
+    assert_eq!((&asked["resource"], &asked["required"]), (&json!(RESOURCE), &json!(false)), "{root}");
+    let params = json!({ "channel": "ahp-root://", "resource": RESOURCE, "token": "lent" });
+    lender.request("authenticate", params).await.unwrap();
+    let params = json!({ "channel": "fake:/lent", "provider": "fake", "config": {} });
+    lender.request("createSession", params).await.unwrap();
+    let mut lent = Talk::join(lender, "fake:/lent").await;
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "lent");
+    let mut other = stage.talk().await;
+    assert_eq!(other.say("!env HAY_TOKEN").await, "configured");
+    assert!(!stage.folder.read("log").contains("lent\""), "no token in the log");
+}
+
+fn stored() -> Value {
+    let row = |id: &str, title: &str| json!({ "sessionId": id, "title": title, "updatedAt": "2026-11-01T00:00:00Z" });
+    json!([row("old-1", "Haymaking"), row("old-2", "Threshing"), row("old-3", "Milling")])
+}
+
+#[tokio::test]
+async fn a_session_of_the_agent_is_listed_and_continued() {
+    let chunk = |kind: &str, text: &str| json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
+    let replay = [
+        chunk("user_message_chunk", "how much "),
+        chunk("user_message_chunk", "hay?"),
+        chunk("agent_message_chunk", "seven bales"),
+    ];
+    let log = tempfile::NamedTempFile::new().unwrap();
+    for capabilities in [json!({ "loadSession": true }), json!({ "sessionCapabilities": { "resume": {} } })] {
+        let loads = capabilities.get("loadSession").is_some();
+        let mut capabilities = capabilities;
+        capabilities["sessionCapabilities"]["list"] = json!({});
+        let stage =
+            Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities },
+            "sessions": stored(), "replay": if loads { json!(replay) } else { json!([]) } }));
+        let listed = stage.folder.run(&["agent", "sessions", "fake", "--json"]);
+        let listed: Value =
+            serde_json::from_str(&listed.out).unwrap_or_else(|why| panic!("{why}: {listed:?}"));
+        let ids: Vec<&str> =
+            listed["sessions"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["old-1", "old-2", "old-3"]);
+        let ended = stage.folder.run(&["agent", "import", "fake", "old-9"]);
+        assert!(ended.code == Some(2) && ended.err.contains("fake has no session old-9"), "{ended:?}");
+        let ended = stage.folder.run(&["agent", "import", "fake", "old-2", "--json"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let session: Value = serde_json::from_str(&ended.out).unwrap();
+        let session = session["session"].as_str().unwrap().to_owned();
+        let mut client = stage.daemon.initialized("later").await;
+        let state = client.subscribe(&session).await;
+        assert_eq!(state["title"], "Threshing", "{state}");
+        let mut talk = Talk::join(client, &session).await;
+        let seen = talk.turn("hello").await;
+        assert_eq!(text_of(&seen), "You said: hello", "the agent knows the turns");
+        let parts = all(&seen, "chat/responsePart");
+        let earlier = parts.iter().find_map(|part| part["part"]["content"]["markdown"].as_str());
+        let expected = "Earlier in this session:\n\n**User:** how much hay?\n\nseven bales";
+        assert_eq!(earlier, loads.then_some(expected), "{seen:#?}");
+        // The next process continues it without telling it again.
+        talk.fail("!exit 1").await;
+        assert_eq!(talk.say("again").await, "You said: again");
+        let sent = std::fs::read_to_string(log.path()).unwrap();
+        let method = if loads { "session/load" } else { "session/resume" };
+        let opened = sent.lines().filter(|line| line.contains(method) && line.contains("old-2")).count();
+        assert!(opened >= 2 && !sent.contains("session/new"), "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_the_agent_no_longer_has_is_not_replaced_by_a_new_one() {
+    let refused = json!({ "code": -32002, "message": "Resource not found" });
+    let capabilities = json!({ "loadSession": true, "sessionCapabilities": { "list": {} } });
+    let stage =
+        Stage::new(json!({ "initialize": { "agentCapabilities": capabilities }, "sessions": stored(),
+        "refuse": { "session/load": refused } }));
+    // The setting is there once the agent was started.
+    assert_eq!(stage.folder.run(&["agent", "sessions", "fake"]).code, Some(0));
+    let mut talk = stage.talk_in("fake:/one", json!({ "agentSession": "old-1" })).await;
+    let seen = talk.turn("hello").await;
+    let error = &last(&seen)["part"]["error"];
+    assert_eq!(error["message"], "fake refused session/load: Resource not found", "{seen:#?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_signs_in_with_its_key_does_so_where_the_key_is_configured() {
+    for key in [true, false] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut entry = agent::entry(json!({ "log": log.path() }));
+        entry["preset"] = "codex-acp".into();
+        if key {
+            entry["env"]["OPENAI_API_KEY"] = "k".into();
+        }
+        let stage = Stage::of(entry, json!({}));
+        stage.talk().await.say("hello").await;
+        let sent = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!(sent.contains("\"methodId\":\"api-key\""), key, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_disposed_session_is_deleted_by_the_agent_once_also_where_it_slept() {
+    let capabilities = json!({ "sessionCapabilities": { "delete": {} } });
+    for slept in [false, true] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut stage =
+            Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities } }));
+        stage.talk().await.say("hello").await;
+        if slept {
+            stage = stage.restarted(false);
+        }
+        let mut client = stage.daemon.initialized("later").await;
+        client.request("disposeSession", json!({ "channel": "fake:/one" })).await.unwrap();
+        let sent = || std::fs::read_to_string(log.path()).unwrap();
+        let deleted = || sent().lines().filter(|line| line.contains("session/delete")).count();
+        assert!(wait_for(|| (deleted() > 0).then_some(())).is_some(), "{}", sent());
+        stage.daemon.stop();
+        assert_eq!(deleted(), 1, "{}", sent());
+    }
+}

@@ -1,0 +1,78 @@
+//! Agents in machines: what they need there, and their process in one.
+
+use serde_json::{Value, json};
+
+use crate::agent;
+use crate::talk::{Stage, Talk};
+
+/// A machine that is this computer, under other paths.
+const MACHINES: &str = "
+export const name = 'machines';
+export function apply(host) {
+  const made = [];
+  host.registerComputers({
+    how: (computer, { program, args, cwd, env }) =>
+      ({ program: '/bin/sh', args: ['-c', 'exec \"$@\"', 'enter', program, ...args], cwd: '/', env: { ...env, MACHINE: computer, MACHINE_CWD: cwd } }),
+    list: () => made,
+    profiles: () => ({ barn: {} }),
+    make(request) {
+      host.log(`make ${JSON.stringify(request.plan)}`);
+      made.push({ id: 'm1', running: true, mounts: [{ source: request.workingDirectory, target: '/work' }] });
+      return 'computer://m1';
+    },
+  });
+}
+";
+
+fn stage(entry: Value) -> Stage {
+    let versions = json!({ "node": "24.1.0" });
+    let stage = Stage::configured(entry, json!({}), json!({}), Some(MACHINES));
+    stage.folder.write("versions.json", &versions.to_string());
+    stage
+}
+
+async fn talk(stage: &Stage) -> Talk {
+    let mut client = stage.daemon.initialized("one").await;
+    let directory = format!("file://{}", stage.work().display());
+    let params = json!({ "channel": "fake:/one", "provider": "fake", "config": { "computer": "disposable:barn" },
+        "workingDirectories": [directory] });
+    client.request("createSession", params).await.unwrap();
+    Talk::join(client, "fake:/one").await
+}
+
+#[tokio::test]
+async fn an_agent_runs_in_the_machine_of_its_session() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut entry = agent::entry(json!({ "log": log.path() }));
+    entry["env"]["OWN"] = "hay".into();
+    let stage = stage(entry);
+    let mut talk = talk(&stage).await;
+    assert_eq!(talk.say("!env MACHINE").await, "computer://m1");
+    assert_eq!(talk.say("!env MACHINE_CWD").await, "/work");
+    assert_eq!(talk.say("!env OWN").await, "hay");
+    assert_eq!(talk.say("!env HOME").await, "/var/lib/ostler/fake", "its volume");
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let frame = |method: &str| -> Value {
+        let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        frames.into_iter().find(|frame| frame["method"] == method).unwrap()["params"].clone()
+    };
+    assert_eq!(frame("session/new")["cwd"], "/work");
+    assert_eq!(frame("session/new")["mcpServers"], json!([]), "no address of this host");
+    let capabilities = &frame("initialize")["clientCapabilities"];
+    assert_eq!(
+        (&capabilities["terminal"], &capabilities["fs"]["readTextFile"]),
+        (&json!(false), &json!(false))
+    );
+    let params = json!({ "channel": talk.session });
+    talk.client.request("disposeSession", params).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_presets_machine_has_its_volume_its_variables_and_its_part() {
+    let stage = stage(json!({ "preset": "codex-acp", "command": "no-such-agent" }));
+    let mut talk = talk(&stage).await;
+    stage.folder.wait_for_log("\"target\":\"/var/lib/ostler/fake\"");
+    stage.folder.wait_for_log("\"part\":\"node\",\"version\":\"24.1.0\"");
+    let error = talk.fail("hello").await;
+    assert_eq!(error["errorType"], "agentEnded", "the program is looked up in the machine: {error}");
+}

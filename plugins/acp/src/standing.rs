@@ -1,0 +1,122 @@
+//! Answers that hold: what users chose with an option that always holds, per session and tool. They are stored, as most
+//! agents forget them with their process.
+
+use std::time::Duration;
+
+use ostler_contract::points::Collection;
+use ostler_contract::{JsonObject, Slug, Value};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use crate::permissions::Choice;
+
+/// The collection that holds them, a record for each provider.
+pub const APPROVALS: &str = "acp-approvals";
+/// How many sessions have answers; the ones whose answers are oldest are dropped.
+const SESSIONS: usize = 500;
+/// How many answers a session has; the oldest are dropped.
+const ANSWERS: usize = 200;
+/// How long the store may take.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The answers of one provider's sessions.
+pub struct Standing {
+    id: Option<String>,
+    stored: Collection,
+    /// One reads or writes at a time.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Record {
+    /// Those with the newest answers last.
+    sessions: Vec<OfSession>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct OfSession {
+    session: String,
+    answers: Vec<Answer>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Answer {
+    tool: String,
+    option: Choice,
+}
+
+impl Standing {
+    /// Of a provider, in the collection.
+    pub fn new(provider: &str, stored: Collection) -> Self {
+        let id = Slug::parse(provider).map(|slug| slug.to_string());
+        Self { id, stored, turn: Mutex::new(()) }
+    }
+
+    /// The option that holds for a tool in a session, where the agent offers it again: the same id, label and kind.
+    pub async fn find(&self, session: &str, tool: &str, offered: &[Choice]) -> Option<Choice> {
+        let _turn = self.turn.lock().await;
+        let record = self.read().await.ok()?;
+        let of = record.sessions.into_iter().find(|of| of.session == session)?;
+        let answer = of.answers.into_iter().rev().find(|answer| answer.tool == tool)?;
+        offered.contains(&answer.option).then_some(answer.option)
+    }
+
+    /// Stores an option that a user chose.
+    ///
+    /// # Errors
+    /// Why it is not stored.
+    pub async fn add(&self, session: &str, tool: String, option: Choice) -> Result<(), String> {
+        let change = |record: &mut Record| {
+            let at = record.sessions.iter().position(|of| of.session == session);
+            let mut of = at.map(|at| record.sessions.remove(at)).unwrap_or_default();
+            of.session = session.to_owned();
+            of.answers.retain(|answer| answer.tool != tool);
+            of.answers.push(Answer { tool, option });
+            of.answers.drain(..of.answers.len().saturating_sub(ANSWERS));
+            record.sessions.push(of);
+            record.sessions.drain(..record.sessions.len().saturating_sub(SESSIONS));
+        };
+        self.change(change).await
+    }
+
+    /// Drops what holds in a session, which is removed.
+    pub async fn forget(&self, session: &str) {
+        let change = |record: &mut Record| record.sessions.retain(|of| of.session != session);
+        let _ = self.change(change).await;
+    }
+
+    async fn change(&self, change: impl FnOnce(&mut Record)) -> Result<(), String> {
+        let _turn = self.turn.lock().await;
+        let Some(id) = self.id.clone() else {
+            return Err("the provider is not the id of a record".to_owned());
+        };
+        let mut record = self.read().await?;
+        let before = serde_json::to_value(&record).unwrap_or_default();
+        change(&mut record);
+        let after = serde_json::to_value(&record).unwrap_or_default();
+        let Value::Object(mut fields) = after.clone() else { return Ok(()) };
+        if before == after {
+            return Ok(());
+        }
+        fields.insert("id".to_owned(), id.into());
+        let put = tokio::time::timeout(STORE_LIMIT, self.stored.put.call((fields,))).await;
+        put.map_err(|_| late())?.map_err(|why| why.to_string())
+    }
+
+    async fn read(&self) -> Result<Record, String> {
+        let Some(id) = self.id.clone() else { return Ok(Record::default()) };
+        let got = tokio::time::timeout(STORE_LIMIT, self.stored.get.call((id,))).await;
+        let record: Option<JsonObject> = got.map_err(|_| late())?.map_err(|why| why.to_string())?;
+        match record {
+            Some(record) => serde_json::from_value(Value::Object(record)).map_err(|why| why.to_string()),
+            None => Ok(Record::default()),
+        }
+    }
+}
+
+fn late() -> String {
+    format!("the store of records did not answer within {} seconds", STORE_LIMIT.as_secs())
+}
