@@ -375,3 +375,33 @@ async fn an_automation_store_that_never_writes_rejects_the_action_in_time() {
     assert_eq!(rejected["rejectionReason"], "it did not answer within 10 seconds", "{rejected}");
     assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_store_that_never_lists_holds_up_no_other_request() {
+    let store = SessionStore {
+        page: Some(Call::new(|_| std::future::pending())),
+        session_of_chat: Some(Call::now(|_| Ok(None))),
+        drafts: Some(Call::now(|()| Ok(Vec::new()))),
+        count: Some(Call::now(|()| Ok(1))),
+        ..empty_sessions()
+    };
+    let stage = Stage::default();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let since = Instant::now();
+    let list = json!({ "jsonrpc": "2.0", "id": "slow", "method": "listSessions",
+        "params": { "channel": "ahp-root://" } });
+    client.send(&list.to_string()).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let failed = loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["id"] == "slow" {
+            break frame;
+        }
+    };
+    let why = "the sessions could not be read from the store: it did not answer within 10 seconds";
+    assert_eq!(failed["error"]["message"], why, "{failed}");
+}

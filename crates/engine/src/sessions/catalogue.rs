@@ -245,11 +245,12 @@ impl Sessions {
         if self.is_whole() {
             return Vec::new();
         }
-        let mut reached = Vec::new();
-        for spelled in spelled {
-            reached.extend(self.load_channel(spelled).await);
+        if let [one] = spelled {
+            return self.load_channel(one).await.into_iter().collect();
         }
-        reached
+        // Together, so that a store that does not answer is waited for once.
+        let loads = spelled.iter().map(|spelled| self.load_channel(spelled));
+        futures::future::join_all(loads).await.into_iter().flatten().collect()
     }
 
     /// The session and the place in it that a channel URI names, in memory or from the store.

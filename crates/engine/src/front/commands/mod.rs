@@ -83,8 +83,8 @@ impl Connection {
             awaited Reconnect(params) => connection.handle_reconnect(params, responder).await;
             inline Authenticate(params) => connection.handle_authenticate(params, responder);
             session Subscribe(params) => connection.handle_subscribe(params, responder);
-            awaited ListSessions(params) => {
-                responder.settle(sessions::handle_list_sessions(front, params).await);
+            spawned ListSessions(params) => {
+                responder.settle(sessions::handle_list_sessions(by.front(), params).await);
             };
             awaited CreateSession(params) => connection.handle_create_session(params, responder).await;
             session DisposeSession(params) => connection.handle_dispose_session(&params.channel, responder);
