@@ -457,3 +457,109 @@ async fn a_tool_finds_its_session_without_a_listing() {
         assert!(seen.contains(answer), "{seen}");
     }
 }
+
+/// A session as a client knows it from what the root channel tells it.
+async fn told_until(client: &mut RawClient, row: &mut Value, what: &str) {
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        let params = &frame["params"];
+        match frame["method"].as_str() {
+            Some("root/sessionAdded") => *row = params["summary"].clone(),
+            Some("root/sessionSummaryChanged") => {
+                for (key, value) in params["changes"].as_object().unwrap() {
+                    row[key] = value.clone();
+                }
+            }
+            Some("action") if params["action"]["type"] == what => return,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_listed_and_stored_of_a_session_is_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let host = builder(store.clone()).start().await;
+    let mut client = client(&host).await;
+    let (session, chat) = ("echo:/a", uri::default_chat("echo:/a"));
+    let new = json!({ "channel": session, "provider": "echo", "workingDirectories": [] });
+    client.request("createSession", new).await.unwrap();
+    for channel in ["ahp-root://", session, &chat] {
+        client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    }
+    let mut row = Value::Null;
+    let turn = |id: &str| json!({ "type": "chat/turnStarted", "turnId": id, "message": { "text": "hello" } });
+    client.dispatch(&chat, 1, turn("t1")).await;
+    told_until(&mut client, &mut row, "chat/turnComplete").await;
+    for (seq, action) in [
+        json!({ "type": "session/isReadChanged", "isRead": true }),
+        json!({ "type": "session/titleChanged", "title": "another title" }),
+        json!({ "type": "session/isArchivedChanged", "isArchived": true }),
+        json!({ "type": "session/configChanged", "config": { "delayMs": 1 } }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        client.dispatch(session, 2 + i64::try_from(seq).unwrap(), action.clone()).await;
+        told_until(&mut client, &mut row, action["type"].as_str().unwrap()).await;
+    }
+    // Takes the mark of a session that was read off again.
+    client.dispatch(&chat, 9, turn("t2")).await;
+    told_until(&mut client, &mut row, "chat/turnComplete").await;
+    client.dispatch(session, 10, json!({ "type": "session/titleChanged", "title": "the last title" })).await;
+    told_until(&mut client, &mut row, "session/titleChanged").await;
+    // What follows an action is told before the next request is answered.
+    let snapshot = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+    for frame in client.ready_frames().await {
+        if frame["method"] == "root/sessionSummaryChanged" {
+            for (key, value) in frame["params"]["changes"].as_object().unwrap() {
+                row[key] = value.clone();
+            }
+        }
+    }
+    let listed = listed(&mut client, None).await;
+    row.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    assert_eq!(listed, [row.clone()]);
+    assert_eq!(row["title"], "the last title");
+    let state = &snapshot["snapshot"]["state"];
+    for key in ["title", "status", "defaultChat"] {
+        assert_eq!(state[key], row[key], "{key}");
+    }
+    host.host.close().await;
+    let kept = store.config.call(("a".to_owned(),)).await.unwrap().unwrap();
+    let flags = store.flags.call(("a".to_owned(),)).await.unwrap().unwrap();
+    assert_eq!(kept.title, row["title"]);
+    assert_eq!(kept.modified_at, row["modifiedAt"]);
+    assert_eq!(kept.values, *json!({ "delayMs": 1 }).as_object().unwrap());
+    assert_eq!((flags.is_read, flags.is_archived), (false, true));
+}
+
+#[tokio::test]
+async fn the_store_is_asked_for_an_id_while_it_may_have_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counting = || {
+        let (asked, inner) = (asked.clone(), store(dir.path()));
+        let session = inner.session.clone().unwrap();
+        let session = Call::new(move |(id,): (String,)| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            session.call((id,))
+        });
+        SessionStore { session: Some(session), ..inner }
+    };
+    let new = |id: &str| json!({ "channel": format!("echo:/{id}"), "provider": "echo" });
+    {
+        let host = builder(counting()).start().await;
+        let mut client = client(&host).await;
+        client.request("createSession", new("a")).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "every session is in memory");
+        assert_eq!(error(&mut client, "createSession", new("a")).await.0, -32003);
+        host.host.close().await;
+    }
+    fill(&store(dir.path()), 1).await;
+    let host = builder(counting()).start().await;
+    let mut client = client(&host).await;
+    assert_eq!(error(&mut client, "createSession", new("s0")).await.0, -32003);
+    assert!(asked.load(Ordering::Relaxed) > 0, "a session is only in the store");
+}

@@ -65,6 +65,8 @@ impl Automations {
         let automations = self.clone();
         tokio::spawn(async move {
             loop {
+                // Whoever was answered just now may call again: calls that are read first share the next commit.
+                tokio::task::yield_now().await;
                 let (automation, senders) = {
                     let mut runs = automations.runs.lock();
                     let senders = match runs.noted.get_mut(&held) {

@@ -354,7 +354,7 @@ impl Sessions {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => entry.view().summary.clone(),
+            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
             Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
         Ok((shown.collect(), more))

@@ -21,7 +21,8 @@ use crate::workspace::worktrees::Isolated;
 impl View {
     /// Moves the session into a working tree made for it.
     pub(super) fn move_into(&mut self, tree: Isolated) {
-        if let Some(first) = self.summary.working_directories.iter_mut().flatten().next() {
+        let summary = Arc::make_mut(&mut self.summary);
+        if let Some(first) = summary.working_directories.iter_mut().flatten().next() {
             *first = tree.directory;
         }
         Arc::make_mut(&mut self.record).worktree = Some(tree.worktree);

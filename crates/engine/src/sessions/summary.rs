@@ -136,7 +136,7 @@ impl Actor {
         let moved = self.chats.iter_mut().fold(false, |moved, chat| chat.take_modified() | moved);
         let modified = moved.then(|| self.core.clock.iso());
         let last = self.entry.view();
-        let last = &last.summary;
+        let last = &*last.summary;
         let next = self.summary(last, modified);
         if next == *last {
             return;

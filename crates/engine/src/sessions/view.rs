@@ -20,7 +20,7 @@ use super::{Entry, Sessions};
 #[derive(Debug, Clone)]
 pub struct View {
     /// What listings show: title, marks, directories and facts.
-    pub summary: SessionSummary,
+    pub summary: Arc<SessionSummary>,
     /// The chat that has the role.
     pub default_chat: String,
     /// What clients do not see of it.
@@ -47,7 +47,7 @@ pub(super) struct Published(RwLock<Arc<View>>);
 impl Published {
     /// The view of a session that is new or comes from the store, without its chats.
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
-        let summary = summary_at_rest(&kept, flags);
+        let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
         let KeptSession { values, backend_id, worktree, draft, .. } = kept;
         let record = Arc::new(Record { values, backend_id, worktree, draft });
@@ -151,7 +151,7 @@ impl Sessions {
                 }
             }
             let held = chats.iter().filter(|chat| !chat.closed && self.holds(entry, &chat.uri));
-            rest(&mut view.summary, view.default_chat.clone(), held);
+            rest(Arc::make_mut(&mut view.summary), view.default_chat.clone(), held);
         });
     }
 }
@@ -168,7 +168,7 @@ impl Actor {
     pub(super) fn publish(&self, summary: SessionSummary) -> Arc<View> {
         let last = self.entry.view();
         let (default_chat, record) = (self.named_default(&last), last.record.clone());
-        self.entry.published.replace(View { summary, default_chat, record })
+        self.entry.published.replace(View { summary: Arc::new(summary), default_chat, record })
     }
 
     /// Publishes a change of what clients do not see of the session, and who has the role of its default chat.
