@@ -9,6 +9,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use ostler_protocol::Version;
 use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
+use serde::ser::Error as _;
 use serde_json::Value;
 
 use crate::core::backlog::Backlog;
@@ -17,6 +19,8 @@ use crate::core::outbox::{Batch, Item, Outbox};
 
 /// What an overlay counts for beside its frame, in bytes.
 const OVERLAY_WEIGHT: usize = 1024;
+/// How much of an action its frame has room for from the start, in bytes: a delta fits.
+const FRAME_ROOM: usize = 256;
 /// What the allocator and the count of its owners add to a frame, in bytes.
 const FRAME_WEIGHT: usize = 48;
 
@@ -39,7 +43,7 @@ pub struct Origin {
 #[derive(Debug)]
 pub struct Outgoing {
     /// The action as JSON text.
-    pub action: String,
+    pub action: Encoded,
     /// Who dispatched it; the host itself where absent.
     pub origin: Option<Origin>,
     /// The first version that has it.
@@ -48,6 +52,42 @@ pub struct Outgoing {
     pub older: Option<String>,
     /// Another form for one connection's eyes, by connection; `None` there sends it nothing.
     pub overlay: Option<Overlay>,
+}
+
+/// An action as JSON text.
+#[derive(Debug)]
+pub enum Encoded {
+    /// The action alone.
+    Action(String),
+    /// Its frame, as far as it does not depend on its number.
+    Frame(String),
+}
+
+impl Encoded {
+    /// Encodes an action into its frame.
+    ///
+    /// # Errors
+    /// An action that is no JSON.
+    pub fn framed<T: Serialize>(channel: &str, action: &T) -> Result<Self, serde_json::Error> {
+        let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + FRAME_ROOM);
+        frame.push_str(ACTION_HEAD);
+        begin_envelope(&mut frame, channel);
+        let mut frame = frame.into_bytes();
+        serde_json::to_writer(&mut frame, action)?;
+        String::from_utf8(frame).map(Self::Frame).map_err(serde_json::Error::custom)
+    }
+
+    fn into_frame(self, channel: &str, seq: u64, origin: Option<&Origin>) -> String {
+        match self {
+            Self::Action(action) => envelope_frame(channel, &action, seq, origin),
+            Self::Frame(mut frame) => {
+                end_envelope(&mut frame, seq, origin);
+                frame.push('}');
+                frame.shrink_to_fit();
+                frame
+            }
+        }
+    }
 }
 
 /// What each connection sees of an action.
@@ -100,7 +140,7 @@ pub enum Overlaid {
 impl Outgoing {
     /// An action of the host itself.
     pub fn host(action: String, since: Version) -> Self {
-        Self { action, origin: None, since, older: None, overlay: None }
+        Self { action: Encoded::Action(action), origin: None, since, older: None, overlay: None }
     }
 }
 
@@ -347,8 +387,8 @@ impl Fanout {
         };
         for outgoing in actions {
             inner.seq += 1;
-            let frame =
-                Bytes::from(envelope_frame(channel, &outgoing.action, inner.seq, outgoing.origin.as_ref()));
+            let frame = outgoing.action.into_frame(channel, inner.seq, outgoing.origin.as_ref());
+            let frame = Bytes::from(frame);
             plain &=
                 outgoing.since == Version::V0_9 && outgoing.overlay.is_none() && outgoing.older.is_none();
             frames.push(frame.clone());
@@ -501,18 +541,28 @@ const ACTION_HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
 fn envelope_frame(channel: &str, action: &str, seq: u64, origin: Option<&Origin>) -> String {
     let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + action.len() + 96);
     frame.push_str(ACTION_HEAD);
-    push_envelope(&mut frame, channel, action, Some(seq), origin);
+    push_envelope(&mut frame, channel, action, seq, origin);
     frame.push('}');
     frame
 }
 
-fn push_envelope(into: &mut String, channel: &str, action: &str, seq: Option<u64>, origin: Option<&Origin>) {
-    use std::fmt::Write as _;
+fn push_envelope(into: &mut String, channel: &str, action: &str, seq: u64, origin: Option<&Origin>) {
+    begin_envelope(into, channel);
+    into.push_str(action);
+    end_envelope(into, seq, origin);
+}
+
+/// The part of an envelope before its action.
+fn begin_envelope(into: &mut String, channel: &str) {
     into.push_str(r#"{"channel":"#);
     push_string(into, channel);
     into.push_str(r#","action":"#);
-    into.push_str(action);
-    let _ = write!(into, r#","serverSeq":{}"#, seq.unwrap_or_default());
+}
+
+/// The part of an envelope behind its action.
+fn end_envelope(into: &mut String, seq: u64, origin: Option<&Origin>) {
+    use std::fmt::Write as _;
+    let _ = write!(into, r#","serverSeq":{seq}"#);
     if let Some(origin) = origin {
         into.push_str(r#","origin":{"clientId":"#);
         push_string(into, &origin.client_id);
@@ -536,7 +586,7 @@ fn push_string(into: &mut String, text: &str) {
 /// number.
 pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason: &str) -> String {
     let mut frame = String::from(ACTION_HEAD);
-    push_envelope(&mut frame, channel, action, Some(seq), Some(origin));
+    push_envelope(&mut frame, channel, action, seq, Some(origin));
     frame.pop();
     frame.push_str(r#","rejectionReason":"#);
     push_string(&mut frame, reason);

@@ -266,13 +266,8 @@ impl Root {
             }
             Overlaid::Other(action(&seen))
         };
-        let outgoing = Outgoing {
-            action: action(whole),
-            origin,
-            since: Version::V0_9,
-            older: None,
-            overlay: Some(Overlay::new(overlay)),
-        };
+        let overlay = Some(Overlay::new(overlay));
+        let outgoing = Outgoing { origin, overlay, ..Outgoing::host(action(whole), Version::V0_9) };
         fanout.publish(uri::ROOT, vec![outgoing]);
     }
 

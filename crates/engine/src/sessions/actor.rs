@@ -26,7 +26,7 @@ use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
 use super::turns::cursor;
 use super::{Entry, Place};
-use crate::core::fanout::{Audience, Origin, Outgoing};
+use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
 use crate::core::refusals::nothing_at;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
@@ -425,10 +425,10 @@ impl Actor {
 
     /// Queues a reduced action for a channel's watchers.
     pub(super) fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
-        let Ok(text) = serde_json::to_string(action) else { return };
+        let Ok(encoded) = Encoded::framed(&channel, action) else { return };
         let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
         let older = super::older::action(action);
-        self.out.push((channel, Outgoing { origin, older, ..Outgoing::host(text, since) }));
+        self.out.push((channel, Outgoing { action: encoded, origin, since, older, overlay: None }));
         if self.out.len() >= BATCH {
             self.flush_out();
         }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::channel_name;
 use crate::channels::Channels;
-use crate::core::fanout::{Outgoing, Overlaid, Overlay};
+use crate::core::fanout::{Encoded, Outgoing, Overlaid, Overlay};
 use crate::core::ids::ConnectionId;
 use crate::core::in_time::in_time;
 use crate::core::stage::Stage;
@@ -36,7 +36,7 @@ pub(super) struct Lanes(Mutex<HashMap<String, VecDeque<Published>>>);
 #[derive(Debug)]
 struct Published {
     channel: String,
-    action: String,
+    action: Encoded,
     audience: Option<Audience>,
 }
 
@@ -95,7 +95,7 @@ impl Channels {
             visible,
             to,
         });
-        let action = Value::Object(action).to_string();
+        let action = Encoded::Action(Value::Object(action).to_string());
         self.take_publish(Published { channel, action, audience }).map_err(refused)
     }
 
@@ -148,13 +148,13 @@ impl Channels {
 
     fn outgoing(
         self: &Arc<Self>,
-        action: String,
+        action: Encoded,
         audience: Option<&Audience>,
         decided: &Decided,
     ) -> Outgoing {
         let overlay =
             audience.map(|audience| overlay(Arc::downgrade(self), audience.clone(), decided.clone()));
-        Outgoing { overlay, ..Outgoing::host(action, Version::V0_9) }
+        Outgoing { action, origin: None, since: Version::V0_9, older: None, overlay }
     }
 
     fn next_published(&self, channel: &str) -> Vec<Published> {
