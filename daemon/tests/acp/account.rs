@@ -104,6 +104,12 @@ async fn a_lent_token_reaches_the_sessions_of_its_client_alone() {
     assert!(!stage.folder.read("log").contains("lent\""), "no token in the log");
 }
 
+/// Waits until commands find the daemon: its record is written after it has announced itself.
+fn found(stage: &Stage) {
+    let up = || (stage.folder.run(&["status"]).code == Some(0)).then_some(());
+    assert!(wait_for(up).is_some());
+}
+
 fn stored() -> Value {
     let row = |id: &str, title: &str| json!({ "sessionId": id, "title": title, "updatedAt": "2026-11-01T00:00:00Z" });
     json!([row("old-1", "Haymaking"), row("old-2", "Threshing"), row("old-3", "Milling")])
@@ -125,6 +131,7 @@ async fn a_session_of_the_agent_is_listed_and_continued() {
         let stage =
             Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities },
             "sessions": stored(), "replay": if loads { json!(replay) } else { json!([]) } }));
+        found(&stage);
         let listed = stage.folder.run(&["agent", "sessions", "fake", "--json"]);
         let listed: Value =
             serde_json::from_str(&listed.out).unwrap_or_else(|why| panic!("{why}: {listed:?}"));
@@ -165,6 +172,7 @@ async fn a_session_that_the_agent_no_longer_has_is_not_replaced_by_a_new_one() {
         Stage::new(json!({ "initialize": { "agentCapabilities": capabilities }, "sessions": stored(),
         "refuse": { "session/load": refused } }));
     // The setting is there once the agent was started.
+    found(&stage);
     assert_eq!(stage.folder.run(&["agent", "sessions", "fake"]).code, Some(0));
     let mut talk = stage.talk_in("fake:/one", json!({ "agentSession": "old-1" })).await;
     let seen = talk.turn("hello").await;

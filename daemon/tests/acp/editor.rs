@@ -33,6 +33,11 @@ struct Editor {
 impl Editor {
     /// Starts `ostler acp` in the folder and initializes it.
     async fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        Self::able(folder, arguments, json!({})).await
+    }
+
+    /// The same for an editor with more capabilities.
+    async fn able(folder: &Folder, arguments: &[&str], more: Value) -> Self {
         let mut command = Command::from(folder.command(&[&["acp"], arguments].concat()));
         let log = std::fs::File::create(folder.path().join("acp.log")).unwrap();
         let mut child = command
@@ -67,6 +72,7 @@ impl Editor {
                     match method.as_str() {
                         "session/request_permission" => fits::<acp::RequestPermissionRequest>(&params),
                         "elicitation/create" => fits::<acp::CreateElicitationRequest>(&params),
+                        "fs/read_text_file" => fits::<acp::ReadTextFileRequest>(&params),
                         other => panic!("{other}"),
                     }
                     let _ = tell.send(Heard::Request { method, params, responder });
@@ -90,8 +96,9 @@ impl Editor {
             let _ = builder.connect_with(lines, foreground).await;
         });
         let editor = Self { connection: connection.await.unwrap(), heard, child, _open: open };
-        let capabilities =
+        let mut capabilities =
             json!({ "elicitation": { "form": {} }, "session": { "configOptions": { "boolean": {} } } });
+        capabilities.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let answer = editor
             .ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": capabilities }))
             .await
@@ -449,6 +456,45 @@ async fn settings_are_options_of_the_editor() {
         (&state["config"]["values"]["level"], &state["config"]["values"]["mode"]),
         (&json!("b"), &json!("plan"))
     );
+}
+
+#[tokio::test]
+async fn an_agent_reads_the_unsaved_text_of_an_editor() {
+    let stage = Stage::new(json!({}));
+    let files = json!({ "fs": { "readTextFile": true } });
+    let mut editor = Editor::able(&stage.folder, &[], files).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let (open, closed) = (stage.work().join("open file.txt"), stage.work().join("closed.txt"));
+    std::fs::write(&open, "saved").unwrap();
+    std::fs::write(&closed, "saved").unwrap();
+    // Its announcement is a request of its own.
+    editor.say(&session, "hello").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let read = |path: &std::path::Path| format!("!request fs/read_text_file {}", json!({ "path": path }));
+    let answer = editor.prompt(&session, &read(&open));
+    let (method, params, responder) = editor.request().await;
+    assert_eq!(
+        (method.as_str(), &params["path"], &params["sessionId"]),
+        ("fs/read_text_file", &json!(open), &json!(session))
+    );
+    responder.respond(json!({ "content": "unsaved" })).unwrap();
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    assert!(said(&editor.updates(), "agent_message_chunk").ends_with("{\"content\":\"unsaved\"}"));
+    // A file that the editor cannot read is read from disk.
+    let answer = editor.prompt(&session, &read(&closed));
+    let (_, _, responder) = editor.request().await;
+    responder.respond_with_error(agent_client_protocol::Error::internal_error()).unwrap();
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    assert!(said(&editor.updates(), "agent_message_chunk").ends_with("{\"content\":\"saved\"}"));
+    // Outside the session's directories no editor is asked.
+    let (_, updates) = editor.say(&session, &read(std::path::Path::new("/etc/passwd"))).await;
+    assert!(said(&updates, "agent_message_chunk").contains("outside the session's directories"));
+    // Another session, and one whose editor is gone, have the files.
+    assert_eq!(editor.close().await, Some(0));
+    let mut talk = joined(&stage, "desk", &session).await;
+    assert_eq!(talk.say(&read(&open)).await, "{\"content\":\"saved\"}");
+    let mut other = stage.talk().await;
+    assert_eq!(other.say(&read(&open)).await, "{\"content\":\"saved\"}");
 }
 
 #[tokio::test]

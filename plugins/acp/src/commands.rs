@@ -7,6 +7,7 @@ use ostler_contract::protocol::RpcError;
 use ostler_contract::{Call, JsonObject, PluginHost, Thrown, Value, json};
 
 use crate::account::Account;
+use crate::buffers::Buffers;
 use crate::check;
 use crate::options::{AgentOptions, Runtime};
 use crate::process::{self, Usage};
@@ -75,6 +76,31 @@ pub fn register(
         },
     )?;
     Ok(())
+}
+
+/// The command with which a client announces that it has files of a session open.
+pub fn buffers(host: &PluginHost, buffers: Buffers) -> Result<(), Thrown> {
+    let owners = host.clone();
+    let handle = Call::new(move |(params, _, client, owner): (JsonObject, _, String, Option<String>)| {
+        let (buffers, owners) = (buffers.clone(), owners.clone());
+        async move {
+            let session = params.get("session").and_then(Value::as_str).unwrap_or_default().to_owned();
+            // What it answers is read as a file of the session.
+            if owners.session_owner(session.clone()).await? != owner {
+                return Err(RpcError::permission_denied(format!("{session} belongs to another user")).into());
+            }
+            buffers.announce(&session, &client);
+            Ok(json!({}))
+        }
+    });
+    let description = "Announces that the client answers resourceRead for ostler-buffer: with unsaved text.";
+    let method = Method {
+        grant: "session:attach".into(),
+        handle,
+        describe: described("Announce unsaved text", description),
+        ..Method::default()
+    };
+    host.register_method("x-acp/buffers".into(), method)
 }
 
 /// The commands that start an agent and open no session.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_contract::{Value, json};
 
+use crate::buffers::Unsaved;
 use crate::protocol::member;
 use crate::wire::Failure;
 
@@ -15,12 +16,18 @@ const LARGEST: u64 = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct Files {
     directories: Vec<PathBuf>,
+    unsaved: Option<Unsaved>,
 }
 
 impl Files {
     /// Within these directories.
     pub fn within(directories: Vec<PathBuf>) -> Self {
-        Self { directories }
+        Self { directories, unsaved: None }
+    }
+
+    /// With the text that clients have not saved.
+    pub fn with(self, unsaved: Unsaved) -> Self {
+        Self { unsaved: Some(unsaved), ..self }
     }
 
     /// Answers an `fs/*` request.
@@ -32,7 +39,14 @@ impl Files {
         let file = self.inside(&path).await?;
         match method {
             "fs/read_text_file" => {
-                let text = read(&file).await.map_err(|why| refused(&path, &why))?;
+                let open = match &self.unsaved {
+                    Some(unsaved) => unsaved.text(&path).await,
+                    None => None,
+                };
+                let text = match open {
+                    Some(text) => text,
+                    None => read(&file).await.map_err(|why| refused(&path, &why))?,
+                };
                 let lines = |name| member::<usize>(params, name);
                 Ok(json!({ "content": part(&text, lines("line"), lines("limit")) }))
             }

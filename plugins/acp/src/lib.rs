@@ -8,6 +8,7 @@
 mod account;
 mod agent;
 mod backend;
+mod buffers;
 mod check;
 mod commands;
 mod elicitation;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 
+use buffers::Buffers;
 use options::{Configured, Runtime};
 use session::Shared;
 use settings::Catalogue;
@@ -82,6 +84,7 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
             Ok(())
         }))?;
     }
+    let buffers = Buffers::default();
     let mut known = Vec::new();
     for agent in agents {
         let provider = agent.provider.clone();
@@ -95,6 +98,7 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
             catalogue: catalogue.clone(),
             standing,
             deleted: Arc::default(),
+            buffers: buffers.clone(),
         };
         let backend = backend::agent(shared);
         match host.register_agent(backend) {
@@ -102,5 +106,6 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
             Err(why) => host.problem(format!("agents.{provider}: {}", why.message))?,
         }
     }
+    commands::buffers(host, buffers)?;
     commands::register(host, known, presets, runtime)
 }

@@ -5,6 +5,7 @@ mod events;
 mod opening;
 mod prompting;
 mod returning;
+mod unsaved;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ const REPLAYED: usize = 500;
 struct Editor {
     notices: bool,
     booleans: bool,
+    /// Reads files with their unsaved text.
+    files: bool,
     abilities: Abilities,
 }
 
@@ -230,6 +233,7 @@ impl Bridge {
             |pointer: &str| capabilities.pointer(pointer).is_some_and(|has| has.is_object() || has == true);
         self.editor = Editor {
             notices: has("/session/notices"),
+            files: has("/fs/readTextFile"),
             booleans: has("/session/configOptions/boolean"),
             abilities: Abilities { form: has("/elicitation/form"), url: has("/elicitation/url") },
         };

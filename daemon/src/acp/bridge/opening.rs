@@ -46,6 +46,7 @@ impl Bridge {
         };
         self.chats.insert(opened.chat_uri.clone(), session.to_owned());
         self.open.insert(session.to_owned(), opened);
+        self.announce_files(session);
         match replay {
             true => self.load(session, request).await,
             false => self.opened(session, request),

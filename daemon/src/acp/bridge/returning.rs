@@ -53,6 +53,7 @@ impl Bridge {
         let queued: Vec<String> =
             now.chat.queued_messages.iter().flatten().map(|queued| queued.id.clone()).collect();
         self.open.insert(session.clone(), now);
+        self.announce_files(&session);
         for turn in turns {
             let seen = seen_of(&before.chat, &turn.id);
             self.more(&session, seen, &turn.response_parts);

@@ -231,6 +231,7 @@ impl Conversation {
     /// Ends the conversation.
     pub(super) async fn close(&mut self, removing: bool) {
         self.opening = None;
+        self.shared.buffers.forget(&self.start.uri);
         if removing {
             self.shared.standing.forget(&self.start.uri).await;
         }

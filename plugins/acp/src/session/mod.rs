@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use self::client_tools::ClientCall;
 use self::workers::Child;
 use crate::agent::Running;
+use crate::buffers::Buffers;
 use crate::elicitation::Forms;
 use crate::errors::AgentError;
 use crate::files::Files;
@@ -85,6 +86,8 @@ pub struct Shared {
     pub standing: Arc<Standing>,
     /// Sessions of the agent that were deleted with their conversation, until the host asks for it.
     pub deleted: Arc<Mutex<HashSet<String>>>,
+    /// Clients with files open.
+    pub buffers: Buffers,
 }
 
 /// A conversation.
@@ -242,7 +245,8 @@ impl Conversation {
         Self {
             emit: Emitter::of(&start),
             terminals: Terminals::of(&start, &cwd, shared.runtime.scope, &shared.agent.provider),
-            files: Files::within(std::iter::once(cwd.clone()).chain(more).collect()),
+            files: Files::within(std::iter::once(cwd.clone()).chain(more).collect())
+                .with(shared.buffers.of(&start.uri, start.read.clone())),
             transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
             context: start.context.clone(),
             tools: start.tools.clone().unwrap_or_default(),
