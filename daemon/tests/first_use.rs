@@ -68,7 +68,8 @@ fn from_nothing_to_an_answer() {
     let lines: Vec<&str> = written.out.lines().collect();
     assert!(lines[0].ends_with("/.config/ostler/config.json with agent @ostler/echo."), "{written:?}");
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
-    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }]);
+    let plugins =
+        json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/git" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
@@ -104,6 +105,7 @@ fn a_preset_is_an_agent() {
     let plugins = json!([
         { "name": "@ostler/acp", "options": { "presets": ["claude-acp"] } },
         { "name": "@ostler/webhook" },
+        { "name": "@ostler/git" },
     ]);
     assert_eq!(home.config(), json!({ "plugins": plugins }));
 }
@@ -136,7 +138,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
     let config: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let here = home.path().canonicalize().unwrap();
     assert_eq!(config["paths"], json!([here]));
-    assert_eq!(config["plugins"], json!([{ "name": here.join("mine.ts") }]));
+    assert_eq!(config["plugins"], json!([{ "name": "@ostler/git" }, { "name": here.join("mine.ts") }]));
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub const REPOSITORY: Duration = Duration::from_secs(10);
 pub const WORKTREE: Duration = Duration::from_secs(120);
 /// An operation on a changeset, such as a push.
 pub const CHANGESET_OPERATION: Duration = Duration::from_secs(300);
+/// Recording the state of a directory: the turn of a backend waits for it.
+pub const BEFORE_TURN: Duration = Duration::from_secs(5);
 /// Opening a pull request: it may push first.
 pub const PULL_REQUEST: Duration = Duration::from_secs(120);
 

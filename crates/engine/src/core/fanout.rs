@@ -9,18 +9,15 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use ostler_protocol::Version;
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
-use serde::ser::Error as _;
-use serde_json::Value;
 
 use crate::core::backlog::Backlog;
+pub use crate::core::envelope::{Encoded, Origin, rejection};
+use crate::core::envelope::{action_of, envelope_frame, params_of};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Item, Outbox};
 
 /// What an overlay counts for beside its frame, in bytes.
 const OVERLAY_WEIGHT: usize = 1024;
-/// How much of an action its frame has room for from the start, in bytes: a delta fits.
-const FRAME_ROOM: usize = 256;
 /// What the allocator and the count of its owners add to a frame, in bytes.
 const FRAME_WEIGHT: usize = 48;
 
@@ -29,15 +26,6 @@ const MOST_ASKED: usize = 1000;
 
 /// How much of the past is kept, in bytes of memory.
 pub const DEFAULT_REPLAY: usize = 16 * 1024 * 1024;
-
-/// Who dispatched an action.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    /// The client's id.
-    pub client_id: String,
-    /// The client's own count.
-    pub client_seq: i64,
-}
 
 /// One action on its way out.
 #[derive(Debug)]
@@ -52,42 +40,6 @@ pub struct Outgoing {
     pub older: Option<String>,
     /// Another form for one connection's eyes, by connection; `None` there sends it nothing.
     pub overlay: Option<Overlay>,
-}
-
-/// An action as JSON text.
-#[derive(Debug)]
-pub enum Encoded {
-    /// The action alone.
-    Action(String),
-    /// Its frame, as far as it does not depend on its number.
-    Frame(String),
-}
-
-impl Encoded {
-    /// Encodes an action into its frame.
-    ///
-    /// # Errors
-    /// An action that is no JSON.
-    pub fn framed<T: Serialize>(channel: &str, action: &T) -> Result<Self, serde_json::Error> {
-        let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + FRAME_ROOM);
-        frame.push_str(ACTION_HEAD);
-        begin_envelope(&mut frame, channel);
-        let mut frame = frame.into_bytes();
-        serde_json::to_writer(&mut frame, action)?;
-        String::from_utf8(frame).map(Self::Frame).map_err(serde_json::Error::custom)
-    }
-
-    fn into_frame(self, channel: &str, seq: u64, origin: Option<&Origin>) -> String {
-        match self {
-            Self::Action(action) => envelope_frame(channel, &action, seq, origin),
-            Self::Frame(mut frame) => {
-                end_envelope(&mut frame, seq, origin);
-                frame.push('}');
-                frame.shrink_to_fit();
-                frame
-            }
-        }
-    }
 }
 
 /// What each connection sees of an action.
@@ -535,71 +487,6 @@ impl Channel {
     }
 }
 
-const ACTION_HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
-
-/// `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its frame.
-fn envelope_frame(channel: &str, action: &str, seq: u64, origin: Option<&Origin>) -> String {
-    let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + action.len() + 96);
-    frame.push_str(ACTION_HEAD);
-    push_envelope(&mut frame, channel, action, seq, origin);
-    frame.push('}');
-    frame
-}
-
-fn push_envelope(into: &mut String, channel: &str, action: &str, seq: u64, origin: Option<&Origin>) {
-    begin_envelope(into, channel);
-    into.push_str(action);
-    end_envelope(into, seq, origin);
-}
-
-/// The part of an envelope before its action.
-fn begin_envelope(into: &mut String, channel: &str) {
-    into.push_str(r#"{"channel":"#);
-    push_string(into, channel);
-    into.push_str(r#","action":"#);
-}
-
-/// The part of an envelope behind its action.
-fn end_envelope(into: &mut String, seq: u64, origin: Option<&Origin>) {
-    use std::fmt::Write as _;
-    let _ = write!(into, r#","serverSeq":{seq}"#);
-    if let Some(origin) = origin {
-        into.push_str(r#","origin":{"clientId":"#);
-        push_string(into, &origin.client_id);
-        let _ = write!(into, r#","clientSeq":{}}}"#, origin.client_seq);
-    }
-    into.push('}');
-}
-
-fn push_string(into: &mut String, text: &str) {
-    let plain = text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-    if plain {
-        into.push('"');
-        into.push_str(text);
-        into.push('"');
-    } else {
-        into.push_str(&Value::from(text).to_string());
-    }
-}
-
-/// The refusal of a dispatched action: the same envelope with a reason, to the sender only, under no new
-/// number.
-pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason: &str) -> String {
-    let mut frame = String::from(ACTION_HEAD);
-    push_envelope(&mut frame, channel, action, seq, Some(origin));
-    frame.pop();
-    frame.push_str(r#","rejectionReason":"#);
-    push_string(&mut frame, reason);
-    frame.push_str("}}");
-    frame
-}
-
-/// The `params` inside an action's frame.
-fn params_of(frame: &[u8]) -> &str {
-    let params = frame.get(ACTION_HEAD.len()..frame.len().saturating_sub(1)).unwrap_or_default();
-    std::str::from_utf8(params).unwrap_or("{}")
-}
-
 /// How one subscriber sees a logged action.
 fn overlaid(logged: &Logged, subscriber: &Subscriber) -> Overlaid {
     let overlay = logged.outgoing.overlay.as_ref();
@@ -626,24 +513,14 @@ fn frame_as(logged: &Logged, subscriber: &Subscriber, overlaid: Overlaid) -> Opt
     let channel = subscriber.alias.as_deref().unwrap_or(&logged.channel);
     let action = match &other {
         Some(action) => action.as_str(),
-        None => action_of(logged),
+        None => action_of(&logged.frame, &logged.channel),
     };
     Some(envelope_frame(channel, action, logged.seq, logged.outgoing.origin.as_ref()).into())
 }
 
-/// The action inside a logged frame: between the channel it was published on and the number.
-fn action_of(logged: &Logged) -> &str {
-    let params = params_of(&logged.frame);
-    let mut channel = String::new();
-    push_string(&mut channel, &logged.channel);
-    let start = r#"{"channel":"#.len() + channel.len() + r#","action":"#.len();
-    let end = params.rfind(r#","serverSeq":"#).unwrap_or(params.len());
-    params.get(start..end).unwrap_or("{}")
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod backlog;
 pub mod clock;
 pub(crate) mod editor_settings;
+pub(crate) mod envelope;
 pub mod events;
 pub mod fanout;
 pub(crate) mod file_uris;

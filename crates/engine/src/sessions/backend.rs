@@ -40,6 +40,10 @@ pub(super) enum Tell {
         run: HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>,
         provider: String,
     },
+    /// What has to be done before the turn that follows.
+    Before {
+        done: HostFunction<fn()>,
+    },
     Cancel {
         turn: String,
     },
@@ -219,6 +223,7 @@ async fn serve(
                 let _ = done.send(());
                 return;
             }
+            Some(Tell::Before { done }) => drop(done.call(()).await),
             Some(tell) => {
                 under_way.push(begin(&session, tell));
                 // Polled once here, so that calls begin in the order they were told.
@@ -287,6 +292,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 about(Some(turn), ostler_contract::live::ready(Err(why.into())))
             }
         },
+        Tell::Before { .. } => quiet::<()>(None),
         Tell::Cancel { turn } => about(None, session.cancel.unbounded((turn,))),
         Tell::Resume { turn } => match &session.resume {
             Some(resume) => {

@@ -3,8 +3,10 @@
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{KeptDraft, SessionFlags, SessionTerminalRequest, StartingTurn, TurnFrom};
-use ostler_contract::{HostFunction, Thrown, Value};
+use ostler_contract::points::{
+    Changes, KeptDraft, SessionFlags, SessionTerminalRequest, StartingTurn, TurnFrom,
+};
+use ostler_contract::{HostFunction, Thrown, Value, limit};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
@@ -28,6 +30,7 @@ use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
 use crate::core::responder::{ConnectionRef, Responder};
 use crate::core::titles::tidy_title;
 use crate::core::traces;
+use crate::workspace::sessions_view::SessionView as _;
 use crate::workspace::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
@@ -67,6 +70,9 @@ impl Actor {
             },
         };
         let rewinds = self.chats[at].rewind;
+        if let Some(before) = self.before_turn(&opening.turn) {
+            self.tell_backend(at, before);
+        }
         self.tell_backend(at, tell);
         // Its backend has been given both now.
         if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
@@ -140,6 +146,7 @@ impl Actor {
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
         }
         self.happened(at, Happened::Began);
+        self.sessions.workspace.disable_operations(&self.entry.uri);
         match draft {
             Some(draft) => self.announce_begun(draft),
             None => self.refresh_summaries(),
@@ -180,6 +187,29 @@ impl Actor {
         let mut queue = self.chats[at].state.queued_messages.iter().flatten();
         let message = queue.find(|message| Some(message.id.as_str()) == id)?;
         serde_json::to_value(message).ok()
+    }
+
+    /// Has the source of changes record the directory before a turn works in it. Its time is bounded, and what fails is a
+    /// line: the turn starts either way.
+    fn before_turn(&self, turn: &str) -> Option<Tell> {
+        let start = self.core.registry()?.port::<Changes>()?.turn_start.clone()?;
+        let of = self.entry.changes_of();
+        of.directory.as_ref()?;
+        let (core, turn) = (self.core.clone(), turn.to_owned());
+        let done = HostFunction::new(move |()| {
+            let (core, session, turn) = (core.clone(), of.session.clone(), turn.clone());
+            let recorded = start.within(limit::BEFORE_TURN, (of.clone(), turn.clone()));
+            async move {
+                if let Err(why) = recorded.await {
+                    let why = why.for_log();
+                    core.log.line(format_args!(
+                        "{session}: the files before turn {turn} are not recorded: {why}"
+                    ));
+                }
+                Ok(())
+            }
+        });
+        Some(Tell::Before { done })
     }
 
     /// Tells a chat's backend something, waking it where it sleeps.

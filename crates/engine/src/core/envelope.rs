@@ -1,0 +1,130 @@
+//! The frame of an action: `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its notification, as JSON text that is
+//! encoded once.
+
+use serde::Serialize;
+use serde::ser::Error as _;
+use serde_json::Value;
+
+/// How much of an action its frame has room for from the start, in bytes: a delta fits.
+const FRAME_ROOM: usize = 256;
+
+/// Who dispatched an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's id.
+    pub client_id: String,
+    /// The client's own count.
+    pub client_seq: i64,
+}
+
+/// An action as JSON text.
+#[derive(Debug)]
+pub enum Encoded {
+    /// The action alone.
+    Action(String),
+    /// Its frame, as far as it does not depend on its number.
+    Frame(String),
+}
+
+impl Encoded {
+    /// Encodes an action into its frame.
+    ///
+    /// # Errors
+    /// An action that is no JSON.
+    pub fn framed<T: Serialize>(channel: &str, action: &T) -> Result<Self, serde_json::Error> {
+        let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + FRAME_ROOM);
+        frame.push_str(ACTION_HEAD);
+        begin_envelope(&mut frame, channel);
+        let mut frame = frame.into_bytes();
+        serde_json::to_writer(&mut frame, action)?;
+        String::from_utf8(frame).map(Self::Frame).map_err(serde_json::Error::custom)
+    }
+
+    /// The frame of the action under its number.
+    pub(super) fn into_frame(self, channel: &str, seq: u64, origin: Option<&Origin>) -> String {
+        match self {
+            Self::Action(action) => envelope_frame(channel, &action, seq, origin),
+            Self::Frame(mut frame) => {
+                end_envelope(&mut frame, seq, origin);
+                frame.push('}');
+                frame.shrink_to_fit();
+                frame
+            }
+        }
+    }
+}
+
+const ACTION_HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
+
+/// `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its frame.
+pub(super) fn envelope_frame(channel: &str, action: &str, seq: u64, origin: Option<&Origin>) -> String {
+    let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + action.len() + 96);
+    frame.push_str(ACTION_HEAD);
+    push_envelope(&mut frame, channel, action, seq, origin);
+    frame.push('}');
+    frame
+}
+
+fn push_envelope(into: &mut String, channel: &str, action: &str, seq: u64, origin: Option<&Origin>) {
+    begin_envelope(into, channel);
+    into.push_str(action);
+    end_envelope(into, seq, origin);
+}
+
+/// The part of an envelope before its action.
+fn begin_envelope(into: &mut String, channel: &str) {
+    into.push_str(r#"{"channel":"#);
+    push_string(into, channel);
+    into.push_str(r#","action":"#);
+}
+
+/// The part of an envelope behind its action.
+fn end_envelope(into: &mut String, seq: u64, origin: Option<&Origin>) {
+    use std::fmt::Write as _;
+    let _ = write!(into, r#","serverSeq":{seq}"#);
+    if let Some(origin) = origin {
+        into.push_str(r#","origin":{"clientId":"#);
+        push_string(into, &origin.client_id);
+        let _ = write!(into, r#","clientSeq":{}}}"#, origin.client_seq);
+    }
+    into.push('}');
+}
+
+fn push_string(into: &mut String, text: &str) {
+    let plain = text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+    if plain {
+        into.push('"');
+        into.push_str(text);
+        into.push('"');
+    } else {
+        into.push_str(&Value::from(text).to_string());
+    }
+}
+
+/// The refusal of a dispatched action: the same envelope with a reason, to the sender only, under no new
+/// number.
+pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason: &str) -> String {
+    let mut frame = String::from(ACTION_HEAD);
+    push_envelope(&mut frame, channel, action, seq, Some(origin));
+    frame.pop();
+    frame.push_str(r#","rejectionReason":"#);
+    push_string(&mut frame, reason);
+    frame.push_str("}}");
+    frame
+}
+
+/// The `params` inside an action's frame.
+pub(super) fn params_of(frame: &[u8]) -> &str {
+    let params = frame.get(ACTION_HEAD.len()..frame.len().saturating_sub(1)).unwrap_or_default();
+    std::str::from_utf8(params).unwrap_or("{}")
+}
+
+/// The action inside the frame it was published in on a channel.
+pub(super) fn action_of<'a>(frame: &'a [u8], channel: &str) -> &'a str {
+    let params = params_of(frame);
+    let mut name = String::new();
+    push_string(&mut name, channel);
+    let start = r#"{"channel":"#.len() + name.len() + r#","action":"#.len();
+    let end = params.rfind(r#","serverSeq":"#).unwrap_or(params.len());
+    params.get(start..end).unwrap_or("{}")
+}
