@@ -216,3 +216,31 @@ async fn a_disposed_session_is_deleted_by_the_agent_once_also_where_it_slept() {
         assert_eq!(deleted(), 1, "{}", sent());
     }
 }
+
+#[tokio::test]
+async fn only_a_sessions_owner_announces_unsaved_text_for_it() {
+    let options = json!({ "agents": { "fake": agent::entry(json!({})) } });
+    let folder = Folder::new(
+        json!({ "users": "users.json", "plugins": [{ "name": "@ostler/acp", "options": options }] }),
+    );
+    let add = |name: &str| {
+        let ended = folder.run(&["user", "add", name, "--role", "member"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out.trim().to_owned()
+    };
+    let tokens = [add("ada"), add("ben")];
+    let daemon = folder.start();
+    let resource = daemon.block.iter().find_map(|line| line.strip_prefix("sign-in ")).unwrap();
+    let mut clients = Vec::new();
+    for (name, token) in ["ada", "ben"].into_iter().zip(&tokens) {
+        let mut client = daemon.initialized(name).await;
+        client.request("authenticate", json!({ "resource": resource, "token": token })).await.unwrap();
+        clients.push(client);
+    }
+    let params = json!({ "channel": "fake:/one", "provider": "fake", "config": {} });
+    clients[0].request("createSession", params).await.unwrap();
+    let announced = json!({ "session": "fake:/one" });
+    clients[0].request("x-acp/buffers", announced.clone()).await.unwrap();
+    let refused = clients[1].request("x-acp/buffers", announced).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("belongs to another user"), "{refused}");
+}
