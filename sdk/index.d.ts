@@ -1376,8 +1376,13 @@ export interface Changes {
     state(of: ChangesOf, scope: string): Awaitable<ChangesState>;
     /** The summary of a session's changes for listings, or nothing. */
     summary(of: ChangesOf): Awaitable<ChangesSummary | null | undefined>;
-    /** Runs one of the operations of a changeset. */
-    operate?(of: ChangesOf, scope: string, operation: string, target?: ChangesetOperationTarget): Awaitable<InvokeChangesetOperationResult>;
+    /** Runs one of the operations of a changeset. `meta` is what the client sent with it. */
+    operate?(of: ChangesOf, scope: string, operation: string, target?: ChangesetOperationTarget, meta?: JsonObject): Awaitable<InvokeChangesetOperationResult>;
+    /**
+     * Called before a backend receives a turn, so that the state of the directory can be recorded. The turn waits for
+     * it, at most 5 seconds.
+     */
+    turnStart?(of: ChangesOf, turn: string): Awaitable<void>;
 }
 
 /** The session whose changes are requested. */
@@ -1386,6 +1391,8 @@ export interface ChangesOf {
     session: string;
     /** Path of its directory, if it has one. */
     directory?: string;
+    /** Its title, if it has one. */
+    title?: string;
 }
 
 /** One changeset of a session. */

@@ -69,7 +69,7 @@ fn from_nothing_to_an_answer() {
     assert!(lines[0].ends_with("/.config/ostler/config.json with agent @ostler/echo."), "{written:?}");
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
     let terminal = json!({ "name": "@ostler/terminal", "options": { "shellIntegration": true } });
-    let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" }]);
+    let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" }, { "name": "@ostler/git" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
@@ -106,6 +106,7 @@ fn a_preset_is_an_agent() {
         { "name": "@ostler/acp", "options": { "presets": ["claude-acp"] } },
         { "name": "@ostler/terminal", "options": { "shellIntegration": true } },
         { "name": "@ostler/webhook" },
+        { "name": "@ostler/git" },
     ]);
     assert_eq!(home.config(), json!({ "plugins": plugins }));
 }
@@ -139,7 +140,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
     let config: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let here = home.path().canonicalize().unwrap();
     assert_eq!(config["paths"], json!([here]));
-    assert_eq!(config["plugins"], json!([{ "name": here.join("mine.ts") }]));
+    assert_eq!(config["plugins"], json!([{ "name": "@ostler/git" }, { "name": here.join("mine.ts") }]));
 }
 
 #[test]

@@ -21,6 +21,8 @@ const ECHO: &str = "@ostler/echo";
 /// The plugins a first configuration has beside its backend.
 const TERMINAL: &str = ostler_plugin_terminal::NAME;
 const WEBHOOK: &str = "@ostler/webhook";
+/// The plugins of the workspace, which every first configuration has.
+const WORKSPACE: &[&str] = &[ostler_plugin_git::NAME];
 
 /// The contents of the first configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -68,6 +70,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     if !flags.no_webhook {
         entries.push(json!({ "name": WEBHOOK }));
     }
+    entries.extend(WORKSPACE.iter().map(|name| json!({ "name": name })));
     let mut fields = JsonObject::new();
     if let Some(port) = flags.port {
         fields.insert("port".to_owned(), port.into());

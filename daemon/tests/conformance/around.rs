@@ -105,7 +105,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
         },
         None,
     )?;
-    let (logs, summed) = (host.clone(), turns.clone());
+    let (logs, summed, starts) = (host.clone(), turns.clone(), host.clone());
     host.register_changes(
         Changes {
             scopes: Call::now(|_| {
@@ -142,10 +142,10 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                 Ok(serde_json::from_value(json!({ "files": 2, "additions": additions })).unwrap())
             }),
             operate: Some(Call::now(
-                move |(_, scope, operation, target): (ChangesOf, String, String, Option<ChangesetOperationTarget>)| {
+                move |(_, scope, operation, target, meta): (ChangesOf, String, String, Option<ChangesetOperationTarget>, Option<JsonObject>)| {
                     let target = json!(target);
                     let on = target["resource"].as_str().unwrap_or("everything");
-                    logs.log(format!("{operation} {scope} {on}"))?;
+                    logs.log(format!("{operation} {scope} {on}{}", meta.map(|meta| json!(meta).to_string()).unwrap_or_default()))?;
                     if operation == "revert" {
                         return Err("nothing to go back to".into());
                     }
@@ -153,6 +153,9 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                     Ok(serde_json::from_value::<InvokeChangesetOperationResult>(done).unwrap())
                 },
             )),
+            turn_start: Some(Call::now(move |(of, turn): (ChangesOf, String)| {
+                starts.log(format!("before {turn} in {}", of.directory.unwrap_or_default()))
+            })),
         },
         None,
     )?;
@@ -393,7 +396,9 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
         }
         Value::Object(params)
     };
-    let done = client.request("invokeChangesetOperation", operate("commit", Value::Null)).await.unwrap();
+    let mut commit = operate("commit", Value::Null);
+    commit["_meta"] = json!({ "ostler.commit": { "message": "Done" } });
+    let done = client.request("invokeChangesetOperation", commit).await.unwrap();
     assert_eq!(done["message"], "Committed.");
     let told = client.actions_until("changeset/contentChanged").await;
     let statuses: Vec<_> = told.iter().filter_map(|told| told["action"]["status"].as_str()).collect();
@@ -416,11 +421,13 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
         assert_eq!((&refused["code"], &refused["message"]), (&json!(-32602), &json!(why)));
     }
     let lines = lines_of(&host.log, "around");
-    assert_eq!(lines, ["commit uncommitted everything", "revert uncommitted file:///inn/a"]);
+    let commit = r#"commit uncommitted everything{"ostler.commit":{"message":"Done"}}"#;
+    assert_eq!(lines, [commit, "revert uncommitted file:///inn/a"]);
     let chat = ostler_protocol::uri::default_chat("echo:/one");
     let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
     client.dispatch(&chat, 9, turn).await;
     client.actions_until("session/ready").await;
+    host.log.wait_for("plugin around: before t in /inn").await;
     let rows = client.request("listSessions", json!({})).await.unwrap();
     assert_eq!(rows["items"][0]["changes"]["files"], 2);
     client.request("disposeSession", json!({ "channel": "echo:/one" })).await.unwrap();

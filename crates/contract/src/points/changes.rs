@@ -1,6 +1,7 @@
 //! Changesets of sessions. Spec: *Registration methods*.
 
 use ostler_contract_derive::Cross;
+use ostler_protocol::JsonObject;
 use ostler_protocol::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_protocol::wire::state::{ChangesSummary, ChangesetFile, ChangesetOperation};
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ pub struct Changes {
     pub state: Call<fn(of: ChangesOf, scope: String) -> ChangesState>,
     /// The summary of a session's changes for listings, or nothing.
     pub summary: Call<fn(of: ChangesOf) -> Option<ChangesSummary>>,
-    /// Runs one of the operations of a changeset.
+    /// Runs one of the operations of a changeset. `meta` is what the client sent with it.
     pub operate: Option<
         Call<
             fn(
@@ -38,9 +39,13 @@ pub struct Changes {
                 scope: String,
                 operation: String,
                 target: Option<ChangesetOperationTarget>,
+                meta: Option<JsonObject>,
             ) -> InvokeChangesetOperationResult,
         >,
     >,
+    /// Called before a backend receives a turn, so that the state of the directory can be recorded. The turn waits for
+    /// it, at most 5 seconds.
+    pub turn_start: Option<Call<fn(of: ChangesOf, turn: String)>>,
 }
 
 impl PortValue for Changes {
@@ -56,6 +61,9 @@ pub struct ChangesOf {
     /// Path of its directory, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// Its title, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// One changeset of a session.

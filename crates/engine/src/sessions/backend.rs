@@ -44,6 +44,10 @@ pub(super) enum Tell {
         run: Call<fn(tool_call_id: Option<String>) -> SessionTerminal>,
         provider: String,
     },
+    /// What has to be done before the turn that follows.
+    Before {
+        done: Call<fn()>,
+    },
     Cancel {
         turn: String,
     },
@@ -223,6 +227,7 @@ async fn serve(
                 let _ = done.send(());
                 return;
             }
+            Some(Tell::Before { done }) => drop(done.call(()).await),
             Some(tell) => {
                 under_way.push(begin(&session, tell));
                 // Polled once here, so that calls begin in the order they were told.
@@ -291,6 +296,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 about(Some(turn), ostler_contract::live::ready(Err(why.into())))
             }
         },
+        Tell::Before { .. } => quiet::<()>(None),
         Tell::Cancel { turn } => about(None, session.cancel.call((turn,))),
         Tell::Resume { turn } => match &session.resume {
             Some(resume) => {

@@ -35,7 +35,8 @@ impl SessionView for Entry {
     }
 
     fn changes_of(&self) -> ChangesOf {
-        ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path) }
+        let title = Some(self.view().summary.title.clone()).filter(|title| !title.is_empty());
+        ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path), title }
     }
 
     fn is_running(&self) -> bool {

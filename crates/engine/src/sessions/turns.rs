@@ -1,9 +1,13 @@
 //! Turns: how one begins, ends, waits and is shown again.
 
+use std::time::Duration;
+
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{KeptDraft, SessionFlags, SessionTerminalRequest, StartingTurn, TurnFrom};
+use ostler_contract::points::{
+    Changes, KeptDraft, SessionFlags, SessionTerminalRequest, StartingTurn, TurnFrom,
+};
 use ostler_contract::{Call, Thrown, Value};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
@@ -24,14 +28,18 @@ use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
+use crate::core::in_time::in_time;
 use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
 use crate::core::responder::{ConnectionRef, Responder};
 use crate::core::titles::tidy_title;
 use crate::core::traces;
+use crate::workspace::sessions_view::SessionView as _;
 use crate::workspace::terminals::PREFIX;
 
 /// How many older turns a fetch loads.
 const PAGE: usize = 50;
+/// How long a turn waits until the state of its directory is recorded.
+const RECORD_LIMIT: Duration = Duration::from_secs(5);
 
 /// A turn whose start is being stored.
 struct Opening {
@@ -67,6 +75,9 @@ impl Actor {
             },
         };
         let rewinds = self.chats[at].rewind;
+        if let Some(before) = self.before_turn(&opening.turn) {
+            self.tell_backend(at, before);
+        }
         self.tell_backend(at, tell);
         // Its backend has been given both now.
         if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
@@ -140,6 +151,7 @@ impl Actor {
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
         }
         self.happened(at, Happened::Began);
+        self.sessions.workspace.disable_operations(&self.entry.uri);
         match draft {
             Some(draft) => self.announce_begun(draft),
             None => self.refresh_summaries(),
@@ -180,6 +192,29 @@ impl Actor {
         let mut queue = self.chats[at].state.queued_messages.iter().flatten();
         let message = queue.find(|message| Some(message.id.as_str()) == id)?;
         serde_json::to_value(message).ok()
+    }
+
+    /// Has the source of changes record the directory before a turn works in it. Its time is bounded, and what fails is a
+    /// line: the turn starts either way.
+    fn before_turn(&self, turn: &str) -> Option<Tell> {
+        let start = self.core.registry()?.port::<Changes>()?.turn_start.clone()?;
+        let of = self.entry.changes_of();
+        of.directory.as_ref()?;
+        let (core, turn) = (self.core.clone(), turn.to_owned());
+        let done = Call::new(move |()| {
+            let (core, session, turn) = (core.clone(), of.session.clone(), turn.clone());
+            let recorded = in_time(RECORD_LIMIT, start.call((of.clone(), turn.clone())));
+            async move {
+                if let Err(why) = recorded.await {
+                    let why = why.for_log();
+                    core.log.line(format_args!(
+                        "{session}: the files before turn {turn} are not recorded: {why}"
+                    ));
+                }
+                Ok(())
+            }
+        });
+        Some(Tell::Before { done })
     }
 
     /// Tells a chat's backend something, waking it where it sleeps.

@@ -100,7 +100,35 @@ impl Workspace {
 
     async fn changeset_now(&self, of: &Of) -> Result<ChangesState, Thrown> {
         let told = self.changes()?.state.call((of.session.changes_of(), of.scope.clone()));
-        in_time(STATE_LIMIT, told).await
+        let mut told = in_time(STATE_LIMIT, told).await?;
+        if of.session.is_running() {
+            for operation in told.operations.iter_mut().flatten() {
+                operation.status = ChangesetOperationStatus::Disabled;
+            }
+        }
+        Ok(told)
+    }
+
+    /// Disables the operations of a session's watched changesets: a turn works in its directory.
+    pub(crate) fn disable_operations(&self, session: &str) {
+        let beginning = format!("{session}/changeset/");
+        let idle = |(uri, state): (&String, &ChangesetState)| {
+            let operations = state.operations.iter().flatten();
+            let idle = operations.filter(|operation| operation.status == ChangesetOperationStatus::Idle);
+            let uri = uri.starts_with(&beginning).then(|| uri.clone())?;
+            Some((uri, idle.map(|operation| operation.id.clone()).collect::<Vec<_>>()))
+        };
+        let open: Vec<_> = self.changesets.0.lock().iter().filter_map(idle).collect();
+        for (uri, operations) in open {
+            for operation_id in operations {
+                let moved = a::ChangesetOperationStatusChangedAction {
+                    operation_id,
+                    status: ChangesetOperationStatus::Disabled,
+                    error: None,
+                };
+                self.apply_changeset(&uri, &a::StateAction::ChangesetOperationStatusChanged(moved), None);
+            }
+        }
     }
 
     /// Applies an action to a changeset that is watched, and tells it.
@@ -127,6 +155,8 @@ impl Workspace {
     /// refreshed once both are sent.
     pub(crate) fn watch_changeset(&self, asked: Asked, subscriber: Subscriber) -> (String, u64, Of) {
         let Asked { of, state } = asked;
+        // Who watched before sees the same, and nobody begins with what is old.
+        self.take_changeset(&of, Ok(state.clone()));
         let mut held = self.changesets.0.lock();
         // Who watches already has a state that actions go on from.
         let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(state, None));
@@ -166,6 +196,11 @@ impl Workspace {
 
     async fn refresh_changeset(&self, of: &Of) {
         let told = self.changeset_now(of).await;
+        self.take_changeset(of, told);
+    }
+
+    /// Brings a watched changeset up to date.
+    fn take_changeset(&self, of: &Of, told: Result<ChangesState, Thrown>) {
         let Some(before) = self.changesets.0.lock().get(&of.uri).cloned() else { return };
         match told {
             Ok(told) => {
@@ -219,7 +254,11 @@ impl Workspace {
         let operate =
             operate.ok_or_else(|| RpcError::method_not_found("this host changes nothing of changes"))?;
         let held = self.changesets.0.lock().get(&of.uri).and_then(|state| state.operations.clone());
-        let offered = match held {
+        // What was disabled may have changed since, as by an operation just before.
+        let open = |operation: &ChangesetOperation| {
+            operation.id == params.operation_id && operation.status != ChangesetOperationStatus::Disabled
+        };
+        let offered = match held.filter(|offered| offered.iter().any(open)) {
             Some(offered) => offered,
             None => self.changeset_now(&of).await.map_err(Thrown::into_rpc)?.operations.unwrap_or_default(),
         };
@@ -230,10 +269,10 @@ impl Workspace {
                 params.channel, params.operation_id
             ))
         })?;
-        fits(operation, params.target.as_ref())?;
         if of.session.is_running() {
             return Err(RpcError::turn_in_progress(format!("{} is mid-turn", of.session.uri())));
         }
+        fits(operation, params.target.as_ref())?;
         let status = |status, error| {
             let id = params.operation_id.clone();
             let moved = a::ChangesetOperationStatusChangedAction { operation_id: id, status, error };
@@ -245,6 +284,7 @@ impl Workspace {
             of.scope.clone(),
             params.operation_id.clone(),
             params.target.clone(),
+            params.meta.clone(),
         ));
         let outcome = in_time(OPERATION_LIMIT, asked).await;
         match &outcome {

@@ -59,7 +59,8 @@ async fn follow(workspace: &Weak<Workspace>, session: &Arc<dyn SessionView>, fol
         }
         let Some(here) = workspace.core.local_system.get() else { return };
         let now: Vec<_> = FOLLOWED.iter().map(|file| here.stamp(&format!("{folder}/{file}"))).collect();
-        let moved = seen.as_ref().is_some_and(|seen| *seen != now);
+        // What moved before the first look may have been missed.
+        let moved = seen.as_ref() != Some(&now);
         seen = Some(now);
         if moved {
             workspace.refresh_changesets(session.clone()).await;

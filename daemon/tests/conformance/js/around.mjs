@@ -46,8 +46,9 @@ export function apply(host, { bare }) {
       };
     },
     summary: () => ({ files: 2, additions: turns }),
-    operate: (of, scope, operation, target) => {
-      host.log(`${operation} ${scope} ${target?.resource ?? 'everything'}`);
+    turnStart: ({ directory }, turn) => host.log(`before ${turn} in ${directory}`),
+    operate: (of, scope, operation, target, meta) => {
+      host.log(`${operation} ${scope} ${target?.resource ?? 'everything'}${meta ? JSON.stringify(meta) : ''}`);
       if (operation === 'revert') throw new Error('nothing to go back to');
       return { message: 'Committed.' };
     },

@@ -1,0 +1,474 @@
+//! Changesets of sessions.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState};
+use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
+use ostler_contract::wire::state::{
+    ChangesSummary, ChangesetFile, ContentRef, FileEdit, FileEditDiffStats, FileEditSide,
+};
+use ostler_contract::{Call, JsonObject, RpcError, Thrown, Value};
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+
+use crate::content::{Contents, LFS, objects};
+use crate::lines;
+use crate::operations;
+use crate::program::Failure;
+use crate::snapshots::{Snapshots, between};
+use crate::status::{LINK, Object, Row};
+use crate::tree::{Tree, Trees};
+
+/// How many files of a changeset have their lines counted.
+const COUNTED: usize = 1_000;
+/// The most counts that are remembered.
+const REMEMBERED: usize = 20_000;
+
+/// The changesets.
+pub(crate) struct Source {
+    pub trees: Arc<Trees>,
+    pub contents: Arc<Contents>,
+    pub snapshots: Snapshots,
+    /// The directories the host serves.
+    pub served: Vec<PathBuf>,
+    /// Lines added and removed, by the content before and the file's stamp.
+    counts: Mutex<HashMap<CountKey, Option<(i64, i64)>>>,
+}
+
+type CountKey = (Option<String>, PathBuf, Stamp);
+/// Size and time of the last change of a file.
+type Stamp = (u64, i64, i64);
+
+/// One file of a changeset before its URIs are made.
+pub(crate) struct Change {
+    /// The path before, from the top of the tree, with its content.
+    pub before: Option<(PathBuf, Object)>,
+    /// The path after.
+    pub after: Option<(PathBuf, After)>,
+    pub meta: Option<JsonObject>,
+}
+
+/// The content after a change.
+pub(crate) enum After {
+    /// The file in the tree, of this mode.
+    File(u32),
+    /// A submodule, at its commit if it is checked out.
+    Submodule,
+    /// An object.
+    Object(Object),
+}
+
+impl Source {
+    pub(crate) fn new(trees: Arc<Trees>, contents: Arc<Contents>, served: &[String]) -> Self {
+        let real = |path: &String| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        Self {
+            trees,
+            contents,
+            snapshots: Snapshots::default(),
+            served: served.iter().map(real).collect(),
+            counts: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn into_point(self: Arc<Self>) -> Changes {
+        let (scopes, states, sums, turns, operates) =
+            (self.clone(), self.clone(), self.clone(), self.clone(), self);
+        type Operate = (ChangesOf, String, String, Option<ChangesetOperationTarget>, Option<JsonObject>);
+        Changes {
+            scopes: Call::new(move |(of,): (ChangesOf,)| {
+                let source = scopes.clone();
+                async move { source.scopes(&of).await }
+            }),
+            state: Call::new(move |(of, scope): (ChangesOf, String)| {
+                let source = states.clone();
+                async move { source.state(&of, &scope).await }
+            }),
+            summary: Call::new(move |(of,): (ChangesOf,)| {
+                let source = sums.clone();
+                async move { source.summary(&of).await }
+            }),
+            operate: Some(Call::new(move |(of, scope, operation, target, meta): Operate| {
+                let source = operates.clone();
+                async move {
+                    let answer: Result<InvokeChangesetOperationResult, Thrown> =
+                        operations::run(&source, &of, &scope, &operation, target, &meta.unwrap_or_default())
+                            .await;
+                    answer
+                }
+            })),
+            turn_start: Some(Call::new(move |(of, turn): (ChangesOf, String)| {
+                let source = turns.clone();
+                async move {
+                    if let Some((tree, _)) = source.tree(&of).await? {
+                        source.snapshots.begin(&tree, &of.session, &turn).await?;
+                    }
+                    Ok(())
+                }
+            })),
+        }
+    }
+
+    /// The working tree of a session, and its directory.
+    pub(crate) async fn tree(&self, of: &ChangesOf) -> Result<Option<(Arc<Tree>, PathBuf)>, Failure> {
+        let Some(directory) = of.directory.as_deref().map(PathBuf::from) else { return Ok(None) };
+        Ok(self.trees.of(&directory).await?.map(|tree| (tree, directory)))
+    }
+
+    async fn scopes(&self, of: &ChangesOf) -> Result<Vec<ChangeScope>, Thrown> {
+        if self.tree(of).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let scope = |scope: &str, label: &str, description: &str, kind: &str, review| ChangeScope {
+            scope: scope.to_owned(),
+            label: label.to_owned(),
+            description: Some(description.to_owned()),
+            change_kind: Some(kind.to_owned()),
+            review,
+        };
+        Ok(vec![
+            scope(
+                "session",
+                "Session Changes",
+                "Changes since the first turn of the session",
+                "session",
+                true,
+            ),
+            scope("uncommitted", "Uncommitted Changes", "Changes since the last commit", "uncommitted", true),
+            scope("turn/{turnId}", "Turn Changes", "Changes during one turn", "turn", false),
+            scope(
+                "compare/{originalTurnId}/{modifiedTurnId}",
+                "Changes Between Turns",
+                "Changes between the ends of two turns",
+                "compare-turns",
+                false,
+            ),
+        ])
+    }
+
+    async fn state(&self, of: &ChangesOf, scope: &str) -> Result<ChangesState, Thrown> {
+        let (tree, directory) = self.tree(of).await?.ok_or_else(|| {
+            let directory = of.directory.as_deref().unwrap_or("the session");
+            RpcError::invalid_params(format!("{directory} is in no git working tree"))
+        })?;
+        match scope {
+            "uncommitted" => {
+                let status = tree.status().await?;
+                let rows = tree.below(&status, &directory);
+                let fresh = self.snapshots.base(&tree, &of.session).await?.is_none();
+                let operations = operations::of_uncommitted(of, &rows, fresh);
+                let changes = rows.into_iter().filter_map(uncommitted).collect();
+                Ok(ChangesState { files: self.files(&tree, changes).await?, operations: Some(operations) })
+            }
+            "session" => {
+                let changes = self.since_base(of, &tree, &directory).await?.unwrap_or_default();
+                let operations = Some(operations::of_session());
+                Ok(ChangesState { files: self.files(&tree, changes).await?, operations })
+            }
+            _ => {
+                let (before, after) = self.turns(of, &tree, scope).await?;
+                let live = after.is_none();
+                let after = match after {
+                    Some(after) => after,
+                    None => self.snapshots.now(&tree).await?,
+                };
+                let changes = between(&tree, &before, &after, &tree.prefix(&directory), live).await?;
+                Ok(ChangesState { files: self.files(&tree, changes).await?, operations: None })
+            }
+        }
+    }
+
+    /// What changed since the session's first turn; `None` before it.
+    async fn since_base(
+        &self,
+        of: &ChangesOf,
+        tree: &Arc<Tree>,
+        directory: &Path,
+    ) -> Result<Option<Vec<Change>>, Thrown> {
+        let Some(base) = self.snapshots.base(tree, &of.session).await? else { return Ok(None) };
+        let now = self.snapshots.now(tree).await?;
+        between(tree, &base, &now, &tree.prefix(directory), true).await.map(Some)
+    }
+
+    /// The states that a changeset of turns compares; a turn that runs has no later one.
+    async fn turns(
+        &self,
+        of: &ChangesOf,
+        tree: &Tree,
+        scope: &str,
+    ) -> Result<(String, Option<String>), Thrown> {
+        let none = || Thrown::from(RpcError::not_found(format!("{} has no changeset {scope}", of.session)));
+        let id = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let parts: Vec<&str> = scope.split('/').collect();
+        match parts[..] {
+            ["turn", turn] => {
+                let (before, after) = self.snapshots.turn(tree, &of.session, &id(turn)).await?;
+                Ok((before.ok_or_else(none)?, after))
+            }
+            ["compare", original, modified] => {
+                let (_, before) = self.snapshots.turn(tree, &of.session, &id(original)).await?;
+                let (started, after) = self.snapshots.turn(tree, &of.session, &id(modified)).await?;
+                started.ok_or_else(none)?;
+                Ok((before.ok_or_else(none)?, after))
+            }
+            _ => Err(none()),
+        }
+    }
+
+    async fn summary(&self, of: &ChangesOf) -> Result<Option<ChangesSummary>, Thrown> {
+        let Some((tree, directory)) = self.tree(of).await? else { return Ok(None) };
+        let changes = self.since_base(of, &tree, &directory).await?;
+        Ok(match changes {
+            Some(changes) => Some(summed(&self.files(&tree, changes).await?)),
+            None => None,
+        })
+    }
+
+    /// Changes in the protocol's form, with their lines counted.
+    pub(crate) async fn files(
+        &self,
+        tree: &Arc<Tree>,
+        mut changes: Vec<Change>,
+    ) -> Result<Vec<ChangesetFile>, Failure> {
+        let mut stamps = Vec::with_capacity(changes.len());
+        let root = tree.root.clone();
+        let paths: Vec<Option<PathBuf>> = changes
+            .iter()
+            .map(|change| match &change.after {
+                Some((path, After::File(_))) => Some(root.join(path)),
+                _ => None,
+            })
+            .collect();
+        let looked = tokio::task::spawn_blocking(move || {
+            paths.into_iter().map(|path| std::fs::symlink_metadata(path?).ok()).collect::<Vec<_>>()
+        });
+        let mut looked = looked.await.unwrap_or_default();
+        looked.resize_with(changes.len(), || None);
+        for (change, found) in changes.iter_mut().zip(looked) {
+            stamps.push(found.as_ref().map(stamp));
+            // Git does not tell what an untracked path is.
+            if let (Some((_, after)), Some(found)) = (&mut change.after, found) {
+                if found.is_symlink() {
+                    *after = After::File(LINK);
+                } else if found.is_dir() {
+                    *after = After::Submodule;
+                }
+            }
+        }
+        let counts = self.count(tree, &changes, &stamps).await?;
+        let files = changes.into_iter().zip(stamps).zip(counts);
+        Ok(files.filter_map(|((change, stamp), lines)| self.file(tree, change, stamp, lines)).collect())
+    }
+
+    fn file(
+        &self,
+        tree: &Tree,
+        change: Change,
+        stamp: Option<Stamp>,
+        lines: Option<(i64, i64)>,
+    ) -> Option<ChangesetFile> {
+        let side =
+            |path: &Path, content: ContentRef| FileEditSide { uri: file_uri(&tree.root.join(path)), content };
+        let named = |uri: String| ContentRef { uri, size_hint: None, content_type: None, nonce: None };
+        let stored = |path: &Path, object: &Object| match object.mode {
+            crate::status::SUBMODULE => named(commit_text(&object.id)),
+            _ => named(self.contents.object(tree, &object.id, path)),
+        };
+        let before = change.before.as_ref().map(|(path, object)| side(path, stored(path, object)));
+        let after = change.after.as_ref().map(|(path, after)| {
+            let content = match after {
+                After::Object(object) => stored(path, object),
+                After::Submodule => {
+                    named(commit_text(&submodule_commit(&tree.root.join(path)).unwrap_or_default()))
+                }
+                After::File(mode) => {
+                    let full = tree.root.join(path);
+                    let served = *mode != LINK && self.served.iter().any(|root| full.starts_with(root));
+                    ContentRef {
+                        uri: if served { file_uri(&full) } else { self.contents.file(tree, path) },
+                        size_hint: stamp.and_then(|(size, ..)| i64::try_from(size).ok()),
+                        content_type: None,
+                        nonce: stamp.map(|(size, seconds, nanos)| format!("{size:x}-{seconds:x}.{nanos:x}")),
+                    }
+                }
+            };
+            side(path, content)
+        });
+        let id = after.as_ref().or(before.as_ref())?.uri.clone();
+        let diff =
+            lines.map(|(added, removed)| FileEditDiffStats { added: Some(added), removed: Some(removed) });
+        Some(ChangesetFile { id, edit: FileEdit { before, after, diff }, reviewed: None, meta: change.meta })
+    }
+
+    /// The lines of each change; `None` for what is large or not text.
+    async fn count(
+        &self,
+        tree: &Arc<Tree>,
+        changes: &[Change],
+        stamps: &[Option<Stamp>],
+    ) -> Result<Vec<Option<(i64, i64)>>, Failure> {
+        let mut counts = vec![None; changes.len()];
+        let mut open = Vec::new();
+        for (at, (change, stamp)) in changes.iter().zip(stamps).enumerate().take(COUNTED) {
+            let text = |mode: u32| mode & 0o170_000 == 0o100_000;
+            let before = change.before.as_ref().map(|(_, object)| object);
+            let (path, key) = match &change.after {
+                Some((path, After::File(mode))) if text(*mode) => match stamp {
+                    Some(stamp) if stamp.0 <= lines::LARGEST => (path, *stamp),
+                    _ => continue,
+                },
+                Some((path, After::Object(object))) if text(object.mode) => (path, (0, 0, 0)),
+                None => match &change.before {
+                    Some((path, _)) => (path, (0, 0, 0)),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            if before.is_some_and(|object| !text(object.mode)) {
+                continue;
+            }
+            let after = match &change.after {
+                Some((_, After::Object(object))) => object.id.as_str(),
+                _ => "",
+            };
+            let id = before.map(|object| format!("{}{after}", object.id)).or_else(|| Some(after.to_owned()));
+            let key = (id, tree.root.join(path), key);
+            match self.counts.lock().get(&key) {
+                Some(known) => counts[at] = *known,
+                None => open.push((at, key)),
+            }
+        }
+        if open.is_empty() {
+            return Ok(counts);
+        }
+        let mut ids = Vec::new();
+        for (at, _) in &open {
+            ids.extend(changes[*at].before.as_ref().map(|(_, object)| object.id.clone()));
+            if let Some((_, After::Object(object))) = &changes[*at].after {
+                ids.push(object.id.clone());
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let known = objects(tree, &ids, lines::LARGEST).await?;
+        // What each is compared with: an object, a file, or nothing.
+        let work: Vec<_> = open
+            .into_iter()
+            .map(|(at, key)| {
+                let before = changes[at].before.as_ref().map(|(_, object)| object.id.clone());
+                let after = match &changes[at].after {
+                    Some((_, After::Object(object))) => Some(Err(object.id.clone())),
+                    Some((path, _)) => Some(Ok(tree.root.join(path))),
+                    None => None,
+                };
+                (at, key, before, after)
+            })
+            .collect();
+        let compared = tokio::task::spawn_blocking(move || {
+            let content = |id: &String| known.get(id).cloned();
+            let compare = |before: Option<String>, after: Option<Result<PathBuf, String>>| {
+                let before = before.as_ref().map_or(Some(Vec::new()), content)?;
+                let after = match after {
+                    Some(Ok(path)) => std::fs::read(path).ok()?,
+                    Some(Err(id)) => content(&id)?,
+                    None => Vec::new(),
+                };
+                // What stands for a file of Git LFS is not compared with the file.
+                if before.starts_with(LFS) != after.starts_with(LFS)
+                    && !before.is_empty()
+                    && !after.is_empty()
+                {
+                    return None;
+                }
+                lines::count(&before, &after)
+            };
+            work.into_iter()
+                .map(|(at, key, before, after)| (at, key, compare(before, after)))
+                .collect::<Vec<_>>()
+        });
+        let compared = compared.await.unwrap_or_default();
+        let mut remembered = self.counts.lock();
+        if remembered.len() > REMEMBERED {
+            remembered.clear();
+        }
+        for (at, key, lines) in compared {
+            counts[at] = lines;
+            remembered.insert(key, lines);
+        }
+        drop(remembered);
+        Ok(counts)
+    }
+}
+
+/// The number of files and lines of a changeset.
+pub(crate) fn summed(files: &[ChangesetFile]) -> ChangesSummary {
+    let lines = |side: fn(&FileEditDiffStats) -> Option<i64>| {
+        files.iter().filter_map(|file| side(file.edit.diff.as_ref()?)).sum::<i64>()
+    };
+    ChangesSummary {
+        files: i64::try_from(files.len()).ok(),
+        additions: Some(lines(|diff| diff.added)),
+        deletions: Some(lines(|diff| diff.removed)),
+    }
+}
+
+/// A row of a status as a change; `None` for what differs only between the index and the tree.
+fn uncommitted(row: &Row) -> Option<Change> {
+    let before =
+        row.before.clone().map(|object| (row.origin.clone().unwrap_or_else(|| row.path.clone()), object));
+    // A copy has no former place.
+    let before = before.filter(|_| row.staged != 'C' && row.unstaged != 'C');
+    let after = (!row.is_deleted()).then(|| {
+        let after = if row.submodule { After::Submodule } else { After::File(row.mode) };
+        (row.path.clone(), after)
+    });
+    if before.is_none() && after.is_none() {
+        return None;
+    }
+    let mut meta = JsonObject::new();
+    let mut letter = |key: &str, letter: char| {
+        if letter != '.' {
+            meta.insert(format!("ostler.{key}"), Value::String(letter.to_string()));
+        }
+    };
+    match row.conflict {
+        true => letter("conflict", row.unstaged),
+        false => {
+            if row.staged != '?' {
+                letter("staged", row.staged);
+            }
+            letter("unstaged", row.unstaged);
+        }
+    }
+    Some(Change { before, after, meta: Some(meta) })
+}
+
+fn stamp(found: &std::fs::Metadata) -> Stamp {
+    (found.size(), found.mtime(), found.mtime_nsec())
+}
+
+/// A path as a `file:` URI.
+pub(crate) fn file_uri(path: &Path) -> String {
+    url::Url::from_file_path(path).map_or_else(|()| format!("file://{}", path.display()), String::from)
+}
+
+/// The content that stands for a submodule, as git shows it.
+fn commit_text(commit: &str) -> String {
+    format!("data:text/plain,Subproject%20commit%20{commit}%0A")
+}
+
+/// The commit that is checked out in a submodule.
+fn submodule_commit(path: &Path) -> Option<String> {
+    let git = path.join(".git");
+    let folder = match std::fs::read_to_string(&git) {
+        Ok(text) => path.join(text.trim().strip_prefix("gitdir: ")?),
+        Err(_) => git,
+    };
+    let head = std::fs::read_to_string(folder.join("HEAD")).ok()?;
+    match head.trim().strip_prefix("ref: ") {
+        Some(name) => Some(std::fs::read_to_string(folder.join(name)).ok()?.trim().to_owned()),
+        None => Some(head.trim().to_owned()),
+    }
+}

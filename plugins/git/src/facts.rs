@@ -1,0 +1,84 @@
+//! Facts of directories: the branch and what is not committed, in the `_meta.git` of sessions.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_contract::points::Directories;
+use ostler_contract::{Call, JsonObject, Thrown, Value, json};
+
+use crate::program::{Failure, Git};
+use crate::repository::Repository;
+use crate::status::Branch;
+use crate::tree::Trees;
+
+/// The key of a branch's configuration that names the branch it was created from.
+pub(crate) const BASE: &str = "ostler-base";
+
+pub(crate) fn point(trees: Arc<Trees>) -> Directories {
+    Directories {
+        meta: Call::new(move |(directory,): (String,)| {
+            let trees = trees.clone();
+            async move { meta(&trees, Path::new(&directory)).await }
+        }),
+        refresh: None,
+    }
+}
+
+async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
+    let Some(tree) = trees.of(directory).await? else {
+        // A bare repository has a branch and nothing that could be changed.
+        return match Repository::of(directory).await? {
+            Some(repository) => {
+                let name = Git::read(&repository.git_dir).args(["symbolic-ref", "--short", "-q", "HEAD"]);
+                let name = name.maybe().await?;
+                Ok(name
+                    .map(|name| facts(&Branch { name: Some(name), ..Branch::default() }, None))
+                    .unwrap_or_default())
+            }
+            None => Ok(JsonObject::new()),
+        };
+    };
+    let status = tree.status().await?;
+    let mut facts = facts(&status.branch, Some(tree.below(&status, directory).len()));
+    if let Some(base) = base_branch(&tree.root, &status.branch).await?
+        && let Some(Value::Object(git)) = facts.get_mut("git")
+    {
+        git.insert("baseBranchName".to_owned(), base.into());
+    }
+    Ok(facts)
+}
+
+fn facts(branch: &Branch, changes: Option<usize>) -> JsonObject {
+    let mut git = JsonObject::new();
+    if let Some(name) = &branch.name {
+        git.insert("branchName".to_owned(), json!(name));
+    }
+    if let Some(upstream) = &branch.upstream {
+        git.insert("upstreamBranchName".to_owned(), json!(upstream));
+    }
+    if let Some((ahead, behind)) = branch.ahead_behind {
+        git.insert("outgoingChanges".to_owned(), json!(ahead));
+        git.insert("incomingChanges".to_owned(), json!(behind));
+    }
+    if let Some(changes) = changes {
+        git.insert("uncommittedChanges".to_owned(), json!(changes));
+    }
+    JsonObject::from_iter([("git".to_owned(), Value::Object(git))])
+}
+
+/// The branch that this one is to be merged into: the one it was created from, or the default one of its remote.
+pub(crate) async fn base_branch(root: &Path, branch: &Branch) -> Result<Option<String>, Failure> {
+    let Some(name) = &branch.name else { return Ok(None) };
+    let recorded =
+        Git::read(root).args(["config", "--get", &format!("branch.{name}.{BASE}")]).maybe().await?;
+    if recorded.is_some() {
+        return Ok(recorded);
+    }
+    let remote =
+        branch.upstream.as_deref().and_then(|upstream| upstream.split_once('/')).map_or("origin", |it| it.0);
+    let head = format!("refs/remotes/{remote}/HEAD");
+    let default = Git::read(root).args(["symbolic-ref", "-q", &head]).maybe().await?;
+    let prefix = format!("refs/remotes/{remote}/");
+    let default = default.and_then(|head| head.strip_prefix(&prefix).map(str::to_owned));
+    Ok(default.filter(|base| base != name))
+}

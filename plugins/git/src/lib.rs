@@ -1,0 +1,120 @@
+//! `@ostler/git`: the changes of git repositories as changesets, facts of directories, and working trees of sessions.
+//!
+//! Git is read and written through the `git` program ([`program`]): writes run the hooks, the signing and the credential
+//! helpers of the user; reads take no locks and run nothing that a repository configures.
+
+#![forbid(unsafe_code)]
+
+mod changes;
+mod content;
+mod facts;
+mod lines;
+mod operations;
+mod program;
+mod repository;
+mod snapshots;
+mod status;
+mod tree;
+mod watch;
+mod worktrees;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ostler_contract::events::{Event, EventName};
+use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, Thrown, json};
+
+use changes::Source;
+use content::Contents;
+use tree::Trees;
+use worktrees::Making;
+
+/// The name of the plugin in a configuration.
+pub const NAME: &str = "@ostler/git";
+
+/// The plugin.
+pub fn plugin() -> Plugin {
+    Plugin::new(NAME, |host, options| Box::pin(async move { apply(&host, &options) }))
+        .title("Git")
+        .defaults(json!({}))
+        .options_schema(json!({
+            "type": "object",
+            "properties": {
+                "worktreesRoot": {
+                    "type": "string",
+                    "description": "Folder for the working trees of sessions, as <folder>/<repository>/<name> [default: <repository>.worktrees beside each repository]"
+                }
+            }
+        }))
+}
+
+fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
+    let root = match options.get("worktreesRoot").and_then(|root| root.as_str()) {
+        Some(root) if !root.starts_with('/') => {
+            return Err(Thrown::new(format_args!("worktreesRoot: {root} is not an absolute path")));
+        }
+        root => root.map(PathBuf::from),
+    };
+    let trees = Arc::new(Trees::default());
+    let contents = Arc::new(Contents::new(trees.clone()));
+    let source = Arc::new(Source::new(trees.clone(), contents.clone(), &host.facts().paths));
+    host.register_changes(source.clone().into_point(), None)?;
+    host.register_directories(facts::point(trees.clone()), None)?;
+    host.register_resource_provider(content::SCHEME.into(), contents.into_point())?;
+    let making = Making { host: host.clone(), trees: trees.clone(), root };
+    host.register_worktrees(Arc::new(making).into_point(), None)?;
+    let (ended, logs) = (source.clone(), host.clone());
+    host.on(
+        EventName::TurnEnd,
+        Call::new(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
+            let (ended, logs) = (ended.clone(), logs.clone());
+            async move {
+                if let Event::TurnEnd { session, turn, .. } = event.0
+                    && let Err(why) = ended.snapshots.end(&session, &turn).await
+                {
+                    logs.log(format!(
+                        "{session}: cannot record the files after a turn: {}",
+                        Thrown::from(why).message
+                    ))?;
+                }
+                Ok(())
+            }
+        }),
+    )?;
+    let logs = host.clone();
+    host.on(
+        EventName::SessionEnd,
+        Call::new(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
+            let (source, logs) = (source.clone(), logs.clone());
+            async move {
+                if let Event::SessionEnd { session, reason } = event.0
+                    && reason == "disposed"
+                    && let Err(why) = source.snapshots.forget(&session).await
+                {
+                    logs.log(format!(
+                        "{session}: cannot remove its snapshots: {}",
+                        Thrown::from(why).message
+                    ))?;
+                }
+                Ok(())
+            }
+        }),
+    )?;
+    host.register_close(Call::now(move |()| {
+        trees.clear();
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plugin_exports() {
+        let module = plugin().module;
+        assert_eq!(module.name, Some("git".into()));
+        let schema = module.options_schema.unwrap_or_default();
+        assert_eq!(schema["properties"]["worktreesRoot"]["type"], "string");
+    }
+}

@@ -1,0 +1,392 @@
+//! What a client can do with a changeset.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::points::ChangesOf;
+use ostler_contract::wire::commands::{
+    ChangesetOperationFollowUp, ChangesetOperationTarget, InvokeChangesetOperationResult,
+};
+use ostler_contract::wire::common::StringOrMarkdown;
+use ostler_contract::wire::state::{
+    ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ContentRef,
+};
+use ostler_contract::{JsonObject, RpcError, Thrown, Value, json};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::changes::{Source, file_uri};
+use crate::facts::base_branch;
+use crate::program::Git;
+use crate::status::Row;
+use crate::tree::Tree;
+
+/// The key of an operation's `_meta` with the message of a commit.
+const COMMIT: &str = "ostler.commit";
+/// The title of a commit where nothing names one.
+const TITLE: &str = "Changes of an agent session";
+/// The most commits that the text of a pull request lists.
+const COMMITS: usize = 50;
+
+fn operation(id: &str, label: &str, icon: &str, scopes: Vec<ChangesetOperationScope>) -> ChangesetOperation {
+    ChangesetOperation {
+        id: id.to_owned(),
+        label: label.to_owned(),
+        description: None,
+        scopes,
+        confirmation: None,
+        icon: Some(icon.to_owned()),
+        group: None,
+        status: ChangesetOperationStatus::Idle,
+        error: None,
+    }
+}
+
+fn confirmed(mut operation: ChangesetOperation, question: String) -> ChangesetOperation {
+    operation.confirmation = Some(StringOrMarkdown::Plain(question));
+    operation
+}
+
+fn unless(mut operation: ChangesetOperation, disabled: bool) -> ChangesetOperation {
+    if disabled {
+        operation.status = ChangesetOperationStatus::Disabled;
+    }
+    operation
+}
+
+fn title(of: &ChangesOf) -> &str {
+    of.title.as_deref().map(str::trim).filter(|title| !title.is_empty()).unwrap_or(TITLE)
+}
+
+fn files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// The operations of uncommitted changes.
+pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[&Row], fresh: bool) -> Vec<ChangesetOperation> {
+    use ChangesetOperationScope::{Changeset, Resource};
+    let staged = rows.iter().filter(|row| row.is_staged()).count();
+    let conflict = rows.iter().any(|row| row.conflict);
+    let count = if staged > 0 { staged } else { rows.len() };
+    let question = format!("Commit {} as \"{}\"?", files(count), title(of));
+    let mut operations = vec![
+        unless(
+            confirmed(operation("commit", "Commit", "check", vec![Changeset]), question),
+            rows.is_empty() || conflict,
+        ),
+        unless(
+            confirmed(
+                operation("discard", "Discard Changes", "discard", vec![Resource]),
+                "Discard the changes of this file? They cannot be restored.".to_owned(),
+            ),
+            rows.is_empty(),
+        ),
+        unless(operation("stage", "Stage Changes", "add", vec![Changeset, Resource]), rows.is_empty()),
+        unless(operation("unstage", "Unstage Changes", "remove", vec![Changeset, Resource]), staged == 0),
+        operation("prepare-pull-request", "Prepare Pull Request", "git-pull-request", vec![Changeset]),
+    ];
+    if fresh {
+        operations.push(operation("checkout", "Checkout", "git-branch", vec![Changeset]));
+    }
+    operations
+}
+
+/// The operations of what a session changed.
+pub(crate) fn of_session() -> Vec<ChangesetOperation> {
+    use ChangesetOperationScope::{Changeset, Resource};
+    vec![
+        confirmed(
+            operation("revert", "Revert", "discard", vec![Resource]),
+            "Restore this file as the session found it? Later changes of it are lost.".to_owned(),
+        ),
+        operation("prepare-pull-request", "Prepare Pull Request", "git-pull-request", vec![Changeset]),
+    ]
+}
+
+fn done(message: String) -> InvokeChangesetOperationResult {
+    InvokeChangesetOperationResult { message: Some(StringOrMarkdown::Plain(message)), follow_up: None }
+}
+
+fn refused(why: impl Into<String>) -> Thrown {
+    RpcError::invalid_params(why).into()
+}
+
+/// Runs an operation.
+pub(crate) async fn run(
+    source: &Source,
+    of: &ChangesOf,
+    scope: &str,
+    operation: &str,
+    target: Option<ChangesetOperationTarget>,
+    meta: &JsonObject,
+) -> Result<InvokeChangesetOperationResult, Thrown> {
+    let (tree, directory) = source
+        .tree(of)
+        .await?
+        .ok_or_else(|| refused(format!("{} works in no git working tree", of.session)))?;
+    let _writing = tree.writing.lock().await;
+    let on = Operation { source, tree: &tree, directory, of };
+    match operation {
+        "commit" => {
+            let message = meta.get(COMMIT).and_then(|commit| commit.get("message")).and_then(Value::as_str);
+            on.commit(message.unwrap_or(title(of))).await.map(done)
+        }
+        "discard" => on.discard(&on.target(target)?).await.map(done),
+        "stage" => on.stage(&on.target_or_all(target)?).await.map(done),
+        "unstage" => on.unstage(&on.target_or_all(target)?).await.map(done),
+        "revert" => on.revert(&on.target(target)?).await.map(done),
+        "checkout" => on.checkout(meta).await.map(done),
+        "prepare-pull-request" => on.prepare().await,
+        other => Err(refused(format!("{scope} has no operation {other}"))),
+    }
+}
+
+struct Operation<'a> {
+    source: &'a Source,
+    tree: &'a Arc<Tree>,
+    directory: PathBuf,
+    of: &'a ChangesOf,
+}
+
+impl Operation<'_> {
+    fn read(&self) -> Git {
+        Git::read(&self.tree.root)
+    }
+
+    fn write(&self) -> Git {
+        Git::write(&self.tree.root)
+    }
+
+    /// The path of a target, from the top of the tree. It has to be in the session's directory.
+    fn target(&self, target: Option<ChangesetOperationTarget>) -> Result<PathBuf, Thrown> {
+        let Some(ChangesetOperationTarget::Resource { resource, .. }) = target else {
+            return Err(refused("the operation needs a file as its target"));
+        };
+        let outside = || refused(format!("{resource} is not in {}", self.directory.display()));
+        let path = url::Url::parse(&resource).ok().filter(|url| url.scheme() == "file");
+        let path = path.and_then(|url| url.to_file_path().ok()).ok_or_else(outside)?;
+        let below = path.strip_prefix(&self.tree.root).map(Path::to_owned);
+        let below = below.or_else(|_| {
+            // The session may know the tree by another path.
+            path.strip_prefix(&self.directory).map(|path| self.tree.prefix(&self.directory).join(path))
+        });
+        let below = below.map_err(|_| outside())?;
+        let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        let git = below.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+        match plain && !git && below.starts_with(self.tree.prefix(&self.directory)) {
+            true => Ok(below),
+            false => Err(outside()),
+        }
+    }
+
+    fn target_or_all(&self, target: Option<ChangesetOperationTarget>) -> Result<PathBuf, Thrown> {
+        match target {
+            None => Ok(self.tree.prefix(&self.directory)),
+            target => self.target(target),
+        }
+    }
+
+    /// A path as an argument; the top is `.`.
+    fn spelled(path: &Path) -> PathBuf {
+        if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() }
+    }
+
+    /// The rows of a file or of what is below a folder.
+    async fn rows(&self, path: &Path) -> Result<Vec<Row>, Thrown> {
+        let status = self.tree.status().await?;
+        let below = |row: &&Row| {
+            row.path.starts_with(path) || row.origin.as_ref().is_some_and(|origin| origin.starts_with(path))
+        };
+        Ok(status.rows.iter().filter(below).cloned().collect())
+    }
+
+    async fn changed(&self, path: &Path) -> Result<Vec<Row>, Thrown> {
+        let rows = self.rows(path).await?;
+        match rows.is_empty() {
+            true => {
+                Err(refused(format!("{} has no uncommitted changes", self.tree.root.join(path).display())))
+            }
+            false => Ok(rows),
+        }
+    }
+
+    async fn commit(&self, message: &str) -> Result<String, Thrown> {
+        if message.trim().is_empty() {
+            return Err(refused("the message of the commit is empty"));
+        }
+        let rows = self.changed(&self.tree.prefix(&self.directory)).await?;
+        if let Some(row) = rows.iter().find(|row| row.conflict) {
+            return Err(refused(format!("{} has a conflict; resolve and stage it", row.path.display())));
+        }
+        if !self.tree.status().await?.rows.iter().any(Row::is_staged) {
+            let prefix = self.tree.prefix(&self.directory);
+            self.write().args(["add", "--all", "--"]).arg(Self::spelled(&prefix)).run().await?;
+        }
+        self.write().args(["commit", "--quiet", "--file=-"]).input(message.as_bytes().to_vec()).run().await?;
+        let commit = self.read().args(["log", "-1", "--no-show-signature", "--format=%h %s"]).text().await?;
+        Ok(format!("Committed {commit}"))
+    }
+
+    async fn discard(&self, path: &Path) -> Result<String, Thrown> {
+        let rows = self.changed(path).await?;
+        if !rows.iter().any(|row| row.path == path || row.origin.as_deref() == Some(path)) {
+            return Err(refused(format!("{} is not a changed file", self.tree.root.join(path).display())));
+        }
+        let mut known = Vec::new();
+        let mut new = Vec::new();
+        for row in &rows {
+            match (&row.before, &row.origin) {
+                (_, Some(origin)) => {
+                    known.push(origin.as_path());
+                    new.push(row.path.as_path());
+                }
+                (Some(_), None) => known.push(&row.path),
+                (None, None) => new.push(&row.path),
+            }
+        }
+        if !new.is_empty() {
+            // Out of the index first; then it is a file that git does not track.
+            let gone = self.write().args(["rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--"]);
+            gone.args(&new).run().await?;
+            self.write().args(["clean", "--quiet", "--force", "-d", "--"]).args(&new).run().await?;
+        }
+        if !known.is_empty() {
+            let restore = self.write().args(["restore", "--source=HEAD", "--staged", "--worktree", "--"]);
+            restore.args(&known).run().await?;
+        }
+        Ok(format!("Discarded the changes of {}", path.display()))
+    }
+
+    async fn stage(&self, path: &Path) -> Result<String, Thrown> {
+        let rows = self.changed(path).await?;
+        self.write().args(["add", "--all", "--"]).arg(Self::spelled(path)).run().await?;
+        Ok(format!("Staged {}", files(rows.len())))
+    }
+
+    async fn unstage(&self, path: &Path) -> Result<String, Thrown> {
+        let rows = self.changed(path).await?;
+        let mut paths: Vec<PathBuf> = vec![Self::spelled(path)];
+        // Both ends of a rename are one change.
+        paths.extend(rows.iter().flat_map(|row| [Some(row.path.clone()), row.origin.clone()]).flatten());
+        paths.sort_unstable();
+        paths.dedup();
+        if path.as_os_str().is_empty() {
+            paths = vec![Self::spelled(path)];
+        }
+        let unstage = match self.tree.repository.head().await? {
+            Some(_) => self.write().args(["restore", "--staged", "--"]),
+            None => self.write().args(["rm", "--cached", "--quiet", "-r", "--ignore-unmatch", "--"]),
+        };
+        unstage.args(&paths).run().await?;
+        Ok(format!("Unstaged {}", files(rows.iter().filter(|row| row.is_staged()).count())))
+    }
+
+    /// Restores a file as the session found it.
+    async fn revert(&self, path: &Path) -> Result<String, Thrown> {
+        let base = self.source.snapshots.base(self.tree, &self.of.session).await?;
+        let base = base.ok_or_else(|| refused("no turn of the session has changed anything yet"))?;
+        let found = self.read().args(["ls-tree", "--full-tree", "-z", &base, "--"]).arg(path).text().await?;
+        if found.is_empty() {
+            let full = self.tree.root.join(path);
+            let is_file = tokio::fs::symlink_metadata(&full).await.is_ok_and(|found| !found.is_dir());
+            if !is_file {
+                return Err(refused(format!("{} is not a changed file", full.display())));
+            }
+            tokio::fs::remove_file(&full)
+                .await
+                .map_err(|why| Thrown::new(format_args!("cannot remove {}: {why}", full.display())))?;
+            return Ok(format!("Removed {}", path.display()));
+        }
+        let restore =
+            self.write().args(["restore", &format!("--source={base}"), "--worktree", "--"]).arg(path);
+        restore.run().await?;
+        Ok(format!("Restored {}", path.display()))
+    }
+
+    async fn checkout(&self, meta: &JsonObject) -> Result<String, Thrown> {
+        let text = |key: &str| meta.get(key).and_then(Value::as_str);
+        let named = text("treeish").filter(|named| !named.is_empty());
+        let named = named.ok_or_else(|| refused("_meta.treeish has to name a branch or commit"))?;
+        if named.starts_with('-') {
+            return Err(refused(format!("{named} is not a branch or commit")));
+        }
+        if self.source.snapshots.base(self.tree, &self.of.session).await?.is_some() {
+            return Err(refused("a session that has had a turn stays on its branch; create another session"));
+        }
+        let changed = self.tree.status().await?.rows.len();
+        if changed > 0 {
+            match text("preCheckoutAction") {
+                Some("stash") => {
+                    let message = format!("Before the checkout of {named}");
+                    let stash = self.write().args([
+                        "stash",
+                        "push",
+                        "--quiet",
+                        "--include-untracked",
+                        "-m",
+                        &message,
+                    ]);
+                    stash.run().await?;
+                }
+                Some("commit") => {
+                    self.write().args(["add", "--all"]).run().await?;
+                    let message = title(self.of).as_bytes().to_vec();
+                    self.write().args(["commit", "--quiet", "--file=-"]).input(message).run().await?;
+                }
+                Some(other) => {
+                    return Err(refused(format!(
+                        "_meta.preCheckoutAction has to be stash or commit, not {other}"
+                    )));
+                }
+                None => {
+                    let why =
+                        format!("{} has uncommitted changes; stash or commit them", self.tree.root.display());
+                    let data = json!({ "reason": "dirtyWorkingTree" });
+                    return Err(RpcError::invalid_params(why).with_data(data).into());
+                }
+            }
+        }
+        self.write().args(["checkout", "--quiet", named, "--"]).run().await?;
+        Ok(format!("Checked out {named}"))
+    }
+
+    /// The title, text and branches of a pull request for the branch.
+    async fn prepare(&self) -> Result<InvokeChangesetOperationResult, Thrown> {
+        let status = self.tree.status().await?;
+        let branch = status.branch.name.clone();
+        let branch =
+            branch.ok_or_else(|| refused("no branch is checked out; create one for the pull request"))?;
+        let base = base_branch(&self.tree.root, &status.branch).await?;
+        let range = match &base {
+            Some(base) => {
+                let remote = format!("refs/remotes/origin/{base}");
+                let known = self.read().args(["rev-parse", "--verify", "--quiet", &remote]).maybe().await?;
+                format!("{}..HEAD", if known.is_some() { &remote } else { base })
+            }
+            None => "HEAD".to_owned(),
+        };
+        let log = ["log", "--no-show-signature", "--reverse", "--format=%s", "-n"];
+        let log = self.read().args(log).arg(COMMITS.to_string()).args(["--end-of-options", &range, "--"]);
+        let log = if base.is_some() { log.text().await.unwrap_or_default() } else { String::new() };
+        let commits: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
+        let title = match (&commits[..], self.of.title.as_deref().map(str::trim)) {
+            (_, Some(title)) if !title.is_empty() => title,
+            ([only], _) => only,
+            _ => TITLE,
+        };
+        let body = commits.iter().map(|subject| format!("- {subject}\n")).collect::<String>();
+        let form = json!({ "title": title, "body": body, "branch": branch, "base": base,
+            "uncommittedChanges": status.rows.len(), "directory": file_uri(&self.tree.root) });
+        let uri =
+            format!("data:application/json,{}", utf8_percent_encode(&form.to_string(), NON_ALPHANUMERIC));
+        let content = ContentRef {
+            uri,
+            size_hint: None,
+            content_type: Some("application/json".to_owned()),
+            nonce: None,
+        };
+        Ok(InvokeChangesetOperationResult {
+            message: None,
+            follow_up: Some(ChangesetOperationFollowUp { content, external: None }),
+        })
+    }
+}

@@ -1,0 +1,302 @@
+//! Runs the `git` program: without prompts, hooks or helpers of a repository on reads, with bounded time and output.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use ostler_contract::{RpcError, Thrown};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+
+/// How many git processes run at a time.
+const AT_A_TIME: usize = 8;
+/// How long a read may take.
+const READ_LIMIT: Duration = Duration::from_secs(25);
+/// How long a write may take. Hooks, signing and a push are part of it.
+const WRITE_LIMIT: Duration = Duration::from_secs(290);
+/// The largest output of a read, in bytes.
+const OUTPUT_LIMIT: u64 = 128 << 20;
+/// How much of an error message is kept, in bytes.
+const MESSAGE_LIMIT: u64 = 16 << 10;
+
+static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
+
+/// Variables with which a caller of the daemon could point git at another repository or configuration.
+const LOCAL: &[&str] = &[
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// One call of the program.
+#[must_use]
+pub(crate) struct Git {
+    directory: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+    input: Vec<u8>,
+    writes: bool,
+}
+
+/// Why git failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The directory is in no repository.
+    NoRepository,
+    /// Another process holds a lock of the repository.
+    Locked(String),
+    /// Anything else, in git's words.
+    Other(String),
+}
+
+impl From<Failure> for Thrown {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NoRepository => RpcError::invalid_params("the directory is in no git repository").into(),
+            Failure::Locked(said) => Self::new(format_args!(
+                "another git process holds a lock of the repository; wait for it, or remove the lock if none runs: {said}"
+            )),
+            Failure::Other(said) => Self::new(said),
+        }
+    }
+}
+
+impl Git {
+    /// A read. It takes no locks and runs nothing that the repository configures.
+    pub(crate) fn read(directory: &Path) -> Self {
+        let mut git = Self {
+            directory: directory.to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            input: Vec::new(),
+            writes: false,
+        };
+        git.environment.push(("GIT_OPTIONAL_LOCKS", "0".into()));
+        git.args(["--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+    }
+
+    /// A write, with the hooks, the signing and the credentials of the user who runs the daemon.
+    pub(crate) fn write(directory: &Path) -> Self {
+        let git = Self {
+            directory: directory.to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            input: Vec::new(),
+            writes: true,
+        };
+        git.args(["--no-pager"])
+    }
+
+    pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    pub(crate) fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn input(mut self, input: Vec<u8>) -> Self {
+        self.input = input;
+        self
+    }
+
+    /// Paths on standard input, each ended by a zero byte.
+    pub(crate) fn paths<'a>(self, paths: impl IntoIterator<Item = &'a Path>) -> Self {
+        let mut input = Vec::new();
+        for path in paths {
+            input.extend_from_slice(path.as_os_str().as_bytes());
+            input.push(0);
+        }
+        self.input(input)
+    }
+
+    /// Runs it and returns its output.
+    pub(crate) async fn run(self) -> Result<Vec<u8>, Failure> {
+        let name = self.name();
+        let (status, out, said) = self.outcome().await?;
+        match status.success() {
+            true => Ok(out),
+            false => Err(failure(&name, status, &said)),
+        }
+    }
+
+    /// Runs it and returns its output as trimmed text.
+    pub(crate) async fn text(self) -> Result<String, Failure> {
+        self.run().await.map(|out| String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned())
+    }
+
+    /// Runs it; `None` if it fails with exit code 1, which several commands use for "no".
+    pub(crate) async fn maybe(self) -> Result<Option<String>, Failure> {
+        let name = self.name();
+        let (status, out, said) = self.outcome().await?;
+        match status.code() {
+            Some(0) => Ok(Some(String::from_utf8_lossy(&out).trim_end_matches('\n').to_owned())),
+            Some(1) => Ok(None),
+            _ => Err(failure(&name, status, &said)),
+        }
+    }
+
+    /// The command, for messages.
+    fn name(&self) -> String {
+        let mut words = self.arguments.iter();
+        while let Some(word) = words.next() {
+            match word.to_str() {
+                Some("-c") => drop(words.next()),
+                Some(word) if !word.starts_with('-') => return format!("git {word}"),
+                _ => {}
+            }
+        }
+        "git".to_owned()
+    }
+
+    /// Runs it to its end, within its time; returns its exit status, its output and its messages.
+    pub(crate) async fn outcome(self) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
+        let limit = if self.writes { WRITE_LIMIT } else { READ_LIMIT };
+        let name = self.name();
+        match tokio::time::timeout(limit, self.finish()).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                Err(Failure::Other(format!("{name} did not finish within {} seconds", limit.as_secs())))
+            }
+        }
+    }
+
+    async fn finish(self) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
+        let name = self.name();
+        let failed = |why: std::io::Error| match why.kind() {
+            std::io::ErrorKind::NotFound => {
+                Failure::Other("the program git is not installed, or not in PATH".to_owned())
+            }
+            _ => Failure::Other(format!("{name}: {why}")),
+        };
+        let _slot = RUNNING.acquire().await;
+        let mut command = Command::new("git");
+        for name in LOCAL {
+            command.env_remove(name);
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("GIT_LITERAL_PATHSPECS", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ASKPASS", "")
+            .env("SSH_ASKPASS", "")
+            .env("SSH_ASKPASS_REQUIRE", "never")
+            .env("GCM_INTERACTIVE", "never")
+            .env("GIT_EDITOR", ":")
+            .env("GIT_SEQUENCE_EDITOR", ":")
+            .envs(self.environment)
+            .arg("-C")
+            .arg(&self.directory)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(failed)?;
+        // Hooks and helpers end with it where nobody waits any more.
+        let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let feed = async {
+            if let Some(mut stdin) = stdin.take() {
+                // What does not read its input says why on its own.
+                let _ = stdin.write_all(&self.input).await;
+            }
+        };
+        let read = async {
+            let mut out = Vec::new();
+            if let Some(stdout) = stdout {
+                stdout.take(OUTPUT_LIMIT + 1).read_to_end(&mut out).await?;
+            }
+            Ok::<_, std::io::Error>(out)
+        };
+        let listen = async {
+            let mut said = Vec::new();
+            if let Some(stderr) = stderr {
+                let mut stderr = stderr.take(MESSAGE_LIMIT);
+                stderr.read_to_end(&mut said).await?;
+                tokio::io::copy(&mut stderr.into_inner(), &mut tokio::io::sink()).await?;
+            }
+            Ok::<_, std::io::Error>(said)
+        };
+        let listening = async {
+            let ((), out, said) = futures::join!(feed, read, listen);
+            Ok::<_, std::io::Error>((out?, said?))
+        };
+        let (out, said) = listening.await.map_err(failed)?;
+        if out.len() as u64 > OUTPUT_LIMIT {
+            return Err(Failure::Other(format!("{name} returned more than {} MiB", OUTPUT_LIMIT >> 20)));
+        }
+        let status = child.wait().await.map_err(failed)?;
+        group.0 = None;
+        Ok((status, out, String::from_utf8_lossy(&said).trim().to_owned()))
+    }
+}
+
+/// The processes of a call, ended where the call is dropped.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+fn failure(name: &str, status: ExitStatus, said: &str) -> Failure {
+    if said.contains("not a git repository") || said.contains("cannot change to") {
+        return Failure::NoRepository;
+    }
+    let said = said.strip_prefix("fatal: ").or_else(|| said.strip_prefix("error: ")).unwrap_or(said);
+    if said.contains(".lock': File exists") {
+        return Failure::Locked(said.lines().next().unwrap_or_default().to_owned());
+    }
+    match said.is_empty() {
+        true => Failure::Other(format!("{name} failed ({status})")),
+        false => Failure::Other(format!("{name}: {said}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn failures_are_told_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let outside = Git::read(folder.path()).args(["rev-parse", "--git-dir"]).run().await;
+        assert_eq!(outside, Err(Failure::NoRepository));
+        let gone = Git::read(&folder.path().join("gone")).args(["rev-parse", "--git-dir"]).run().await;
+        assert_eq!(gone, Err(Failure::NoRepository));
+        let wrong = Git::read(folder.path()).args(["no-such-command"]).run().await;
+        assert!(matches!(wrong, Err(Failure::Other(said)) if said.contains("no-such-command")));
+    }
+}

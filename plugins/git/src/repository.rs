@@ -1,0 +1,67 @@
+//! Which repository a directory is in.
+
+use std::path::{Path, PathBuf};
+
+use crate::program::{Failure, Git};
+
+/// A repository as one directory sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Repository {
+    /// The top of the working tree; `None` in a bare repository and inside git's own folder.
+    pub tree: Option<PathBuf>,
+    /// Git's data about this working tree.
+    pub git_dir: PathBuf,
+    /// Git's data that all working trees share.
+    pub common_dir: PathBuf,
+}
+
+impl Repository {
+    /// Returns the repository of a directory; `None` outside of one.
+    pub(crate) async fn of(directory: &Path) -> Result<Option<Self>, Failure> {
+        // The last question fails where there is no working tree, after the others are answered.
+        let asked = Git::read(directory)
+            .args([
+                "rev-parse",
+                "--path-format=absolute",
+                "--is-inside-work-tree",
+                "--git-dir",
+                "--git-common-dir",
+            ])
+            .arg("--show-toplevel");
+        let (status, out, said) = asked.outcome().await?;
+        let text = String::from_utf8_lossy(&out);
+        let mut lines = text.lines();
+        let (inside, git_dir, common) = (lines.next(), lines.next(), lines.next());
+        let (Some(inside), Some(git_dir), Some(common)) = (inside, git_dir, common) else {
+            if said.contains("not a git repository") || said.contains("cannot change to") {
+                // A folder that looks like git's, and is not read as one, is damaged.
+                return match directory.join(".git").exists() {
+                    true => Err(Failure::Other(format!(
+                        "{}: git does not read this repository: {}",
+                        directory.display(),
+                        said.strip_prefix("fatal: ").unwrap_or(&said)
+                    ))),
+                    false => Ok(None),
+                };
+            }
+            let said = said.strip_prefix("fatal: ").unwrap_or(&said);
+            return Err(Failure::Other(format!("{}: {said} ({status})", directory.display())));
+        };
+        let tree = (inside == "true").then(|| lines.next().map(PathBuf::from)).flatten();
+        Ok(Some(Self { tree, git_dir: git_dir.into(), common_dir: common.into() }))
+    }
+
+    /// The top of the repository's main working tree; git's folder of a bare one.
+    pub(crate) async fn main_tree(&self) -> Result<PathBuf, Failure> {
+        let listed =
+            Git::read(&self.common_dir).args(["worktree", "list", "--porcelain", "-z"]).text().await?;
+        let first = listed.split('\0').find_map(|line| line.strip_prefix("worktree "));
+        Ok(first.map_or_else(|| self.common_dir.clone(), PathBuf::from))
+    }
+
+    /// The commit that is checked out; `None` before the first one.
+    pub(crate) async fn head(&self) -> Result<Option<String>, Failure> {
+        let directory = self.tree.as_deref().unwrap_or(&self.git_dir);
+        Git::read(directory).args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).maybe().await
+    }
+}

@@ -1,0 +1,276 @@
+//! The changes of a working tree, and how they stay current: a small tree is read each time; a large one is read once,
+//! then only where the system reports changes.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use crate::program::{Failure, Git};
+use crate::repository::Repository;
+use crate::status::{Branch, Row, Status};
+use crate::watch::{Moved, Watch};
+
+/// A tree whose status takes longer than this is watched.
+const SLOW: Duration = Duration::from_millis(120);
+/// The most paths that a status is restricted to; with more, everything is read.
+const PATHS: usize = 400;
+/// How long a watched tree is trusted without reading all of it: the system does not report every change, as of a file
+/// that is written through a mapping.
+const TRUSTED: Duration = Duration::from_secs(300);
+/// How many trees are remembered.
+const TREES: usize = 256;
+/// How long a tree that is not asked for is remembered, and watched.
+const UNUSED: Duration = Duration::from_secs(1800);
+/// The most rows of one tree.
+pub(crate) const ROWS: usize = 10_000;
+
+/// The working trees that were asked for.
+#[derive(Default)]
+pub(crate) struct Trees(Mutex<HashMap<PathBuf, Arc<Tree>>>);
+
+impl Trees {
+    /// The working tree of a directory; `None` outside of a repository and where there is none.
+    pub(crate) async fn of(&self, directory: &Path) -> Result<Option<Arc<Tree>>, Failure> {
+        let Some(repository) = Repository::of(directory).await? else { return Ok(None) };
+        let Some(root) = repository.tree.clone() else { return Ok(None) };
+        let mut trees = self.0.lock();
+        if let Some(tree) = trees.get(&root).filter(|tree| tree.repository == repository) {
+            *tree.used.lock() = Instant::now();
+            return Ok(Some(tree.clone()));
+        }
+        trees.retain(|_, tree| tree.used.lock().elapsed() < UNUSED);
+        if trees.len() >= TREES {
+            let oldest = trees.iter().min_by_key(|(_, tree)| *tree.used.lock()).map(|(root, _)| root.clone());
+            oldest.map(|root| trees.remove(&root));
+        }
+        let tree = Arc::new(Tree {
+            root: root.clone(),
+            repository,
+            used: Mutex::new(Instant::now()),
+            writing: tokio::sync::Mutex::default(),
+            scan: tokio::sync::Mutex::default(),
+        });
+        trees.insert(root, tree.clone());
+        Ok(Some(tree))
+    }
+
+    /// A working tree that was asked for before, by its top.
+    pub(crate) fn known(&self, root: &Path) -> Option<Arc<Tree>> {
+        self.0.lock().get(root).cloned()
+    }
+
+    /// Forgets a tree that is removed.
+    pub(crate) fn forget(&self, root: &Path) {
+        self.0.lock().remove(root);
+    }
+
+    /// Forgets all of them, and with them their watches.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// One working tree.
+pub(crate) struct Tree {
+    /// Its top.
+    pub root: PathBuf,
+    pub repository: Repository,
+    used: Mutex<Instant>,
+    /// Held during a change of the tree or its index.
+    pub writing: tokio::sync::Mutex<()>,
+    scan: tokio::sync::Mutex<Scan>,
+}
+
+/// What was read last.
+#[derive(Default)]
+struct Scan {
+    read: Option<Read>,
+    watch: Option<Watch>,
+    /// Whether it is watched, or that was tried in vain.
+    tried: bool,
+}
+
+struct Read {
+    status: Arc<Status>,
+    stamps: Stamps,
+    at: Instant,
+}
+
+/// What moves in git's folder when the index, the branch or the ignored files do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamps {
+    index: Option<(SystemTime, u64)>,
+    /// Files that change which paths git looks at.
+    rules: Vec<Option<(SystemTime, u64)>>,
+}
+
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+impl Tree {
+    fn stamps(&self) -> Stamps {
+        let (own, common) = (&self.repository.git_dir, &self.repository.common_dir);
+        let rules = ["info/exclude", "info/sparse-checkout", "info/attributes", "config", "config.worktree"];
+        let both = |file: &&str| [stamp(&common.join(file)), stamp(&own.join(file))];
+        Stamps { index: stamp(&own.join("index")), rules: rules.iter().flat_map(both).collect() }
+    }
+
+    /// The changes since the last commit, and the branch.
+    pub(crate) async fn status(self: &Arc<Self>) -> Result<Arc<Status>, Failure> {
+        let mut scan = self.scan.lock().await;
+        let stamps = self.stamps();
+        let moved = match &scan.watch {
+            Some(watch) => watch.moved().await,
+            None => Moved::All,
+        };
+        let some = match (&scan.read, moved) {
+            (Some(read), Moved::Paths(paths)) if read.stamps.rules == stamps.rules => {
+                match read.at.elapsed() < TRUSTED && !paths.iter().any(|path| is_rule(path)) {
+                    true => self.moved_since(read, paths, &stamps).await?,
+                    false => None,
+                }
+            }
+            _ => None,
+        };
+        let status = match (some, scan.read.as_mut()) {
+            (Some(some), Some(read)) => {
+                read.stamps = stamps;
+                if let Some(status) = some {
+                    read.status = status;
+                }
+                read.status.clone()
+            }
+            _ => {
+                let begun = Instant::now();
+                let status = Arc::new(self.read(&[]).await?);
+                if begun.elapsed() > SLOW && !scan.tried {
+                    scan.tried = true;
+                    tokio::spawn(self.clone().begin_to_watch());
+                }
+                scan.read = Some(Read { status: status.clone(), stamps, at: Instant::now() });
+                status
+            }
+        };
+        if let Some(watch) = &scan.watch {
+            watch.follow(status.rows.iter().filter(|row| row.is_untracked()).map(|row| row.path.as_path()));
+        }
+        Ok(status)
+    }
+
+    /// Watches the tree from now on. What moved until then is read once more.
+    async fn begin_to_watch(self: Arc<Self>) {
+        let Some(watch) = Watch::of(self.root.clone()).await else { return };
+        let mut scan = self.scan.lock().await;
+        let stamps = self.stamps();
+        if let Ok(status) = self.read(&[]).await {
+            scan.read = Some(Read { status: Arc::new(status), stamps, at: Instant::now() });
+            scan.watch = Some(watch);
+        }
+    }
+
+    /// Reads only what can have changed: the paths that moved, the former rows, and what the index and the last commit
+    /// say of others. `None` if that is too much; `Some(None)` if nothing changed.
+    #[allow(clippy::option_option)]
+    async fn moved_since(
+        &self,
+        read: &Read,
+        moved: HashSet<PathBuf>,
+        stamps: &Stamps,
+    ) -> Result<Option<Option<Arc<Status>>>, Failure> {
+        let branch = self.branch().await?;
+        let old = &read.status;
+        let same_index = read.stamps.index == stamps.index && branch.commit == old.branch.commit;
+        if same_index && moved.is_empty() {
+            return Ok(Some(
+                (branch != old.branch).then(|| Arc::new(Status { branch, rows: old.rows.clone() })),
+            ));
+        }
+        let mut paths: BTreeSet<PathBuf> = moved.into_iter().collect();
+        paths.extend(old.rows.iter().flat_map(|row| [Some(row.path.clone()), row.origin.clone()]).flatten());
+        if !same_index {
+            match (&old.branch.commit, &branch.commit) {
+                (Some(old), Some(new)) => {
+                    if old != new {
+                        paths.extend(
+                            self.names(&["diff-tree", "-r", "--no-renames", "--name-only", "-z", old, new])
+                                .await?,
+                        );
+                    }
+                    let staged = ["diff-index", "--cached", "--no-renames", "--name-only", "-z", new];
+                    paths.extend(self.names(&staged).await?);
+                }
+                _ => return Ok(None),
+            }
+        }
+        if paths.len() > PATHS {
+            return Ok(None);
+        }
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        let mut status = match paths.is_empty() {
+            true => Status::default(),
+            false => self.read(&paths).await?,
+        };
+        status.branch = branch;
+        Ok(Some(Some(Arc::new(status))))
+    }
+
+    async fn names(&self, arguments: &[&str]) -> Result<Vec<PathBuf>, Failure> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let out = Git::read(&self.root).args(arguments).run().await?;
+        let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
+    }
+
+    /// The branch without the changes: nothing of the working tree is read for it.
+    async fn branch(&self) -> Result<Branch, Failure> {
+        let asked = Git::read(&self.root).args([
+            "status",
+            "--porcelain=v2",
+            "--branch",
+            "-z",
+            "--untracked-files=no",
+        ]);
+        // Restricted to git's own folder, which is in no tree.
+        let out = asked.args(["--ignore-submodules=all", "--", ".git"]).run().await?;
+        Ok(Status::parse(&out).branch)
+    }
+
+    async fn read(&self, paths: &[PathBuf]) -> Result<Status, Failure> {
+        // A submodule is another repository with a configuration of its own: only its commit is compared.
+        let git = Git::read(&self.root)
+            .args(["status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--find-renames"])
+            .args(["--ignore-submodules=dirty", "--"])
+            .args(paths);
+        let mut status = Status::parse(&git.run().await?);
+        status.rows.truncate(ROWS);
+        Ok(status)
+    }
+
+    /// Whether a path is changed.
+    pub(crate) async fn lists(self: &Arc<Self>, path: &Path) -> Result<bool, Failure> {
+        Ok(self.status().await?.rows.iter().any(|row| row.path == path))
+    }
+
+    /// The rows below a directory, as paths from the top of the tree.
+    pub(crate) fn below<'a>(&self, status: &'a Status, directory: &Path) -> Vec<&'a Row> {
+        let prefix = self.prefix(directory);
+        status.rows.iter().filter(|row| row.path.starts_with(&prefix)).collect()
+    }
+
+    /// Where a directory is in the tree; the top, if it is not in it.
+    pub(crate) fn prefix(&self, directory: &Path) -> PathBuf {
+        let below = |path: &Path| path.strip_prefix(&self.root).ok().map(Path::to_owned);
+        below(directory).or_else(|| below(&std::fs::canonicalize(directory).ok()?)).unwrap_or_default()
+    }
+}
+
+/// Whether a file changes which paths git looks at.
+fn is_rule(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name == ".gitignore" || name == ".gitattributes" || name == ".gitmodules")
+}

@@ -1,0 +1,348 @@
+//! Working trees of sessions.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use ostler_contract::points::{Repository as Named, Worktree, WorktreeRequest, Worktrees};
+use ostler_contract::{Call, PluginHost, RpcError, Thrown};
+
+use crate::facts::BASE;
+use crate::program::{Failure, Git};
+use crate::repository::Repository;
+use crate::tree::Trees;
+
+/// The most branches that are listed.
+const BRANCHES: usize = 200;
+/// The most files that are copied, and folders that are linked, into a tree.
+const COPIES: usize = 5_000;
+/// The most bytes that are copied into a tree.
+const COPIED: u64 = 512 << 20;
+
+/// Makes and removes trees.
+pub(crate) struct Making {
+    pub host: PluginHost,
+    pub trees: Arc<Trees>,
+    /// The folder of all trees; `None` for one beside each repository.
+    pub root: Option<PathBuf>,
+}
+
+impl Making {
+    pub(crate) fn into_point(self: Arc<Self>) -> Worktrees {
+        let (creates, removes, dirties) = (self.clone(), self.clone(), self);
+        Worktrees {
+            repository: Call::new(|(directory,): (String,)| async move {
+                let found = Repository::of(Path::new(&directory)).await?;
+                let Some(found) = found else { return Ok(None) };
+                let root = found.main_tree().await?.to_string_lossy().into_owned();
+                Ok(Some(Named { root }))
+            }),
+            branches: Call::new(|(repository, typed): (String, String)| async move {
+                Ok(branches(Path::new(&repository), &typed).await?)
+            }),
+            create: Call::new(move |(request,): (WorktreeRequest,)| {
+                let making = creates.clone();
+                async move { making.create(request).await }
+            }),
+            dirty: Call::new(move |(tree,): (String,)| {
+                let making = dirties.clone();
+                async move { making.dirty(Path::new(&tree)).await }
+            }),
+            remove: Call::new(move |(tree,): (String,)| {
+                let making = removes.clone();
+                async move { making.remove(Path::new(&tree)).await }
+            }),
+            git_dir: Some(Call::new(|(tree,): (String,)| async move {
+                let found = Repository::of(Path::new(&tree)).await?;
+                Ok(found.map(|found| found.git_dir.to_string_lossy().into_owned()))
+            })),
+        }
+    }
+
+    async fn create(&self, request: WorktreeRequest) -> Result<Worktree, Thrown> {
+        let main = Path::new(&request.repository);
+        let WorktreeRequest { name, branch, branch_prefix, create_new_branch, track, .. } = &request;
+        if Git::read(main)
+            .args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+            .maybe()
+            .await?
+            .is_none()
+        {
+            return Err(refused(format!("{} has no commits; create the first one", main.display())));
+        }
+        let base = match branch {
+            Some(branch) => branch.clone(),
+            None => current_branch(main).await?,
+        };
+        let path = self.place(main, name)?;
+        let base_ref = resolve(main, &base).await?;
+        let own = format!("{}{name}", branch_prefix.as_deref().unwrap_or_default());
+        if let Some(folder) = path.parent() {
+            tokio::fs::create_dir_all(folder)
+                .await
+                .map_err(|why| Thrown::new(format_args!("cannot create {}: {why}", folder.display())))?;
+        }
+        let add = Git::write(main).args(["worktree", "add", "--quiet"]);
+        let add = match create_new_branch {
+            true => add
+                .arg(if *track { "--track" } else { "--no-track" })
+                .args(["-b", &own])
+                .arg(&path)
+                .arg(&base_ref),
+            false => add.arg(&path).arg(&base_ref),
+        };
+        if let Err(why) = add.run().await {
+            // What was begun is of no use.
+            let _ = Git::write(main).args(["worktree", "remove", "--force"]).arg(&path).run().await;
+            return Err(why.into());
+        }
+        let branch = match create_new_branch {
+            true => {
+                let short = base_ref.strip_prefix("origin/").unwrap_or(&base_ref);
+                let _ = Git::write(main).args(["config", &format!("branch.{own}.{BASE}"), short]).run().await;
+                Some(own)
+            }
+            false => Git::read(&path).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?,
+        };
+        let brought = bring(main, &path, &request.symlink_folders, &request.include_files).await;
+        if let Err(why) = exclude_links(&path).await {
+            let _ = self.host.log(format!("{}: {}", path.display(), Thrown::from(why).message));
+        }
+        for line in brought.unwrap_or_else(|why| vec![Thrown::from(why).message]) {
+            let _ = self.host.log(format!("{}: {line}", path.display()));
+        }
+        Ok(Worktree { path: path.to_string_lossy().into_owned(), branch })
+    }
+
+    /// Where a tree of this name goes: beside the repository, or in the configured folder.
+    fn place(&self, main: &Path, name: &str) -> Result<PathBuf, Thrown> {
+        let plain = matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
+        if !plain || name.starts_with('-') {
+            return Err(refused(format!("{name} is not a name of a working tree")));
+        }
+        let repository = main.file_name().unwrap_or_else(|| OsStr::new("root"));
+        Ok(match &self.root {
+            Some(root) => root.join(repository).join(name),
+            None => {
+                let mut folder = repository.to_owned();
+                folder.push(".worktrees");
+                main.with_file_name(folder).join(name)
+            }
+        })
+    }
+
+    /// Whether a tree holds what would be lost with it. One that is not there holds nothing.
+    async fn dirty(&self, path: &Path) -> Result<bool, Thrown> {
+        if !tokio::fs::try_exists(path).await.unwrap_or(true) {
+            return Ok(false);
+        }
+        let asked = Git::read(path).args(["status", "--porcelain", "-z", "--untracked-files=normal"]);
+        let changed = !asked.arg("--ignore-submodules=none").run().await?.is_empty();
+        // Commits on no branch are lost too.
+        let detached = Git::read(path).args(["symbolic-ref", "-q", "HEAD"]).maybe().await?.is_none();
+        Ok(changed || detached && !reachable(path).await?)
+    }
+
+    async fn remove(&self, path: &Path) -> Result<(), Thrown> {
+        if !tokio::fs::try_exists(path).await.unwrap_or(true) {
+            self.trees.forget(path);
+            return Ok(());
+        }
+        let repository = Repository::of(path).await?;
+        let repository =
+            repository.ok_or_else(|| refused(format!("{} is no working tree", path.display())))?;
+        if repository.git_dir == repository.common_dir {
+            return Err(refused(format!("{} is the main working tree and is not removed", path.display())));
+        }
+        let main = repository.main_tree().await?;
+        let links = linked(path).await;
+        for link in &links {
+            let _ = tokio::fs::remove_file(path.join(link)).await;
+        }
+        // Without --force, git itself refuses to remove a tree that changed in between.
+        Git::write(&main).args(["worktree", "remove"]).arg(path).run().await?;
+        self.trees.forget(path);
+        Ok(())
+    }
+}
+
+fn refused(why: String) -> Thrown {
+    RpcError::invalid_params(why).into()
+}
+
+/// Whether a branch or tag has the commit that is checked out.
+async fn reachable(path: &Path) -> Result<bool, Failure> {
+    let holds =
+        ["for-each-ref", "--count=1", "--contains", "HEAD", "refs/heads", "refs/remotes", "refs/tags"];
+    Git::read(path).args(holds).text().await.map(|refs| !refs.is_empty())
+}
+
+/// The branch that is checked out in the main tree.
+async fn current_branch(main: &Path) -> Result<String, Failure> {
+    let name = Git::read(main).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?;
+    Ok(name.unwrap_or_else(|| "HEAD".to_owned()))
+}
+
+/// A revision as `git worktree add` takes it: a local branch, one of a remote, or any commit.
+async fn resolve(main: &Path, named: &str) -> Result<String, Thrown> {
+    let unknown = || refused(format!("{named} is not a branch or commit of {}", main.display()));
+    if named.starts_with('-') || named.is_empty() {
+        return Err(unknown());
+    }
+    for candidate in [named.to_owned(), format!("origin/{named}")] {
+        let commit = format!("{candidate}^{{commit}}");
+        let found = Git::read(main)
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options", &commit])
+            .maybe()
+            .await;
+        // A name that git does not accept as one is unknown too.
+        if matches!(found, Ok(Some(_))) {
+            return Ok(candidate);
+        }
+    }
+    Err(unknown())
+}
+
+/// The branches that contain the typed text, those with the newest commits first; local ones before those of remotes.
+pub(crate) async fn branches(repository: &Path, typed: &str) -> Result<Vec<String>, Failure> {
+    let listed = Git::read(repository)
+        .args(["for-each-ref", "--sort=-committerdate", "--format=%(refname)", "refs/heads", "refs/remotes"])
+        .text()
+        .await?;
+    let typed = typed.to_lowercase();
+    let local: Vec<&str> = listed.lines().filter_map(|name| name.strip_prefix("refs/heads/")).collect();
+    let remote = listed.lines().filter_map(|name| name.strip_prefix("refs/remotes/"));
+    // A remote's branch with a local one of the same name would be listed twice.
+    let remote = remote.filter(|name| match name.split_once('/') {
+        Some((_, short)) => short != "HEAD" && !local.contains(&short),
+        None => false,
+    });
+    let all = local.iter().copied().chain(remote);
+    Ok(all.filter(|name| name.to_lowercase().contains(&typed)).take(BRANCHES).map(str::to_owned).collect())
+}
+
+/// Ignored files and folders of a tree that match patterns of gitignore.
+async fn ignored(main: &Path, patterns: &[String], folders: bool) -> Result<Vec<PathBuf>, Failure> {
+    if patterns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let paths = |out: Vec<u8>| -> Vec<PathBuf> {
+        let paths = out.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        paths.map(|path| PathBuf::from(OsStr::from_bytes(path.strip_suffix(b"/").unwrap_or(path)))).collect()
+    };
+    let matching = patterns.iter().map(|pattern| format!("--exclude={pattern}"));
+    let mut list = Git::read(main).args(["ls-files", "--others", "--ignored", "-z"]).args(matching);
+    if folders {
+        list = list.arg("--directory");
+    }
+    let found = paths(list.run().await?);
+    if found.is_empty() {
+        return Ok(found);
+    }
+    // Of those, what git itself ignores.
+    let asked = Git::read(main)
+        .args(["check-ignore", "-z", "--stdin"])
+        .env("GIT_LITERAL_PATHSPECS", "0")
+        .paths(found.iter().map(PathBuf::as_path));
+    let kept = asked.maybe().await?.unwrap_or_default();
+    Ok(paths(kept.into_bytes()))
+}
+
+/// Brings ignored files of the main tree into a new one: folders as links, then files as copies. Returns a line for each
+/// that could not be brought.
+async fn bring(
+    main: &Path,
+    tree: &Path,
+    links: &[String],
+    copies: &[String],
+) -> Result<Vec<String>, Failure> {
+    if links.is_empty() && copies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let folders = ignored(main, links, true).await?;
+    let files = ignored(main, copies, false).await?;
+    let (main, tree) = (main.to_owned(), tree.to_owned());
+    let work = move || {
+        let mut lines = Vec::new();
+        let mut linked: Vec<PathBuf> = Vec::new();
+        for folder in folders.into_iter().take(COPIES) {
+            let (from, to) = (main.join(&folder), tree.join(&folder));
+            if !from.is_dir() || to.symlink_metadata().is_ok() {
+                continue;
+            }
+            let made = to.parent().map_or(Ok(()), std::fs::create_dir_all);
+            match made.and_then(|()| std::os::unix::fs::symlink(&from, &to)) {
+                Ok(()) => linked.push(folder),
+                Err(why) => lines.push(format!("cannot link {}: {why}", folder.display())),
+            }
+        }
+        let mut copied = 0;
+        for (count, file) in files.into_iter().enumerate() {
+            let (from, to) = (main.join(&file), tree.join(&file));
+            let Ok(found) = from.symlink_metadata() else { continue };
+            // Below a link it is there already.
+            if !found.is_file()
+                || to.symlink_metadata().is_ok()
+                || linked.iter().any(|link| file.starts_with(link))
+            {
+                continue;
+            }
+            copied += found.len();
+            if count >= COPIES || copied > COPIED {
+                lines.push(format!("copied only the first {COPIES} files and {} MiB", COPIED >> 20));
+                break;
+            }
+            let made = to.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if let Err(why) = made.and_then(|()| std::fs::copy(&from, &to).map(drop)) {
+                lines.push(format!("cannot copy {}: {why}", file.display()));
+            }
+        }
+        lines
+    };
+    Ok(tokio::task::spawn_blocking(work).await.unwrap_or_default())
+}
+
+/// Excludes the links of a tree that are not ignored: a pattern such as `node_modules/` is of folders only, and a link to
+/// one would be a change.
+async fn exclude_links(tree: &Path) -> Result<(), Failure> {
+    let list = ["ls-files", "--others", "--exclude-standard", "-z"];
+    let out = Git::read(tree).args(list).run().await?;
+    let links: Vec<String> = out
+        .split(|byte| *byte == 0)
+        .filter(|path| !path.is_empty() && tree.join(OsStr::from_bytes(path)).is_symlink())
+        .filter_map(|path| std::str::from_utf8(path).ok().map(|path| format!("/{path}")))
+        .collect();
+    let Some(repository) = Repository::of(tree).await?.filter(|_| !links.is_empty()) else { return Ok(()) };
+    let file = repository.common_dir.join("info/exclude");
+    let mut text = tokio::fs::read_to_string(&file).await.unwrap_or_default();
+    for link in links.iter().filter(|link| !link.contains('\n')) {
+        let escaped: String = link
+            .chars()
+            .flat_map(|c| ['*', '?', '[', '\\', ' '].contains(&c).then_some('\\').into_iter().chain([c]))
+            .collect();
+        if !text.lines().any(|line| *line == escaped) {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&escaped);
+            text.push('\n');
+        }
+    }
+    let written = async {
+        tokio::fs::create_dir_all(repository.common_dir.join("info")).await?;
+        tokio::fs::write(&file, text).await
+    };
+    written.await.map_err(|why| Failure::Other(format!("cannot write {}: {why}", file.display())))
+}
+
+/// The ignored links of a tree that lead out of it: git would refuse to remove a folder's link.
+async fn linked(tree: &Path) -> Vec<PathBuf> {
+    let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
+    let Ok(out) = Git::read(tree).args(list).run().await else { return Vec::new() };
+    let paths = out.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    paths
+        .map(|path| PathBuf::from(OsStr::from_bytes(path.strip_suffix(b"/").unwrap_or(path))))
+        .filter(|path| tree.join(path).is_symlink())
+        .collect()
+}
