@@ -1382,7 +1382,7 @@ export interface Changes {
      * Called before a backend receives a turn, so that the state of the directory can be recorded. The turn waits for
      * it, at most 5 seconds.
      */
-    turnStart?(of: ChangesOf, turn: string): Awaitable<void>;
+    turnStart?(of: ChangesOf, turn: string): void;
 }
 
 /** The session whose changes are requested. */

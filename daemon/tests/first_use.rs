@@ -68,8 +68,8 @@ fn from_nothing_to_an_answer() {
     let lines: Vec<&str> = written.out.lines().collect();
     assert!(lines[0].ends_with("/.config/ostler/config.json with agent @ostler/echo."), "{written:?}");
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
-    let plugins =
-        json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/git" }]);
+    let terminal = json!({ "name": "@ostler/terminal", "options": { "shellIntegration": true } });
+    let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" }, { "name": "@ostler/git" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
@@ -104,6 +104,7 @@ fn a_preset_is_an_agent() {
     assert_eq!(lines[1..3], ["Check the agent: ostler agent check claude-acp", "Next: ostler start"]);
     let plugins = json!([
         { "name": "@ostler/acp", "options": { "presets": ["claude-acp"] } },
+        { "name": "@ostler/terminal", "options": { "shellIntegration": true } },
         { "name": "@ostler/webhook" },
         { "name": "@ostler/git" },
     ]);
@@ -128,6 +129,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
         "init",
         "--agent",
         "./mine.ts",
+        "--no-terminal",
         "--no-webhook",
         "--path",
         ".",

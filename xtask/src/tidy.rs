@@ -19,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-floor", &[]),
     ("ostler-memory", &[]),
     ("ostler-net", &[]),
+    ("ostler-processes", &[]),
     // The registry's, of the same name.
     ("rquickjs-sys", &["rquickjs-sys"]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
@@ -26,8 +27,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &["ostler-contract", "ostler-js", "ostler-ports", "ostler-protocol"]),
 ];
 
-/// A plugin depends on nothing but this.
-const PLUGIN_EDGES: &[&str] = &["ostler-contract"];
+/// A plugin depends on nothing but the contract, and on what contains the processes it starts.
+const PLUGIN_EDGES: &[&str] = &["ostler-contract", "ostler-processes"];
 
 /// What a crate's sources must not hold, and why.
 const ABSENT: &[(&str, &[&str], &str)] = &[

@@ -18,7 +18,8 @@ use crate::progress::Progress;
 
 /// The backend that comes with this host.
 const ECHO: &str = "@ostler/echo";
-/// The plugin a first configuration has beside its backend.
+/// The plugins a first configuration has beside its backend.
+const TERMINAL: &str = ostler_plugin_terminal::NAME;
 const WEBHOOK: &str = "@ostler/webhook";
 /// The plugins of the workspace, which every first configuration has.
 const WORKSPACE: &[&str] = &[ostler_plugin_git::NAME];
@@ -35,6 +36,9 @@ pub struct InitFlags {
     /// Port to listen on [default: 9187]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
+    /// Omit the terminal plugin
+    #[arg(long)]
+    pub no_terminal: bool,
     /// Omit the webhook plugin
     #[arg(long)]
     pub no_webhook: bool,
@@ -60,6 +64,9 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     let bundled = bundled_entry(agent)?;
     let mut entries: Vec<Value> = Vec::new();
     entries.extend(bundled.clone());
+    if !flags.no_terminal {
+        entries.push(json!({ "name": TERMINAL, "options": { "shellIntegration": true } }));
+    }
     if !flags.no_webhook {
         entries.push(json!({ "name": WEBHOOK }));
     }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use ostler_contract::points::SessionComputer;
 use ostler_contract::{Value, json};
+use ostler_processes::{Owner, Process, Program, Unstarted};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use crate::SCOPES;
 use crate::errors::AgentError;
 use crate::machine;
 use crate::options::{AgentOptions, Runtime, Unstable};
-use crate::process::{Owner, Process, Program, Unstarted};
 use crate::protocol::member;
 use crate::wire::{Failure, Incoming, PROTOCOL_VERSION, Wire, client_capabilities};
 
@@ -198,7 +199,7 @@ impl Running {
             Some(computer) => machine::program(agent, at, computer).await?,
             None => program(agent, at),
         };
-        let spawned = Process::spawn(&program, runtime.scope);
+        let spawned = Process::spawn(&SCOPES, &program, runtime.scope);
         let (process, stdin, stdout) = spawned.map_err(|why| match why {
             Unstarted::NotFound => AgentError::NotInstalled,
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),

@@ -221,5 +221,5 @@ fn missing(facts: &Facts) -> Vec<&'static str> {
 
 /// Whether the agent's program is there.
 pub fn is_installed(agent: &AgentOptions) -> bool {
-    crate::process::is_installed(&crate::agent::program(agent, &Surroundings::alone(Path::new("/"))))
+    ostler_processes::is_installed(&crate::agent::program(agent, &Surroundings::alone(Path::new("/"))))
 }

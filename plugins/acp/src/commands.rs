@@ -5,12 +5,13 @@ use std::sync::Arc;
 use ostler_contract::points::{Description, Method};
 use ostler_contract::protocol::RpcError;
 use ostler_contract::{Call, JsonObject, PluginHost, Thrown, Value, json};
+use ostler_processes::Usage;
 
+use crate::SCOPES;
 use crate::account::Account;
 use crate::buffers::Buffers;
 use crate::check;
 use crate::options::{AgentOptions, Runtime};
-use crate::process::{self, Usage};
 use crate::settings::Catalogue;
 
 /// The configured agents, each with what is known of it.
@@ -50,7 +51,7 @@ pub fn register(
         Method {
             grant: "config:settings".into(),
             handle: Call::new(|(_params, _, _, _): (JsonObject, _, _, _)| async {
-                let usages = tokio::task::spawn_blocking(process::usages).await.map_err(Thrown::new)?;
+                let usages = tokio::task::spawn_blocking(|| SCOPES.usages()).await.map_err(Thrown::new)?;
                 Ok(json!({ "agents": usages.iter().map(usage).collect::<Vec<_>>() }))
             }),
             describe: described("List processes", "The ACP agents that run, and the memory they occupy."),

@@ -20,7 +20,6 @@ mod opening;
 mod options;
 mod permissions;
 mod presets;
-mod process;
 mod prompt;
 mod protocol;
 mod session;
@@ -35,12 +34,16 @@ mod wire;
 use std::sync::Arc;
 
 use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
+use ostler_processes::Scopes;
 
 use buffers::Buffers;
 use options::{Configured, Runtime};
 use session::Shared;
 use settings::Catalogue;
 use standing::{APPROVALS, Standing};
+
+/// The scopes that agents run in.
+static SCOPES: Scopes = Scopes::new("ostler-agent", "OSTLER_AGENT_SCOPE");
 
 /// The collection of what agents reported of themselves.
 const AGENTS: &str = "acp-agents";
@@ -77,10 +80,10 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
     let approvals = host.records(APPROVALS.to_owned(), None)?;
     let runtime = Arc::new(runtime);
     if !agents.is_empty() {
-        process::sweep();
-        host.log(format!("agents are contained in {}", process::containment(runtime.scope)))?;
+        SCOPES.sweep();
+        host.log(format!("agents are contained in {}", SCOPES.containment(runtime.scope)))?;
         host.register_close(Call::now(|()| {
-            process::kill_all();
+            SCOPES.kill_all();
             Ok(())
         }))?;
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::points::{MachineNeed, MachineProcess, SessionComputer};
+use ostler_processes::Program;
 
 use crate::agent::{Surroundings, owner};
 use crate::errors::AgentError;
 use crate::options::AgentOptions;
-use crate::process::Program;
 
 /// Where programs are in most images.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

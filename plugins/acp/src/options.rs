@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ostler_contract::{Options, Thrown, Value, json};
+use ostler_processes::ScopeChoice;
 use serde::Deserialize;
 
 use crate::machine::Needs;
@@ -60,17 +61,6 @@ pub struct Model {
     pub id: String,
     /// Shown to users; the id where left out.
     pub name: Option<String>,
-}
-
-/// How an agent's processes are contained.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ScopeChoice {
-    /// A cgroup where one can be made, otherwise a process group.
-    #[default]
-    Auto,
-    /// A process group, found again by a marker in the environment.
-    Group,
 }
 
 /// One agent to register.

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, Start};
 use ostler_contract::{Value, json};
+use ostler_processes::{Owner, Process, Program, ScopeChoice, Unstarted};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
-use crate::options::ScopeChoice;
-use crate::process::{Owner, Process, Program, Unstarted};
+use crate::SCOPES;
 use crate::protocol::member;
 use crate::wire::Failure;
 
@@ -203,7 +203,7 @@ fn own(mut program: Program, scope: ScopeChoice, limit: usize) -> Result<Termina
         let line = std::mem::replace(&mut program.command, "/bin/sh".to_owned());
         program.args = vec!["-c".to_owned(), line];
     }
-    let (process, stdout, stderr) = Process::run(&program, scope).map_err(|why| {
+    let (process, stdout, stderr) = Process::run(&SCOPES, &program, scope).map_err(|why| {
         Failure::internal(match why {
             Unstarted::NotFound => format!("{} is not installed", program.command),
             Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),

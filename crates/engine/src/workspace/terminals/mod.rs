@@ -272,12 +272,8 @@ impl Open {
         if let Some(cwd) = &terminal.cwd {
             screen.state.cwd = Some(file_uri(cwd));
         }
-        let is_pty = terminal.is_pty == Some(true);
-        screen.state.is_pty = Some(is_pty);
-        if is_pty {
-            screen.is_pty();
-        }
-        screen.listed = true;
+        let now = workspace.core.clock.now().as_millisecond();
+        screen.list(&workspace.core.fanout, terminal.is_pty == Some(true), now);
         if !screen.has_exited() {
             *self.lane.lock() = Some(lane);
         }

@@ -21,6 +21,8 @@ use crate::core::titles::tidy_title;
 pub(super) const KEPT: usize = 200_000;
 /// How much more may gather before the oldest is dropped, so that not every write moves all of it.
 const SLACK: usize = KEPT / 4;
+/// How much of what a terminal says before it is open is kept, in bytes.
+const EARLY_MAX: usize = 4 * KEPT;
 
 /// One terminal as it is seen.
 #[derive(Debug)]
@@ -35,6 +37,10 @@ pub(super) struct Screen {
     pub named: bool,
     /// Whether clients may see it.
     pub listed: bool,
+    /// What it said before that: whether it holds marks is not known yet.
+    early: String,
+    /// How it ended before that, if it did.
+    early_exit: Option<Option<i64>>,
     /// Whether it was disposed of: nothing more is said.
     pub gone: bool,
     commands: Commands,
@@ -61,14 +67,23 @@ impl Screen {
             marks: None,
             named: false,
             listed: false,
+            early: String::new(),
+            early_exit: None,
             gone: false,
             commands: Commands::default(),
         }
     }
 
-    /// Reads marks from now on.
-    pub fn is_pty(&mut self) {
-        self.marks = Some(Marks::default());
+    /// Lets clients see it; marks are read where it is a pseudoterminal.
+    pub fn list(&mut self, fanout: &Fanout, is_pty: bool, now: i64) {
+        self.state.is_pty = Some(is_pty);
+        self.marks = is_pty.then(Marks::default);
+        self.listed = true;
+        let early = std::mem::take(&mut self.early);
+        self.said(fanout, &early, now);
+        if let Some(exit_code) = self.early_exit.take() {
+            self.exited(fanout, exit_code, now);
+        }
     }
 
     /// Whether its process has ended.
@@ -116,6 +131,15 @@ impl Screen {
     /// Takes output; answers whether a listing shows something else now.
     pub fn said(&mut self, fanout: &Fanout, data: &str, now: i64) -> bool {
         if self.has_exited() || data.is_empty() {
+            return false;
+        }
+        if !self.listed {
+            if self.early_exit.is_some() {
+                return false;
+            }
+            self.early.push_str(data);
+            let over = self.early.len().saturating_sub(EARLY_MAX);
+            self.early.drain(..self.early.ceil_char_boundary(over));
             return false;
         }
         let Some(mut marks) = self.marks.take() else {
@@ -204,8 +228,12 @@ impl Screen {
 
     /// The process has ended; answers whether that is new.
     pub fn exited(&mut self, fanout: &Fanout, exit_code: Option<i64>, now: i64) -> bool {
-        if self.has_exited() || self.gone {
+        if self.has_exited() || self.early_exit.is_some() || self.gone {
             return false;
+        }
+        if !self.listed {
+            self.early_exit = Some(exit_code);
+            return true;
         }
         if let Some(rest) = self.marks.as_mut().and_then(Marks::rest) {
             self.text(fanout, &rest);

@@ -1,35 +1,50 @@
-//! What holds everything an agent starts: a cgroup where one can be made, otherwise its process group, the marker in
+//! What holds everything a program starts: a cgroup where one can be made, otherwise its process group, the marker in
 //! its environment and its descendants, with the daemon as the parent of those whose own parent ended.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Once};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getpid, kill_process};
+use serde::Deserialize;
 use tokio::process::Command;
 
 use super::memory::{self, Counted};
 use super::table;
-use crate::options::ScopeChoice;
 
-/// The variable that marks what an agent started.
-pub const MARKER: &str = "OSTLER_AGENT_SCOPE";
-/// How the names of scopes and of their cgroups begin.
-const PREFIX: &str = "ostler-agent.";
 /// Puts itself into the cgroups whose files are named first, as many as it is told, then becomes the program named behind
 /// them.
 const ENTER: &str =
     r#"n=$0; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 126; shift; n=$((n - 1)); done; exec "$@""#;
 
-/// The scopes of this daemon's agents.
-static OPEN: LazyLock<Mutex<BTreeMap<String, Scope>>> = LazyLock::new(Mutex::default);
+/// How processes are contained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScopeChoice {
+    /// A cgroup where one can be made, otherwise a process group.
+    #[default]
+    Auto,
+    /// A process group, found again by a marker in the environment.
+    Group,
+}
 
-/// A scope, before its agent runs.
+/// The scopes of one kind in this daemon. A plugin has one, in a `static`.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct Scopes {
+    /// How the names of scopes and of their cgroups begin.
+    prefix: &'static str,
+    /// The variable that marks what a program in a scope started.
+    marker: &'static str,
+    open: Mutex<BTreeMap<String, Scope>>,
+}
+
+/// A scope, before its program runs.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    scopes: &'static Scopes,
     marker: String,
     cgroup: Option<PathBuf>,
     memory: Option<PathBuf>,
@@ -38,9 +53,9 @@ pub struct Prepared {
 /// Whose processes a scope contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The agent's provider.
+    /// The agent's provider; empty for other programs.
     pub provider: String,
-    /// The session's URI; empty for a check.
+    /// The URI of the session or terminal; empty for a check.
     pub session: String,
 }
 
@@ -57,42 +72,22 @@ pub struct Usage {
     pub counted: Counted,
 }
 
-/// The scope of one running agent.
+/// The scope of one running program.
 #[derive(Debug)]
-pub struct Scope {
+pub(crate) struct Scope {
+    scopes: &'static Scopes,
     marker: String,
     owner: Owner,
     cgroup: Option<PathBuf>,
     /// Its group in the memory hierarchy of version 1, where the cgroup does not count memory.
     memory: Option<PathBuf>,
     leader: Pid,
-    /// Whether dropping it ends the scope: true of the one the agent's process holds.
+    /// Whether dropping it ends the scope: true of the one its `Process` holds.
     owned: bool,
 }
 
 impl Scope {
-    /// A scope for one agent.
-    pub fn prepare(choice: ScopeChoice) -> Prepared {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let marker = format!("{}{}", own_prefix(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let cgroup = match choice {
-            ScopeChoice::Auto => own_cgroup().map(|own| own.join(&marker)).filter(|dir| usable(dir)),
-            ScopeChoice::Group => None,
-        };
-        if cgroup.is_none() {
-            adopt_orphans();
-        }
-        let counts = cgroup.as_ref().is_some_and(|dir| dir.join("memory.current").is_file());
-        let memory = match choice {
-            ScopeChoice::Auto if !counts => {
-                memory::own_group().map(|own| own.join(&marker)).filter(|dir| usable_for_memory(dir))
-            }
-            _ => None,
-        };
-        Prepared { marker, cgroup, memory }
-    }
-
-    /// The agent's own process.
+    /// The process the scope was made for.
     pub fn leader(&self) -> Pid {
         self.leader
     }
@@ -101,7 +96,7 @@ impl Scope {
     pub fn members(&self) -> Vec<Pid> {
         match &self.cgroup {
             Some(dir) => cgroup_members(dir),
-            None => table::members(self.leader, MARKER, &self.marker),
+            None => table::members(self.leader, self.scopes.marker, &self.marker),
         }
     }
 
@@ -141,7 +136,7 @@ impl Drop for Scope {
         if !self.owned {
             return;
         }
-        OPEN.lock().remove(&self.marker);
+        self.scopes.open.lock().remove(&self.marker);
         self.signal(Signal::KILL);
         for dir in [&self.cgroup, &self.memory].into_iter().flatten() {
             remove(dir.clone());
@@ -150,9 +145,9 @@ impl Drop for Scope {
 }
 
 impl Prepared {
-    /// Identifies the scope.
-    pub fn marker(&self) -> &str {
-        &self.marker
+    /// The variable that marks what is started in the scope, and its value.
+    pub fn marker(&self) -> (&'static str, &str) {
+        (self.scopes.marker, &self.marker)
     }
 
     /// A command that runs the program inside the scope.
@@ -167,10 +162,11 @@ impl Prepared {
         command
     }
 
-    /// The scope, once its agent runs.
+    /// The scope, once its program runs.
     pub fn around(self, leader: Pid, owner: Owner) -> Scope {
-        let Self { marker, cgroup, memory } = self;
+        let Self { scopes, marker, cgroup, memory } = self;
         let scope = |owned| Scope {
+            scopes,
             marker: marker.clone(),
             owner: owner.clone(),
             cgroup: cgroup.clone(),
@@ -178,11 +174,11 @@ impl Prepared {
             leader,
             owned,
         };
-        OPEN.lock().insert(marker.clone(), scope(false));
+        scopes.open.lock().insert(marker.clone(), scope(false));
         scope(true)
     }
 
-    /// Removes a scope whose agent did not start.
+    /// Removes a scope whose program did not start.
     pub fn discard(self) {
         for dir in [self.cgroup, self.memory].into_iter().flatten() {
             let _ = fs::remove_dir(dir);
@@ -190,77 +186,106 @@ impl Prepared {
     }
 }
 
-/// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.
-pub fn usages() -> Vec<Usage> {
-    let mut all: BTreeMap<Owner, Usage> = BTreeMap::new();
-    let scopes: Vec<String> = OPEN.lock().keys().cloned().collect();
-    for marker in scopes {
-        let Some(usage) = OPEN.lock().get(&marker).map(Scope::usage) else { continue };
-        match all.get_mut(&usage.owner) {
-            Some(sum) => {
-                sum.processes += usage.processes;
-                sum.memory += usage.memory;
+impl Scopes {
+    /// Scopes whose names begin with `prefix`, and whose processes are marked with the variable `marker`.
+    pub const fn new(prefix: &'static str, marker: &'static str) -> Self {
+        Self { prefix, marker, open: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// A scope for one program.
+    pub(crate) fn prepare(&'static self, choice: ScopeChoice) -> Prepared {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let marker = format!("{}{}", self.own_prefix(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let cgroup = match choice {
+            ScopeChoice::Auto => own_cgroup().map(|own| own.join(&marker)).filter(|dir| usable(dir)),
+            ScopeChoice::Group => None,
+        };
+        if cgroup.is_none() {
+            adopt_orphans();
+        }
+        let counts = cgroup.as_ref().is_some_and(|dir| dir.join("memory.current").is_file());
+        let memory = match choice {
+            ScopeChoice::Auto if !counts => {
+                memory::own_group().map(|own| own.join(&marker)).filter(|dir| usable_for_memory(dir))
             }
-            None => drop(all.insert(usage.owner.clone(), usage)),
-        }
+            _ => None,
+        };
+        Prepared { scopes: self, marker, cgroup, memory }
     }
-    all.into_values().collect()
-}
 
-/// What contains agents: for the log.
-pub fn containment(choice: ScopeChoice) -> String {
-    let trial = own_cgroup().map(|own| (own.join(format!("{}0", own_prefix())), own));
-    match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
-        Some((dir, own)) => {
-            let _ = fs::remove_dir(dir);
-            format!("cgroups under {}", own.display())
-        }
-        None => "process groups".to_owned(),
-    }
-}
-
-/// Kills what is left of every agent of this daemon.
-pub fn kill_all() {
-    for scope in std::mem::take(&mut *OPEN.lock()).into_values() {
-        scope.signal(Signal::KILL);
-    }
-}
-
-/// Kills what agents of daemons that no longer run have left behind: after a crash of the daemon, this removes them at
-/// the next start.
-pub fn sweep() {
-    let own = own_prefix();
-    let is_leftover = |marker: &str| {
-        !marker.starts_with(&own)
-            && daemon_of(marker).is_some_and(|(pid, begun)| table::started(pid) != Some(begun))
-    };
-    for row in table::rows() {
-        if table::variable(row.pid, MARKER).is_some_and(|marker| is_leftover(&marker)) {
-            let _ = kill_process(row.pid, Signal::KILL);
-        }
-    }
-    for parent in [own_cgroup(), memory::own_group()].into_iter().flatten() {
-        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(is_leftover) {
-                let _ = fs::write(entry.path().join("cgroup.kill"), "1");
-                remove(entry.path());
+    /// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.
+    pub fn usages(&self) -> Vec<Usage> {
+        let mut all: BTreeMap<Owner, Usage> = BTreeMap::new();
+        let scopes: Vec<String> = self.open.lock().keys().cloned().collect();
+        for marker in scopes {
+            let Some(usage) = self.open.lock().get(&marker).map(Scope::usage) else { continue };
+            match all.get_mut(&usage.owner) {
+                Some(sum) => {
+                    sum.processes += usage.processes;
+                    sum.memory += usage.memory;
+                }
+                None => drop(all.insert(usage.owner.clone(), usage)),
             }
         }
+        all.into_values().collect()
     }
-}
 
-/// How the scopes of this daemon are named: by its namespace, process id and start.
-fn own_prefix() -> String {
-    let pid = getpid().as_raw_nonzero().get();
-    format!("{PREFIX}{}.{pid}.{}.", table::namespace(), table::started(pid).unwrap_or_default())
-}
+    /// What contains the programs: for the log.
+    pub fn containment(&self, choice: ScopeChoice) -> String {
+        let trial = own_cgroup().map(|own| (own.join(format!("{}0", self.own_prefix())), own));
+        match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
+            Some((dir, own)) => {
+                let _ = fs::remove_dir(dir);
+                format!("cgroups under {}", own.display())
+            }
+            None => "process groups".to_owned(),
+        }
+    }
 
-/// The daemon that made a scope, by process id and start; nothing for a scope of another namespace.
-fn daemon_of(marker: &str) -> Option<(i32, u64)> {
-    let mut parts = marker.strip_prefix(PREFIX)?.split('.');
-    let namespace: u64 = parts.next()?.parse().ok()?;
-    let daemon = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    (namespace == table::namespace()).then_some(daemon)
+    /// Kills what is left of every program in these scopes, as the daemon ends.
+    pub fn kill_all(&self) {
+        for scope in std::mem::take(&mut *self.open.lock()).into_values() {
+            scope.signal(Signal::KILL);
+        }
+    }
+
+    /// Kills what programs of daemons that no longer run have left behind: after a crash of the daemon, this removes
+    /// them at the next start.
+    pub fn sweep(&self) {
+        let own = self.own_prefix();
+        let is_leftover = |marker: &str| {
+            !marker.starts_with(&own)
+                && self.daemon_of(marker).is_some_and(|(pid, begun)| table::started(pid) != Some(begun))
+        };
+        for row in table::rows() {
+            if table::variable(row.pid, self.marker).is_some_and(|marker| is_leftover(&marker)) {
+                let _ = kill_process(row.pid, Signal::KILL);
+            }
+        }
+        for parent in [own_cgroup(), memory::own_group()].into_iter().flatten() {
+            for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+                if entry.file_name().to_str().is_some_and(is_leftover) {
+                    let _ = fs::write(entry.path().join("cgroup.kill"), "1");
+                    remove(entry.path());
+                }
+            }
+        }
+    }
+
+    /// How the scopes of this daemon are named: by its namespace, process id and start.
+    fn own_prefix(&self) -> String {
+        let pid = getpid().as_raw_nonzero().get();
+        let begun = table::started(pid).unwrap_or_default();
+        format!("{}.{}.{pid}.{begun}.", self.prefix, table::namespace())
+    }
+
+    /// The daemon that made a scope, by process id and start; nothing for a scope of another namespace.
+    fn daemon_of(&self, marker: &str) -> Option<(i32, u64)> {
+        let mut parts = marker.strip_prefix(self.prefix)?.strip_prefix('.')?.split('.');
+        let namespace: u64 = parts.next()?.parse().ok()?;
+        let daemon = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        (namespace == table::namespace()).then_some(daemon)
+    }
 }
 
 /// The daemon's own cgroup in the unified hierarchy.

@@ -1,4 +1,6 @@
-//! Agent processes: one is started in a scope that holds everything it starts, and is ended with that scope.
+//! Processes that plugins start: each runs in a scope that holds everything it starts, and is ended with that scope.
+
+#![forbid(unsafe_code)]
 
 mod memory;
 mod scope;
@@ -13,17 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
+pub use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::options::ScopeChoice;
+pub use memory::Counted;
 use scope::Scope;
-pub use scope::{Owner, Usage, containment, sweep, usages};
+pub use scope::{Owner, ScopeChoice, Scopes, Usage};
 
-/// How long a scope may take to become empty after the agent's stdin is closed, and again after SIGTERM. Twice this
+/// How long a scope may take to become empty after the program's stdin is closed, and again after SIGTERM. Twice this
 /// and the time to kill fit into the host's limit for closing a session.
 const GRACE: Duration = Duration::from_millis(1500);
 /// How long the kernel may take to end what was killed.
@@ -61,7 +64,7 @@ pub enum Unstarted {
     Failed(io::Error),
 }
 
-/// A running agent and everything it started.
+/// A running program and everything it started.
 #[derive(Debug)]
 pub struct Process {
     scope: Scope,
@@ -78,10 +81,12 @@ impl Process {
     /// # Errors
     /// See [`Unstarted`].
     pub fn spawn(
+        scopes: &'static Scopes,
         program: &Program,
         choice: ScopeChoice,
     ) -> Result<(Self, ChildStdin, ChildStdout), Unstarted> {
-        let (process, mut child) = start(program, choice, Stdio::piped())?;
+        let (process, mut child) =
+            start(scopes, program, choice, |mut command| piped(&mut command, Stdio::piped()))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Unstarted::Failed(io::Error::other("the process has no pipes")));
         };
@@ -96,14 +101,31 @@ impl Process {
     /// # Errors
     /// See [`Unstarted`].
     pub fn run(
+        scopes: &'static Scopes,
         program: &Program,
         choice: ScopeChoice,
     ) -> Result<(Self, ChildStdout, ChildStderr), Unstarted> {
-        let (process, mut child) = start(program, choice, Stdio::null())?;
+        let (process, mut child) =
+            start(scopes, program, choice, |mut command| piped(&mut command, Stdio::null()))?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(Unstarted::Failed(io::Error::other("the process has no pipes")));
         };
         Ok((process.watching(child), stdout, stderr))
+    }
+
+    /// Starts a program the way `spawn` does, which is given its command with arguments, directory and environment. It
+    /// has to become the leader of a process group.
+    ///
+    /// # Errors
+    /// See [`Unstarted`].
+    pub fn start(
+        scopes: &'static Scopes,
+        program: &Program,
+        choice: ScopeChoice,
+        spawn: impl FnOnce(Command) -> io::Result<Child>,
+    ) -> Result<Self, Unstarted> {
+        let (process, child) = start(scopes, program, choice, spawn)?;
+        Ok(process.watching(child))
     }
 
     fn watching(mut self, mut child: Child) -> Self {
@@ -116,7 +138,7 @@ impl Process {
         self
     }
 
-    /// Waits until the agent's own process has ended.
+    /// Waits until the program's own process has ended.
     pub fn ended(&self) -> impl Future<Output = ExitStatus> + Send + use<> {
         let mut ended = self.ended.clone();
         async move {
@@ -125,7 +147,7 @@ impl Process {
         }
     }
 
-    /// How the agent's own process ended; nothing while it runs.
+    /// How the program's own process ended; nothing while it runs.
     pub fn status(&self) -> Option<ExitStatus> {
         *self.ended.borrow()
     }
@@ -147,15 +169,20 @@ impl Process {
 
     /// Sends SIGKILL to everything in the scope.
     pub fn kill_now(&self) {
-        self.scope.signal(Signal::KILL);
+        self.signal(Signal::KILL);
     }
 
-    /// The last lines the agent wrote to stderr.
+    /// The last lines the program wrote to stderr.
     pub fn stderr(&self) -> String {
         self.stderr.lock().0.iter().cloned().collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends everything in the scope. The caller has closed the agent's stdin: what does not end then is sent SIGTERM,
+    /// Sends a signal to everything in the scope.
+    pub fn signal(&self, signal: Signal) {
+        self.scope.signal(signal);
+    }
+
+    /// Ends everything in the scope. The caller has closed the program's stdin: what does not end then is sent SIGTERM,
     /// and what remains SIGKILL.
     pub async fn close(&self) {
         let mut seen = Vec::new();
@@ -164,6 +191,16 @@ impl Process {
             if !self.empty_within(GRACE, &mut seen).await {
                 self.kill_all(&mut seen).await;
             }
+        }
+        table::reap(&seen, self.scope.leader());
+    }
+
+    /// Ends everything in the scope: what a signal does not end in `grace` is sent SIGKILL.
+    pub async fn end(&self, signal: Signal, grace: Duration) {
+        let mut seen = self.scope.members();
+        self.scope.signal(signal);
+        if !self.empty_within(grace, &mut seen).await {
+            self.kill_all(&mut seen).await;
         }
         table::reap(&seen, self.scope.leader());
     }
@@ -203,21 +240,26 @@ impl Process {
     }
 }
 
-fn start(program: &Program, choice: ScopeChoice, stdin: Stdio) -> Result<(Process, Child), Unstarted> {
+fn start(
+    scopes: &'static Scopes,
+    program: &Program,
+    choice: ScopeChoice,
+    spawn: impl FnOnce(Command) -> io::Result<Child>,
+) -> Result<(Process, Child), Unstarted> {
     let file = find(&program.command, &program.path(), &program.cwd).ok_or(Unstarted::NotFound)?;
     if !program.cwd.is_dir() {
         return Err(Unstarted::NoFolder);
     }
-    let prepared = Scope::prepare(choice);
+    let prepared = scopes.prepare(choice);
     let mut command = prepared.command(&file);
     command.args(&program.args).current_dir(&program.cwd);
-    // The daemon's own variables, as its connection token, are not the agent's.
+    // The daemon's own variables, as its connection token, are not the program's.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OSTLER_")) {
         command.env_remove(name);
     }
-    command.envs(&program.env).env(scope::MARKER, prepared.marker());
-    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let started = command.spawn().and_then(|child| {
+    let (marker, scope) = prepared.marker();
+    command.envs(&program.env).env(marker, scope);
+    let started = spawn(command).and_then(|child| {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         Ok((pid.ok_or_else(|| io::Error::other("the process has no id"))?, child))
     });
@@ -237,9 +279,8 @@ fn start(program: &Program, choice: ScopeChoice, stdin: Stdio) -> Result<(Proces
     }
 }
 
-/// Kills what is left of every agent of this daemon, as it ends.
-pub fn kill_all() {
-    scope::kill_all();
+fn piped(command: &mut Command, stdin: Stdio) -> io::Result<Child> {
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
 }
 
 /// Whether a program could be started: its file is there, or on `PATH`.

@@ -1,0 +1,397 @@
+//! Terminals of the bundled plugin: real shells on pseudoterminals, and clients on sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Client, Daemon, Folder, Signal};
+
+const ONE: &str = "ahp-terminal:/one";
+
+/// How processes are contained.
+const SCOPES: [&str; 2] = ["auto", "group"];
+
+/// A configuration with terminals, and a home whose shells have a short prompt.
+fn folder(options: Value) -> Folder {
+    let folder = Folder::new(json!({ "plugins": [
+        { "name": "@ostler/echo" }, { "name": "@ostler/terminal", "options": options }
+    ] }));
+    folder.write(".bashrc", "PS1='ready> '\nbind 'set enable-bracketed-paste off'\n");
+    folder.write(".zshrc", "PS1='ready> '\nunsetopt zle\n");
+    folder.write(
+        ".config/fish/config.fish",
+        "function fish_prompt; echo -n 'ready> '; end\nset -U fish_greeting\n",
+    );
+    folder
+}
+
+fn start(folder: &Folder) -> Daemon {
+    start_with(folder, "/bin/bash")
+}
+
+fn start_with(folder: &Folder, shell: &str) -> Daemon {
+    let mut command = folder.command(&[]);
+    command
+        .env("HOME", folder.path())
+        .env("SHELL", shell)
+        .env_remove("ZDOTDIR")
+        .env_remove("XDG_CONFIG_HOME");
+    folder.started(command)
+}
+
+/// A client that watches a terminal.
+struct Watcher {
+    client: Client,
+    uri: String,
+    seq: i64,
+    /// What the terminal said.
+    text: String,
+    /// Its other actions.
+    actions: Vec<Value>,
+}
+
+impl Watcher {
+    /// Opens a terminal and watches it.
+    async fn open(daemon: &Daemon, more: Value) -> Self {
+        let mut client = daemon.initialized("one").await;
+        let mut params = json!({ "channel": ONE });
+        for (key, value) in more.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        client.request("createTerminal", params).await.unwrap();
+        Self::of(client, ONE).await
+    }
+
+    /// Watches a terminal.
+    async fn of(mut client: Client, uri: &str) -> Self {
+        let state = client.subscribe(uri).await;
+        Self { client, uri: uri.to_owned(), seq: 0, text: text_of(&state), actions: Vec::new() }
+    }
+
+    async fn dispatch(&mut self, action: Value) {
+        self.seq += 1;
+        self.client.dispatch(&self.uri, self.seq, action).await;
+    }
+
+    async fn type_in(&mut self, data: &str) {
+        self.dispatch(json!({ "type": "terminal/input", "data": data })).await;
+    }
+
+    /// Takes the next action of the terminal.
+    async fn step(&mut self) -> Value {
+        loop {
+            let frame = self.client.next_frame().await.expect("the connection is open");
+            if frame["method"] != "action" || frame["params"]["channel"] != self.uri.as_str() {
+                continue;
+            }
+            let envelope = frame["params"].clone();
+            match envelope["action"]["type"].as_str() {
+                Some("terminal/data") => self.text.push_str(envelope["action"]["data"].as_str().unwrap()),
+                _ => self.actions.push(envelope["action"].clone()),
+            }
+            return envelope;
+        }
+    }
+
+    /// Waits until the terminal has said this; answers what it said up to there, and forgets it.
+    async fn said(&mut self, what: &str) -> String {
+        loop {
+            if let Some(at) = self.text.find(what) {
+                let rest = self.text.split_off(at + what.len());
+                return std::mem::replace(&mut self.text, rest);
+            }
+            self.step().await;
+        }
+    }
+
+    /// Waits for an action of a type.
+    async fn until(&mut self, kind: &str) -> Value {
+        loop {
+            if let Some(at) = self.actions.iter().position(|action| action["type"] == kind) {
+                return self.actions.drain(..=at).last().unwrap();
+            }
+            self.step().await;
+        }
+    }
+
+    /// Has the shell run a line; answers what it said before its next prompt.
+    async fn run(&mut self, line: &str) -> String {
+        self.type_in(&format!("{line}\r")).await;
+        self.said("ready> ").await
+    }
+
+    /// Has the shell run a line that is to print this.
+    async fn prints(&mut self, line: &str, expected: &str) {
+        let said = self.run(line).await;
+        assert!(said.contains(expected), "{line}: {said:?}, not {expected:?}");
+    }
+
+    async fn state(&mut self) -> Value {
+        let uri = self.uri.clone();
+        self.client.subscribe(&uri).await
+    }
+}
+
+/// All that a state shows.
+fn text_of(state: &Value) -> String {
+    let parts = state["content"].as_array().unwrap().iter();
+    parts.map(|part| part["value"].as_str().or(part["output"].as_str()).unwrap()).collect()
+}
+
+/// The processes that terminals of a daemon started and that still run.
+fn left(daemon: u32) -> Vec<String> {
+    let marker = format!(".{daemon}.");
+    let is_left = |process: &Path| {
+        let environ = fs::read(process.join("environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|variable| {
+            let variable = String::from_utf8_lossy(variable);
+            let scope = variable.strip_prefix("OSTLER_TERMINAL_SCOPE=ostler-terminal.");
+            scope.is_some_and(|scope| scope.contains(&marker))
+        })
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter(|entry| is_left(&entry.path()))
+        .map(|entry| fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default().replace('\0', " "))
+        .collect()
+}
+
+async fn none_is_left(daemon: u32) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !left(daemon).is_empty() {
+        assert!(Instant::now() < end, "{:?}", left(daemon));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_shell_is_typed_into_resized_and_ends() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({ "cols": 100, "rows": 30 })).await;
+    terminal.said("ready> ").await;
+    let state = terminal.state().await;
+    assert_eq!(
+        (&state["isPty"], &state["title"], &state["cols"]),
+        (&json!(true), &json!("bash"), &json!(100))
+    );
+    terminal.prints("stty size; tty", "\r\n30 100\r\n/dev/pts/").await;
+    terminal.dispatch(json!({ "type": "terminal/resized", "cols": 132, "rows": 50 })).await;
+    terminal.until("terminal/resized").await;
+    // The shell is told, and draws its prompt again.
+    terminal.said("ready> ").await;
+    terminal.prints("stty size; echo $COLUMNS", "\r\n50 132\r\n132\r\n").await;
+    // What interrupts a program passes through.
+    terminal.type_in("sh -c 'echo up-$((1 + 1)); sleep 1000'\r").await;
+    terminal.said("up-2\r\n").await;
+    terminal.type_in("\u{3}").await;
+    terminal.said("ready> ").await;
+    terminal.prints("echo $?; printf '\\303\\251'; echo", "\r\n130\r\né\r\n").await;
+    let pwd = fs::canonicalize(folder.path()).unwrap();
+    terminal.prints("pwd", pwd.to_str().unwrap()).await;
+    terminal.prints("env | grep -c ^OSTLER_TERMINAL_SCOPE= ; env | grep -c ^OSTLER_", "\r\n1\r\n1\r\n").await;
+    terminal.type_in("exit 7\r").await;
+    assert_eq!(terminal.until("terminal/exited").await, json!({ "type": "terminal/exited", "exitCode": 7 }));
+    assert_eq!(terminal.state().await["lifecycle"], json!({ "status": "exited", "exitCode": 7 }));
+    assert!(terminal.text.ends_with("exit 7\r\nexit\r\n"), "{:?}", terminal.text);
+}
+
+#[tokio::test]
+async fn an_end_by_a_signal_has_no_exit_code_and_names_the_signal() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    terminal.said("ready> ").await;
+    terminal.type_in("kill -KILL $$\r").await;
+    assert_eq!(terminal.until("terminal/exited").await, json!({ "type": "terminal/exited" }));
+    assert!(terminal.text.ends_with("SIGKILL\r\n"), "{:?}", terminal.text);
+}
+
+#[tokio::test]
+async fn a_shell_that_cannot_start_says_why_and_ends_with_127() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({ "cwd": "file:///not/there" })).await;
+    assert_eq!(terminal.text, "the directory /not/there is missing\r\n");
+    assert_eq!(terminal.state().await["lifecycle"], json!({ "status": "exited", "exitCode": 127 }));
+    drop(daemon);
+    let daemon = start_with(&folder, "/not/a/shell");
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    assert_eq!(terminal.text, "/not/a/shell is not installed\r\n");
+    assert_eq!(terminal.state().await["lifecycle"], json!({ "status": "exited", "exitCode": 127 }));
+}
+
+#[tokio::test]
+async fn two_clients_share_a_shell_and_its_holder_hands_it_over() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut one = Watcher::open(&daemon, json!({})).await;
+    one.said("ready> ").await;
+    let mut two = Watcher::of(daemon.initialized("two").await, ONE).await;
+    assert!(two.text.ends_with("ready> "), "the scrollback is in the snapshot: {:?}", two.text);
+    two.said("ready> ").await;
+    two.type_in("echo from-$((1 + 1))\r").await;
+    one.said("from-2\r\n").await;
+    two.said("from-2\r\n").await;
+    let claim = |client: &str| json!({ "type": "terminal/claimed", "claim": { "kind": "client", "clientId": client } });
+    two.dispatch(claim("two")).await;
+    loop {
+        let seen = two.step().await;
+        if let Some(why) = seen["rejectionReason"].as_str() {
+            assert_eq!(why, "one holds this terminal; only it can hand it over");
+            break;
+        }
+    }
+    one.dispatch(claim("two")).await;
+    assert_eq!(two.until("terminal/claimed").await["claim"]["clientId"], "two");
+}
+
+#[tokio::test]
+async fn the_last_output_is_kept_for_who_comes_late() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    terminal.said("ready> ").await;
+    let said = terminal.run("seq 1 100000").await;
+    let numbers: Vec<&str> = said.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+    assert_eq!((numbers.len(), numbers.last()), (100_000, Some(&"100000")));
+    let late = Watcher::of(daemon.initialized("two").await, ONE).await;
+    assert_eq!(late.text.chars().count(), 200_000);
+    assert!(late.text.ends_with("99999\r\n100000\r\nready> "), "{:?}", &late.text[late.text.len() - 40..]);
+}
+
+/// Starts processes that would like to stay: in the background, without a terminal, and in a session of their own.
+async fn stay(terminal: &mut Watcher) {
+    terminal.said("ready> ").await;
+    terminal.run("sleep 1001 & nohup sleep 1002 >/dev/null 2>&1 & setsid sh -c 'trap \"\" HUP TERM; sleep 1003; sleep 1003' &").await;
+    terminal.type_in("trap '' HUP TERM; sleep 1004\r").await;
+    terminal.said("sleep 1004\r\n").await;
+}
+
+async fn they_stay(daemon: &Daemon) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let left = left(daemon.child.id());
+        if ["1001", "1002", "1003", "1004"].iter().all(|which| left.iter().any(|line| line.contains(which))) {
+            return;
+        }
+        assert!(Instant::now() < end, "{left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn no_process_outlives_its_terminal() {
+    for scope in SCOPES {
+        let folder = folder(json!({ "scope": scope }));
+        let daemon = start(&folder);
+        let mut terminal = Watcher::open(&daemon, json!({})).await;
+        stay(&mut terminal).await;
+        they_stay(&daemon).await;
+        terminal.client.request("disposeTerminal", json!({ "channel": ONE })).await.unwrap();
+        none_is_left(daemon.child.id()).await;
+        // What a shell leaves when it exits goes, too.
+        let mut terminal = Watcher::open(&daemon, json!({})).await;
+        terminal.said("ready> ").await;
+        terminal.run("setsid nohup sleep 1005 >/dev/null 2>&1 &").await;
+        terminal.type_in("exit\r").await;
+        terminal.until("terminal/exited").await;
+        none_is_left(daemon.child.id()).await;
+    }
+}
+
+#[tokio::test]
+async fn no_process_outlives_the_daemon() {
+    for scope in SCOPES {
+        let folder = folder(json!({ "scope": scope }));
+        let daemon = start(&folder);
+        let mut terminal = Watcher::open(&daemon, json!({})).await;
+        stay(&mut terminal).await;
+        they_stay(&daemon).await;
+        let id = daemon.child.id();
+        assert_eq!(daemon.stop(), Some(0));
+        none_is_left(id).await;
+    }
+}
+
+#[tokio::test]
+async fn the_next_start_removes_what_a_killed_daemon_left() {
+    for scope in SCOPES {
+        let folder = folder(json!({ "scope": scope }));
+        let daemon = start(&folder);
+        let mut terminal = Watcher::open(&daemon, json!({})).await;
+        stay(&mut terminal).await;
+        they_stay(&daemon).await;
+        let id = daemon.child.id();
+        daemon.signal(Signal::KILL);
+        drop(daemon);
+        let again = start(&folder);
+        none_is_left(id).await;
+        drop(again);
+    }
+}
+
+/// The path of a shell, if it is installed.
+fn shell(name: &str) -> Option<String> {
+    let found = ["/bin", "/usr/bin", "/usr/local/bin"].map(|folder| format!("{folder}/{name}"));
+    let found = found.into_iter().find(|path| Path::new(path).is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: {name} is not installed");
+    }
+    found
+}
+
+#[tokio::test]
+async fn shells_report_their_commands_where_that_is_asked_for() {
+    for shell in ["bash", "zsh", "fish"].into_iter().filter_map(shell) {
+        let folder = folder(json!({ "shellIntegration": true }));
+        folder.write("a b;c/empty", "");
+        let daemon = start_with(&folder, &shell);
+        let mut terminal = Watcher::open(&daemon, json!({})).await;
+        terminal.until("terminal/commandDetectionAvailable").await;
+        terminal.said("ready> ").await;
+        let line = "sh -c 'echo one;echo two; exit 3'";
+        terminal.type_in(&format!("{line}\r")).await;
+        let executed = terminal.until("terminal/commandExecuted").await;
+        assert_eq!(executed["commandLine"], line, "{shell}");
+        let finished = terminal.until("terminal/commandFinished").await;
+        assert_eq!(
+            (&finished["commandId"], &finished["exitCode"]),
+            (&executed["commandId"], &json!(3)),
+            "{shell}"
+        );
+        assert!(finished["durationMs"].is_i64());
+        terminal.said("ready> ").await;
+        terminal.type_in("cd 'a b;c'\r").await;
+        let moved = terminal.until("terminal/cwdChanged").await["cwd"].as_str().unwrap().to_owned();
+        assert!(moved.ends_with("/a%20b;c") || moved.ends_with("/a%20b%3Bc"), "{shell}: {moved}");
+        let state = terminal.state().await;
+        assert_eq!(state["supportsCommandDetection"], true, "{shell}");
+        let commands: Vec<&Value> =
+            state["content"].as_array().unwrap().iter().filter(|part| part["type"] == "command").collect();
+        assert_eq!(commands[0]["commandLine"], line, "{shell}");
+        assert!(
+            commands[0]["output"].as_str().unwrap().contains("one\r\ntwo\r\n"),
+            "{shell}: {:?}",
+            commands[0]
+        );
+        for mark in ["\u{1b}]133", "\u{1b}]633", "\u{1b}]7;"] {
+            assert!(!text_of(&state).contains(mark), "{shell}: {mark:?} is left in the output");
+        }
+    }
+}
+
+#[tokio::test]
+async fn shells_are_left_alone_where_nobody_asks() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    terminal.said("ready> ").await;
+    terminal.prints("echo \"[$PROMPT_COMMAND]$PS0\"", "\r\n[]\r\n").await;
+    assert_eq!(terminal.state().await["supportsCommandDetection"], false);
+}

@@ -1,0 +1,58 @@
+//! What a request runs: a shell, a line in a shell, or a program, and with which environment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ostler_contract::points::TerminalRequest;
+use ostler_processes::{Owner, Program};
+
+use crate::Runtime;
+
+/// The shell where nobody prefers another.
+pub fn system_shell() -> String {
+    std::env::var("SHELL").ok().filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".to_owned())
+}
+
+/// The program of a request, and what it is called.
+pub fn program(runtime: &Runtime, request: &TerminalRequest) -> (Program, String) {
+    let shell = request.shell.clone().unwrap_or_else(|| runtime.shell.clone());
+    let mut env = environment(request);
+    let (command, args) = match (&request.command, &request.args) {
+        (Some(program), Some(args)) => (program.clone(), args.clone()),
+        (Some(line), None) => (shell, vec!["-c".to_owned(), line.clone()]),
+        (None, _) => {
+            let args = runtime.integration.as_ref().map(|integration| integration.inject(&shell, &mut env));
+            (shell, args.unwrap_or_default())
+        }
+    };
+    let title = name_of(&command).to_owned();
+    let cwd = request.cwd.as_deref().map_or_else(own_directory, PathBuf::from);
+    let owner = Owner { provider: String::new(), session: request.terminal.clone() };
+    (Program { command, args, env, cwd, owner }, title)
+}
+
+/// The last part of a program's path.
+pub fn name_of(program: &str) -> &str {
+    Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
+}
+
+fn own_directory() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
+}
+
+/// The variables beside the daemon's. The size is no variable: programs prefer one to the size the terminal has after it
+/// was changed.
+fn environment(request: &TerminalRequest) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::from([
+        ("TERM".to_owned(), "xterm-256color".to_owned()),
+        ("COLORTERM".to_owned(), "truecolor".to_owned()),
+        ("TERM_PROGRAM".to_owned(), "ostler".to_owned()),
+    ]);
+    // Nobody may be there to leave a pager.
+    if request.command.is_some() {
+        env.insert("PAGER".to_owned(), "cat".to_owned());
+        env.insert("GIT_PAGER".to_owned(), "cat".to_owned());
+    }
+    env.extend(request.env.clone());
+    env
+}

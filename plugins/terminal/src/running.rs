@@ -1,0 +1,238 @@
+//! One terminal that runs.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest};
+use ostler_contract::{Call, Thrown};
+use ostler_processes::{Process, Program, Signal, Unstarted};
+use pty_process::{OwnedReadPty, OwnedWritePty, Size};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::text::Decoder;
+use crate::{Runtime, SCOPES, program};
+
+/// How much output is reported at once, in bytes.
+const BATCH: usize = 64 << 10;
+/// Less than this is reported as it is read, in bytes.
+const SMALL: usize = 1 << 10;
+/// How long more output is gathered.
+const GATHER: Duration = Duration::from_millis(2);
+/// How long the terminal may stay silent after its process has ended before its output counts as read.
+const DRAINED: Duration = Duration::from_millis(200);
+/// How long processes may take to end before they are killed.
+const GRACE: Duration = Duration::from_millis(500);
+/// The exit code of a shell that cannot start.
+const NOT_STARTED: i64 = 127;
+
+/// Opens a terminal. One that cannot start says why in its output and has ended.
+pub fn open(runtime: &Runtime, request: &TerminalRequest, events: TerminalEvents) -> Terminal {
+    let (program, title) = program::program(runtime, request);
+    let size = Size::new(request.rows, request.cols);
+    match start(runtime, &program, size) {
+        Ok((process, read, write)) => {
+            let process = Arc::new(process);
+            let (data, exited) = (events.data, events.exited);
+            let ending = process.clone();
+            tokio::spawn(async move {
+                let status = pump(read, &ending, |text| drop(data.call((text,)))).await;
+                // What it left behind has no terminal any more.
+                ending.kill().await;
+                if let Some(signal) = status.signal() {
+                    let _ = data.call((format!("{}\r\n", name_of(signal)),));
+                }
+                let _ = exited.call((status.code().map(i64::from),));
+            });
+            terminal(title, process, write)
+        }
+        Err(why) => {
+            let _ = events.data.call((format!("{why}\r\n"),));
+            let _ = events.exited.call((Some(NOT_STARTED),));
+            Terminal {
+                title: Some(title),
+                is_pty: Some(true),
+                input: Call::now(|(_data,)| Ok(())),
+                dispose: Call::now(|()| Ok(())),
+                ..Terminal::default()
+            }
+        }
+    }
+}
+
+fn start(
+    runtime: &Runtime,
+    program: &Program,
+    size: Size,
+) -> Result<(Process, OwnedReadPty, OwnedWritePty), String> {
+    let failed = |why: pty_process::Error| format!("no pseudoterminal could be opened: {why}");
+    let (pty, pts) = pty_process::open().map_err(failed)?;
+    pty.resize(size).map_err(failed)?;
+    let process = Process::start(&SCOPES, program, runtime.scope, |command| {
+        pty_process::Command::from(command).spawn(pts).map_err(|why| match why {
+            pty_process::Error::Io(why) => why,
+            why => std::io::Error::other(why),
+        })
+    });
+    let process = process.map_err(|why| match why {
+        Unstarted::NotFound => format!("{} is not installed", program.command),
+        Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),
+        Unstarted::Failed(why) => format!("{}: {why}", program.command),
+    })?;
+    let (read, write) = pty.into_split();
+    Ok((process, read, write))
+}
+
+fn terminal(title: String, process: Arc<Process>, write: OwnedWritePty) -> Terminal {
+    let write = Arc::new(Mutex::new(write));
+    let resized = write.clone();
+    let killed = process.clone();
+    Terminal {
+        title: Some(title),
+        is_pty: Some(true),
+        input: Call::new(move |(data,): (String,)| {
+            let write = write.clone();
+            async move {
+                write
+                    .lock()
+                    .await
+                    .write_all(data.as_bytes())
+                    .await
+                    .map_err(|why| Thrown::new(format_args!("{why}")))
+            }
+        }),
+        resize: Some(Call::new(move |(cols, rows): (u16, u16)| {
+            let write = resized.clone();
+            async move {
+                let size = Size::new(rows, cols);
+                write.lock().await.resize(size).map_err(|why| Thrown::new(format_args!("{why}")))
+            }
+        })),
+        kill: Some(Call::new(move |(signal,): (Option<String>,)| {
+            let process = killed.clone();
+            async move {
+                match signal {
+                    Some(name) => process.signal(signal_of(&name)?),
+                    None => end(&process, Signal::TERM).await,
+                }
+                Ok(())
+            }
+        })),
+        dispose: Call::new(move |()| {
+            let process = process.clone();
+            async move {
+                end(&process, Signal::HUP).await;
+                Ok(())
+            }
+        }),
+        ..Terminal::default()
+    }
+}
+
+/// Ends its processes: a signal asks them to, and what remains is killed.
+async fn end(process: &Process, signal: Signal) {
+    process.signal(signal);
+    // What is stopped takes the signal when it continues.
+    process.end(Signal::CONT, GRACE).await;
+}
+
+/// Reports output until its process has ended and everything it wrote was read; answers how it ended.
+async fn pump(mut read: OwnedReadPty, process: &Process, report: impl Fn(String)) -> ExitStatus {
+    let mut decoder = Decoder::default();
+    let mut batch = Vec::with_capacity(BATCH);
+    let ended = process.ended();
+    tokio::pin!(ended);
+    let mut status = None;
+    loop {
+        let open = match status {
+            None => tokio::select! {
+                biased;
+                open = gather(&mut read, &mut batch) => open,
+                how = &mut ended => {
+                    status = Some(how);
+                    continue;
+                }
+            },
+            // The last output of a process is there when it has ended; what keeps the terminal open is another one.
+            Some(_) => tokio::time::timeout(DRAINED, gather(&mut read, &mut batch)).await.unwrap_or(false),
+        };
+        let text = decoder.read(&batch);
+        batch.clear();
+        if !text.is_empty() {
+            report(text);
+        }
+        if !open {
+            break;
+        }
+    }
+    let rest = decoder.rest();
+    if !rest.is_empty() {
+        report(rest);
+    }
+    match status {
+        Some(status) => status,
+        None => ended.await,
+    }
+}
+
+/// Reads some output: as much as there is, and more for a moment where much arrives. Answers whether there may be more.
+/// Output that was read is in `batch` when this is dropped, too.
+async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>) -> bool {
+    let mut until: Option<Instant> = None;
+    loop {
+        let some = read.read_buf(batch);
+        let count = match until {
+            None => some.await,
+            Some(until) => match tokio::time::timeout_at(until, some).await {
+                Ok(count) => count,
+                Err(_) => return true,
+            },
+        };
+        match count {
+            // A terminal that nobody holds open any more fails instead of ending.
+            Ok(0) | Err(_) => return false,
+            Ok(count) if until.is_none() && count < SMALL => return true,
+            Ok(_) if batch.len() >= BATCH => return true,
+            Ok(_) => drop(until.get_or_insert_with(|| Instant::now() + GATHER)),
+        }
+    }
+}
+
+/// The signals a client may name, and how a process that ended by one is reported.
+const SIGNALS: &[(&str, Signal)] = &[
+    ("SIGHUP", Signal::HUP),
+    ("SIGINT", Signal::INT),
+    ("SIGQUIT", Signal::QUIT),
+    ("SIGILL", Signal::ILL),
+    ("SIGTRAP", Signal::TRAP),
+    ("SIGABRT", Signal::ABORT),
+    ("SIGBUS", Signal::BUS),
+    ("SIGFPE", Signal::FPE),
+    ("SIGKILL", Signal::KILL),
+    ("SIGUSR1", Signal::USR1),
+    ("SIGSEGV", Signal::SEGV),
+    ("SIGUSR2", Signal::USR2),
+    ("SIGPIPE", Signal::PIPE),
+    ("SIGALRM", Signal::ALARM),
+    ("SIGTERM", Signal::TERM),
+    ("SIGCONT", Signal::CONT),
+    ("SIGSTOP", Signal::STOP),
+    ("SIGXCPU", Signal::XCPU),
+    ("SIGXFSZ", Signal::XFSZ),
+];
+
+fn signal_of(name: &str) -> Result<Signal, Thrown> {
+    let found = SIGNALS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, signal)| *signal).ok_or_else(|| {
+        let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
+        Thrown::new(format_args!("{name} is no signal; the signals are {}", known.join(", ")))
+    })
+}
+
+fn name_of(signal: i32) -> String {
+    let found = SIGNALS.iter().find(|(_, known)| known.as_raw() == signal);
+    found.map_or_else(|| format!("signal {signal}"), |(name, _)| (*name).to_owned())
+}
