@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ostler_contract::{limit};
+use ostler_contract::limit;
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunOrigin, AutomationRunState,
     AutomationTriggeredRunOrigin,

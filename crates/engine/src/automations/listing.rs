@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::limit;
 use ostler_contract::points::RunPage;
-use ostler_contract::{limit};
 use ostler_protocol::wire::actions::{AutomationSetAction, StateAction};
 use ostler_protocol::wire::state::{AutomationEntry, AutomationRunSummary};
 use ostler_protocol::{Version, uri};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::{limit};
+use ostler_contract::limit;
 use ostler_protocol::wire::state::AutomationDefinitionPatch;
 
 use super::Automations;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::core::shared::Core;
+use ostler_contract::limit;
 use ostler_contract::points::{Agent, Tool};
 use ostler_contract::registry::{Owned, Registry};
-use ostler_contract::{limit};
 use ostler_protocol::wire::state::{
     AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability,
     ToolDefinition,

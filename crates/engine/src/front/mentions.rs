@@ -1,7 +1,7 @@
 //! Files a person may mean after an `@`, from the session's own directory.
 
+use ostler_contract::limit;
 use ostler_contract::points::{ResourceCompletion, ResourceStore};
-use ostler_contract::{limit};
 use ostler_protocol::wire::commands::CompletionItem;
 use ostler_protocol::wire::state::{MessageAttachment, MessageResourceAttachment};
 

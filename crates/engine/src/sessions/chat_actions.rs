@@ -1,7 +1,7 @@
 //! What clients do in a chat: start, cancel and cut back turns, and leave messages for later.
 
 use ostler_contract::events::TurnStatus;
-use ostler_contract::{limit};
+use ostler_contract::limit;
 use ostler_protocol::wire::actions::{
     ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
     ChatTurnCancelledAction, ChatTurnStartedAction, StateAction,

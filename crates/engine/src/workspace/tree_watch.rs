@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ostler_contract::limit;
 use ostler_contract::points::Worktrees;
-use ostler_contract::{limit};
 
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
