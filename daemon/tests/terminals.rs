@@ -1,6 +1,6 @@
 //! Terminals of the bundled plugin: real shells on pseudoterminals, and clients on sockets.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod support;
 
@@ -113,7 +113,7 @@ impl Watcher {
     async fn until(&mut self, kind: &str) -> Value {
         loop {
             if let Some(at) = self.actions.iter().position(|action| action["type"] == kind) {
-                return self.actions.drain(..=at).last().unwrap();
+                return self.actions.drain(..=at).next_back().unwrap();
             }
             self.step().await;
         }

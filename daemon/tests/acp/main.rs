@@ -9,6 +9,7 @@ mod account;
 mod agent;
 mod always;
 mod bots;
+mod command_turns;
 mod deviations;
 mod editor;
 mod faults;

@@ -40,11 +40,12 @@ impl Stage {
         Self::configured(entry, options, json!({}), None)
     }
 
-    /// With more keys of the configuration, and a JavaScript plugin beside.
+    /// With more keys of the configuration, of whose plugins each is added, and a JavaScript plugin beside.
     pub fn configured(entry: Value, mut options: Value, mut config: Value, beside: Option<&str>) -> Self {
         options["agents"]["fake"] = entry;
         let work = tempfile::tempdir().unwrap();
         let mut plugins = vec![json!({ "name": "@ostler/acp", "options": options })];
+        plugins.extend(config["plugins"].as_array().cloned().unwrap_or_default());
         plugins.extend(beside.map(|_| json!({ "name": "./beside.mjs" })));
         config["paths"] = json!([work.path()]);
         config["plugins"] = plugins.into();

@@ -9,9 +9,11 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::account::Account;
+use crate::command_turn::{CommandTurns, Run};
 use crate::options::AgentOptions;
 use crate::prompt::Message;
 use crate::session::{Answers, Command, Conversation, Shared};
+use crate::updates::Emitter;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
@@ -90,14 +92,18 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     let id = Arc::new(Mutex::new(start.resume.clone().filter(|_| !other)));
     let (tell, commands) = mpsc::unbounded_channel();
     let own = tell.downgrade();
+    let emitter = Emitter::of(&start);
     tokio::spawn(Conversation::new(shared, start, id.clone(), (own, commands)).run());
+    let in_terminals = CommandTurns::default();
+    let (untold, cancels_commands) = (in_terminals.clone(), in_terminals.clone());
     let with = || tell.clone();
     let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
     let (answers, tools, completes, stops, forks) = (with(), with(), with(), with(), with());
     AgentSession {
         begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
             let (begun, wait) = oneshot::channel();
-            let message = Message { text, attachments: attachments.unwrap_or_default(), context: None };
+            let message =
+                Message { text, attachments: attachments.unwrap_or_default(), context: untold.untold() };
             let sent = begins.send(Command::Begin { turn, message, model, begun });
             async move {
                 sent.map_err(|_| Thrown::new("the conversation has ended"))?;
@@ -111,8 +117,14 @@ fn session(shared: Shared, start: Start) -> AgentSession {
             let _ = resumes.send(Command::Resume { turn, begun });
             async move { Ok(wait.await.unwrap_or_default()) }
         })),
+        ran: Some(Call::new(move |(turn, command, run): (String, String, Run)| {
+            let (in_terminals, emitter) = (in_terminals.clone(), emitter.clone());
+            async move { in_terminals.run(&emitter, turn, command, run).await }
+        })),
         cancel: Call::now(move |(turn,): (String,)| {
-            let _ = cancels.send(Command::Cancel { turn });
+            if !cancels_commands.cancel(&turn) {
+                let _ = cancels.send(Command::Cancel { turn });
+            }
             Ok(())
         }),
         confirm: Some(Call::now(move |(call, approved, option): (String, bool, Option<String>)| {

@@ -10,6 +10,7 @@ mod agent;
 mod backend;
 mod buffers;
 mod check;
+mod command_turn;
 mod commands;
 mod elicitation;
 mod errors;

@@ -25,6 +25,16 @@ pub struct Message {
     pub context: Option<String>,
 }
 
+impl Message {
+    /// Puts this before the rest of the context.
+    pub fn put_before(&mut self, earlier: String) {
+        self.context = Some(match self.context.take() {
+            Some(context) => format!("{earlier}\n\n{context}"),
+            None => earlier,
+        });
+    }
+}
+
 /// Reads resources as the session's owner.
 pub type Read = Option<HostFunction<fn(uri: String) -> ResourceContent>>;
 

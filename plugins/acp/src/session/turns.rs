@@ -31,8 +31,10 @@ impl Conversation {
     ) {
         self.latest = message.clone();
         self.latest_turn = Some(turn.clone());
-        let context = self.context.take();
-        let message = Message { context, ..message };
+        let mut message = message;
+        if let Some(context) = self.context.take() {
+            message.put_before(context);
+        }
         self.turn = Some(Turn::new(turn, self.emit.clone()));
         self.waiting = Some(Waiting { message, model, begun: Some(begun) });
         self.advance().await;
@@ -76,10 +78,7 @@ impl Conversation {
         if std::mem::take(&mut live.forgetful)
             && let Some(transcript) = self.transcript.text()
         {
-            message.context = Some(match message.context {
-                Some(context) => format!("{transcript}\n\n{context}"),
-                None => transcript,
-            });
+            message.put_before(transcript);
         }
         let (wire, facts, session) =
             (live.running.wire.clone(), live.running.facts.clone(), live.session.clone());

@@ -1,0 +1,69 @@
+//! `!` commands: run by the host in a terminal, shown in the turn, told to the agent with the next prompt.
+
+use serde_json::{Value, json};
+
+use crate::agent;
+use crate::talk::Stage;
+
+fn stage(agent: Value) -> Stage {
+    let config = json!({ "plugins": [{ "name": "@ostler/terminal" }] });
+    Stage::configured(agent::entry(agent), json!({}), config, None)
+}
+
+fn of<'a>(seen: &'a [Value], kind: &str) -> &'a Value {
+    seen.iter().find(|action| action["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {seen:#?}"))
+}
+
+#[tokio::test]
+async fn a_command_runs_in_a_terminal_and_the_agent_is_told_of_it() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = stage(json!({ "log": log.path() }));
+    let mut talk = stage.talk().await;
+    let seen = talk.turn("!pwd; printf 'oats\\n'; exit 3").await;
+    of(&seen, "chat/turnComplete");
+    assert_eq!(of(&seen, "chat/toolCallReady")["toolInput"], "pwd; printf 'oats\\n'; exit 3");
+    let terminal = of(&seen, "chat/toolCallContentChanged")["content"][0].clone();
+    let result = &of(&seen, "chat/toolCallComplete")["result"];
+    assert_eq!((&result["success"], &result["error"]["message"]), (&json!(false), &json!("exit code 3")));
+    assert_eq!(result["content"][0], terminal);
+    let output = format!("{}\r\noats\r\n", stage.work().display());
+    assert_eq!(result["content"][1]["text"], output);
+    let shown = talk.client.request("subscribe", json!({ "channel": terminal["resource"] })).await.unwrap();
+    assert_eq!(shown["snapshot"]["state"]["exitCode"], 3);
+
+    let seen = talk.turn("!true").await;
+    assert_eq!(of(&seen, "chat/toolCallComplete")["result"]["success"], true);
+    assert!(
+        !std::fs::read_to_string(log.path()).unwrap().contains("session/prompt"),
+        "the agent is not asked"
+    );
+    talk.turn("What did I do?").await;
+    talk.turn("And now?").await;
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let prompts: Vec<Value> = frames
+        .filter(|frame| frame["method"] == "session/prompt")
+        .map(|frame| frame["params"]["prompt"].clone())
+        .collect();
+    let told = prompts[0][0]["text"].as_str().unwrap();
+    assert!(
+        told.contains("oats") && told.contains("(exit code 3)") && told.ends_with("$ true\n\n(exit code 0)"),
+        "{told}"
+    );
+    assert_eq!(prompts[0][1]["text"], "What did I do?");
+    assert_eq!(prompts[1].as_array().unwrap().len(), 1, "it is told once");
+}
+
+#[tokio::test]
+async fn a_command_that_is_cancelled_is_ended() {
+    let stage = stage(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("!sleep 1000").await;
+    let seen = talk.until(&["chat/toolCallContentChanged"]).await;
+    let terminal = of(&seen, "chat/toolCallContentChanged")["content"][0]["resource"].clone();
+    talk.client.subscribe(terminal.as_str().unwrap()).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 1 })).await;
+    talk.until(&["terminal/exited"]).await;
+    let seen = talk.turn("!true").await;
+    assert_eq!(of(&seen, "chat/toolCallComplete")["result"]["success"], true);
+}

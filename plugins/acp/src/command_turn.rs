@@ -1,0 +1,163 @@
+//! Turns that are a command line, such as `!ls`: the command runs in a terminal of the host, the turn shows it as a tool
+//! call, and the agent is told of it with the next prompt.
+
+use std::sync::Arc;
+
+use ostler_contract::points::SessionTerminal;
+use ostler_contract::{HostFunction, Thrown, Value, json};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::updates::Emitter;
+
+/// How much of a command's output the agent is told, in characters; the end counts.
+const TOLD: usize = 16 << 10;
+/// How many commands the agent is told of at once; the latest count.
+const REMEMBERED: usize = 20;
+
+/// Opens the terminal that a command runs in.
+pub type Run = HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>;
+
+/// The command turns of one chat.
+#[derive(Debug, Clone, Default)]
+pub struct CommandTurns(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The turn that runs, and how it is cancelled.
+    running: Option<(String, oneshot::Sender<()>)>,
+    /// Commands that the agent does not know of.
+    untold: Vec<String>,
+}
+
+impl CommandTurns {
+    /// Runs a command and ends its turn.
+    ///
+    /// # Errors
+    /// No terminal can be opened, or it is gone before the command has ended.
+    pub async fn run(
+        &self,
+        emitter: &Emitter,
+        turn: String,
+        command: String,
+        run: Run,
+    ) -> Result<(), Thrown> {
+        let begun = Instant::now();
+        let (cancel, cancelled) = oneshot::channel();
+        self.0.lock().running = Some((turn.clone(), cancel));
+        let call = format!("{turn}-command");
+        let about = |kind: &str, more: Value| {
+            let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": call });
+            if let (Some(action), Value::Object(more)) = (action.as_object_mut(), more) {
+                action.extend(more);
+            }
+            action
+        };
+        let start = json!({ "toolName": "command", "displayName": "Command" });
+        emitter.chat(about("chat/toolCallStart", start)).await;
+        let ready = json!({ "invocationMessage": format!("Running {command}"), "toolInput": command,
+            "confirmed": "not-needed" });
+        emitter.chat(about("chat/toolCallReady", ready)).await;
+        let ended = self.in_terminal(emitter, &call, &command, &about, run, cancelled).await;
+        self.0.lock().running = None;
+        let result = match &ended {
+            Ok(ended) => ended.result(&command),
+            Err(why) => json!({ "success": false, "pastTenseMessage": format!("{command} did not run"),
+                "error": { "message": why.message } }),
+        };
+        emitter.chat(about("chat/toolCallComplete", json!({ "result": result }))).await;
+        let ended = ended?;
+        self.remember(ended.told(&command));
+        let kind = if ended.cancelled { "chat/turnCancelled" } else { "chat/turnComplete" };
+        let duration = u64::try_from(begun.elapsed().as_millis()).unwrap_or_default();
+        emitter.chat(json!({ "type": kind, "turnId": turn, "duration": duration })).await;
+        Ok(())
+    }
+
+    async fn in_terminal(
+        &self,
+        emitter: &Emitter,
+        call: &str,
+        command: &str,
+        about: &impl Fn(&str, Value) -> Value,
+        run: Run,
+        cancelled: oneshot::Receiver<()>,
+    ) -> Result<Ended, Thrown> {
+        let terminal = run.call((Some(call.to_owned()),)).await?;
+        let shown = json!({ "type": "terminal", "resource": terminal.uri, "title": command });
+        emitter.chat(about("chat/toolCallContentChanged", json!({ "content": [shown] }))).await;
+        let (code, cancelled) = tokio::select! {
+            code = terminal.wait.call(()) => (code?, false),
+            Ok(()) = cancelled => {
+                terminal.kill.call(()).await?;
+                (terminal.wait.call(()).await?, true)
+            }
+        };
+        let output = terminal.output.call(()).await?;
+        Ok(Ended { shown, code, cancelled, output })
+    }
+
+    /// Stops a turn's command; `false` where no such command runs.
+    pub fn cancel(&self, turn: &str) -> bool {
+        let running = self.0.lock().running.take_if(|(running, _)| running == turn);
+        running.is_some_and(|(_, cancel)| cancel.send(()).is_ok())
+    }
+
+    /// What the agent has not been told of, as the context of its next prompt.
+    pub fn untold(&self) -> Option<String> {
+        let untold = std::mem::take(&mut self.0.lock().untold);
+        (!untold.is_empty())
+            .then(|| format!("Meanwhile the user ran commands in a terminal:\n\n{}", untold.join("\n\n")))
+    }
+
+    fn remember(&self, told: String) {
+        let untold = &mut self.0.lock().untold;
+        if untold.len() >= REMEMBERED {
+            untold.remove(0);
+        }
+        untold.push(told);
+    }
+}
+
+/// How a command ended.
+struct Ended {
+    /// Its terminal as a tool call's content.
+    shown: Value,
+    code: Option<i64>,
+    cancelled: bool,
+    output: String,
+}
+
+impl Ended {
+    fn how(&self) -> String {
+        match self.code {
+            Some(code) => format!("exit code {code}"),
+            None => "ended by a signal".to_owned(),
+        }
+    }
+
+    fn result(&self, command: &str) -> Value {
+        let success = self.code == Some(0);
+        let text = json!({ "type": "text", "text": end_of(&self.output) });
+        let mut result = json!({ "success": success, "pastTenseMessage": format!("Ran {command}"),
+            "content": [self.shown, text] });
+        if !success {
+            result["error"] = json!({ "message": self.how() });
+        }
+        result
+    }
+
+    fn told(&self, command: &str) -> String {
+        format!("$ {command}\n{}\n({})", end_of(&self.output).trim_end(), self.how())
+    }
+}
+
+/// The end of an output, with a mark where it does not begin there.
+fn end_of(output: &str) -> String {
+    let over = output.len().saturating_sub(TOLD);
+    match over {
+        0 => output.to_owned(),
+        over => format!("[...]{}", &output[output.ceil_char_boundary(over)..]),
+    }
+}
