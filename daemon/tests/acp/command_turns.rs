@@ -29,7 +29,7 @@ async fn a_command_runs_in_a_terminal_and_the_agent_is_told_of_it() {
     let output = format!("{}\r\noats\r\n", stage.work().display());
     assert_eq!(result["content"][1]["text"], output);
     let shown = talk.client.request("subscribe", json!({ "channel": terminal["resource"] })).await.unwrap();
-    assert_eq!(shown["snapshot"]["state"]["exitCode"], 3);
+    assert_eq!(shown["snapshot"]["state"]["lifecycle"]["exitCode"], 3);
 
     let seen = talk.turn("!true").await;
     assert_eq!(of(&seen, "chat/toolCallComplete")["result"]["success"], true);
