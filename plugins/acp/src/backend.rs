@@ -118,8 +118,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
             async move { Ok(wait.await.unwrap_or_default()) }
         })),
         ran: Some(Call::new(move |(turn, command, run): (String, String, Run)| {
-            let (in_terminals, emitter) = (in_terminals.clone(), emitter.clone());
-            async move { in_terminals.run(&emitter, turn, command, run).await }
+            in_terminals.run(emitter.clone(), turn, command, run)
         })),
         cancel: Call::now(move |(turn,): (String,)| {
             if !cancels_commands.cancel(&turn) {

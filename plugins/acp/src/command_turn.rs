@@ -32,20 +32,32 @@ struct State {
 }
 
 impl CommandTurns {
-    /// Runs a command and ends its turn.
+    /// Runs a command and ends its turn. The turn can be cancelled from now on.
     ///
     /// # Errors
     /// No terminal can be opened, or it is gone before the command has ended.
-    pub async fn run(
+    pub fn run(
+        &self,
+        emitter: Emitter,
+        turn: String,
+        command: String,
+        run: Run,
+    ) -> impl Future<Output = Result<(), Thrown>> + Send + use<> {
+        let (cancel, cancelled) = oneshot::channel();
+        self.0.lock().running = Some((turn.clone(), cancel));
+        let turns = self.clone();
+        async move { turns.serve(&emitter, turn, command, run, cancelled).await }
+    }
+
+    async fn serve(
         &self,
         emitter: &Emitter,
         turn: String,
         command: String,
         run: Run,
+        cancelled: oneshot::Receiver<()>,
     ) -> Result<(), Thrown> {
         let begun = Instant::now();
-        let (cancel, cancelled) = oneshot::channel();
-        self.0.lock().running = Some((turn.clone(), cancel));
         let call = format!("{turn}-command");
         let about = |kind: &str, more: Value| {
             let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": call });
