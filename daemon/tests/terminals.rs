@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::{Client, Daemon, Folder, Signal};
 
+/// How long the next action of a terminal may take.
+const STEP: Duration = Duration::from_secs(60);
+
 const ONE: &str = "ahp-terminal:/one";
 
 /// How processes are contained.
@@ -84,6 +87,12 @@ impl Watcher {
 
     /// Takes the next action of the terminal.
     async fn step(&mut self) -> Value {
+        // The pings of the daemon are frames, too.
+        let step = tokio::time::timeout(STEP, self.next()).await;
+        step.unwrap_or_else(|_| panic!("nothing more came; unread: {:?}, {:?}", self.text, self.actions))
+    }
+
+    async fn next(&mut self) -> Value {
         loop {
             let frame = self.client.next_frame().await.expect("the connection is open");
             if frame["method"] != "action" || frame["params"]["channel"] != self.uri.as_str() {
@@ -183,9 +192,10 @@ async fn a_shell_is_typed_into_resized_and_ends() {
     terminal.prints("stty size; tty", "\r\n30 100\r\n/dev/pts/").await;
     terminal.dispatch(json!({ "type": "terminal/resized", "cols": 132, "rows": 50 })).await;
     terminal.until("terminal/resized").await;
-    // The shell is told, and draws its prompt again.
+    // The shell is told. It may draw its prompt again first, which it does only while it reads a line.
+    terminal.type_in("stty size; echo $COLUMNS\r").await;
+    terminal.said("\r\n50 132\r\n132\r\n").await;
     terminal.said("ready> ").await;
-    terminal.prints("stty size; echo $COLUMNS", "\r\n50 132\r\n132\r\n").await;
     // What interrupts a program passes through.
     terminal.type_in("sh -c 'echo up-$((1 + 1)); sleep 1000'\r").await;
     terminal.said("up-2\r\n").await;
