@@ -23,9 +23,9 @@ const MEMORY: u64 = 512 * MIB;
 pub const LASTS: Duration = Duration::from_secs(4);
 /// How long the client is served before the attack.
 const BEFORE: Duration = Duration::from_secs(1);
-/// What the slowest but one in a hundred answers may take. `cargo xtask bench peaks` checks it on the program as it is
-/// released; a debug build on a machine at work is compared with itself.
-const SERVED: Duration = Duration::from_millis(100);
+/// What the slowest but one in a hundred answers of a debug build may take; one that starves the client exceeds it many
+/// times. The limit of the program as it is released is 100 ms, which `cargo xtask bench peaks` checks.
+const SERVED: Duration = Duration::from_millis(500);
 /// How many times its time without the attack an answer of a debug build may take in addition.
 const SLOWER: u32 = 20;
 
