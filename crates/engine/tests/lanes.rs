@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ostler_contract::host::SessionRequest;
-use ostler_contract::points::{AutomationStore, Emit, Policies, SessionStore};
-use ostler_contract::{Call, Plugin, Value, json};
+use ostler_contract::points::{
+    Agent, AgentSession, AutomationStore, Changes, ChangesState, Emit, Policies, SessionStore,
+};
+use ostler_contract::{Call, JsonObject, Plugin, Value, json};
 use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_testkit::cases::{empty_automations, empty_sessions};
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
@@ -404,4 +407,107 @@ async fn a_session_store_that_never_lists_holds_up_no_other_request() {
     };
     let why = "the sessions could not be read from the store: it did not answer within 10 seconds";
     assert_eq!(failed["error"]["message"], why, "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_closes_goes_on_with_its_other_calls() {
+    let ended = Arc::new(Notify::new());
+    let plugin = Plugin::new("@test/slow", move |host, _| {
+        let ended = ended.clone();
+        Box::pin(async move {
+            host.register_agent(Agent {
+                provider: "stage".into(),
+                display_name: "Slow".into(),
+                schema: Call::now(|()| Ok(json!({ "properties": {} }))),
+                defaults: Call::now(|()| Ok(JsonObject::new())),
+                create: Call::now(move |_| {
+                    let (begun, closing, ended) = (ended.clone(), ended.clone(), Arc::new(Notify::new()));
+                    let over = ended.clone();
+                    Ok(AgentSession {
+                        // Its turn ends when it is closed, and it is closed when its turn has ended.
+                        begin: Call::new(move |_| {
+                            let (begun, ended) = (begun.clone(), ended.clone());
+                            async move {
+                                begun.notified().await;
+                                tokio::time::sleep(Duration::from_millis(100)).await;
+                                ended.notify_one();
+                                Ok(())
+                            }
+                        }),
+                        cancel: Call::now(|_| Ok(())),
+                        close: Call::new(move |_| {
+                            closing.notify_one();
+                            let over = over.clone();
+                            async move {
+                                over.notified().await;
+                                Ok(())
+                            }
+                        }),
+                        ..AgentSession::default()
+                    })
+                }),
+                ..Agent::default()
+            })
+        })
+    });
+    let host = MemoryHost::builder().plugin(plugin, json!({})).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    client.actions_until("chat/turnStarted").await;
+    let since = Instant::now();
+    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_is_never_recorded_delays_only_the_turn_that_waits_for_it() {
+    let stage = Stage::default();
+    let changes = Plugin::new("@test/changes", |host, _| {
+        Box::pin(async move {
+            host.register_changes(
+                Changes {
+                    scopes: Call::now(|_| Ok(vec![])),
+                    state: Call::now(|_| Ok(ChangesState::default())),
+                    summary: Call::now(|_| Ok(None)),
+                    turn_start: Some(Call::new(|_| std::future::pending())),
+                    ..Changes::default()
+                },
+                None,
+            )
+        })
+    });
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .plugin(changes, json!({}))
+        .options(|options| options.paths = vec!["/work/yard".to_owned()])
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for channel in [SESSION.to_owned(), chat()] {
+        client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    }
+    let since = Instant::now();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    client.actions_until("chat/turnStarted").await;
+    // Another call of the same backend.
+    let mood = json!({ "type": "session/configChanged", "config": { "mood": "calm" } });
+    client.dispatch(SESSION, 2, mood).await;
+    assert_eq!(echo_of(&mut client, 2).await["rejectionReason"], Value::Null);
+    client.dispatch(&chat(), 3, cancel("t")).await;
+    client.actions_until("chat/turnCancelled").await;
+    client.dispatch(&chat(), 4, begin("u")).await;
+    client.actions_until("chat/turnStarted").await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(told(&stage, "begin"), 0, "the directory may still be recorded");
+    let begun = stage.wait_told("begin").await;
+    assert_eq!(begun[0], "u", "a turn that was cancelled before it began is not begun");
+    assert!(since.elapsed() >= Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!((told(&stage, "begin"), told(&stage, "cancel")), (1, 0));
 }
