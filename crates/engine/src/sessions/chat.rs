@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
+use super::storing::Before;
 use super::summary::{flags_in, marks};
 use crate::core::fanout::Audience;
 use crate::usage::Taken;
@@ -30,6 +31,8 @@ pub(super) struct Chat {
     channel: Arc<str>,
     /// What every watcher reduces to.
     pub state: ChatState,
+    /// What its watchers have of it, while a change is being stored.
+    pub unstored: Option<Before>,
     /// What of it was published last in a summary.
     pub published: ChatSummary,
     /// When it said it changed last, as far as its session has looked.
@@ -189,6 +192,7 @@ impl Chat {
             uri,
             published: summary_of(&state),
             state,
+            unstored: None,
             modified: None,
             backend: None,
             cancelled: None,
@@ -248,6 +252,9 @@ impl Chat {
 
     /// Applies an action as every watcher will.
     pub fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
+        if let Some(before) = &mut self.unstored {
+            before.reduce(action);
+        }
         apply_action_to_chat(&mut self.state, action)
     }
 

@@ -92,7 +92,7 @@ impl Actor {
             StateAction::SessionIsArchivedChanged(changed) => {
                 if self.flags().is_archived != changed.is_archived {
                     self.apply_session(StateAction::SessionIsArchivedChanged(changed), origin);
-                    self.keep_flags(self.flags()).await;
+                    self.stored_session(self.keep_flags(self.flags())).await;
                 }
                 Ok(())
             }
@@ -251,7 +251,7 @@ impl Actor {
             let values = config.values.clone();
             self.revise(|record| record.values = values);
         }
-        self.keep_session().await;
+        self.stored_session(self.keep_session()).await;
         Ok(())
     }
 
@@ -296,7 +296,7 @@ impl Actor {
         }
         if self.apply_session(action, origin) {
             self.refresh_row();
-            self.keep_session().await;
+            self.stored_session(self.keep_session()).await;
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }
