@@ -3,6 +3,9 @@ import { join } from 'node:path';
 
 export const name = 'lanes';
 
+// Held, so that they could still be settled.
+const held = [];
+const never = () => new Promise((resolve) => held.push(resolve));
 const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A backend that takes no message in, does not close, and floods its host when it is asked to. */
@@ -44,12 +47,12 @@ class Session {
 
   steer() {
     this.#host.log('stuck in steer');
-    return new Promise(() => {});
+    return never();
   }
 
   close() {
     this.#host.log('stuck in close');
-    return new Promise(() => {});
+    return never();
   }
 }
 
@@ -145,7 +148,7 @@ export function apply(host, { port }) {
   const unless = (what, answer) => {
     if (!existsSync(join(host.configDir, 'stuck'))) return answer;
     host.log(`stuck in ${what}`);
-    return new Promise(() => {});
+    return never();
   };
   host.registerAgent({
     provider: 'lanes',
