@@ -354,6 +354,49 @@ async fn changes_are_followed_and_reviewed() {
     tokio::time::timeout(Duration::from_secs(60), both).await.expect("the mark goes");
 }
 
+/// The next content of a watched changeset that has exactly these files.
+async fn until_files(yard: &Yard, client: &mut Client, expected: &[&str]) -> Value {
+    let told = async {
+        loop {
+            let told =
+                client.actions_until("changeset/contentChanged").await.pop().unwrap()["action"].clone();
+            if names(yard, &told) == expected {
+                return told;
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await;
+    told.unwrap_or_else(|_| panic!("never exactly {expected:?}"))
+}
+
+#[tokio::test]
+async fn changes_of_other_programs_are_followed() {
+    let yard = Yard::new(&[("a.txt", "a\n"), (".gitignore", "out/\n")]);
+    let (daemon, mut client) = session(&yard).await;
+    assert_eq!(client.subscribe(UNCOMMITTED).await["files"], json!([]));
+    yard.write("a.txt", "A\n");
+    until_files(&yard, &mut client, &["a.txt"]).await;
+    // A folder that is new is followed too.
+    yard.write("new/deep/one.txt", "1\n");
+    until_files(&yard, &mut client, &["a.txt", "new/deep/one.txt"]).await;
+    yard.write("new/deep/two.txt", "2\n");
+    until_files(&yard, &mut client, &["a.txt", "new/deep/one.txt", "new/deep/two.txt"]).await;
+    fs::remove_dir_all(yard.repo.join("new")).unwrap();
+    until_files(&yard, &mut client, &["a.txt"]).await;
+    // A commit, and its undoing, which moves neither the index nor the files.
+    yard.git(&["commit", "-qam", "Second"]);
+    until_files(&yard, &mut client, &[]).await;
+    yard.git(&["reset", "-q", "--soft", "HEAD~1"]);
+    let told = until_files(&yard, &mut client, &["a.txt"]).await;
+    assert_eq!(file(&told, "a.txt")["_meta"], json!({ "ostler.staged": "M" }));
+    // What a client writes, and what a command in a terminal changes.
+    let written =
+        json!({ "channel": "ahp-root://", "uri": yard.uri("b.txt"), "data": "b\n", "encoding": "utf-8" });
+    client.request("resourceWrite", written).await.unwrap();
+    until_files(&yard, &mut client, &["a.txt", "b.txt"]).await;
+    drop(daemon);
+}
+
 #[tokio::test]
 async fn turns_and_the_session_have_changesets() {
     let yard = Yard::new(&[("a.txt", "a\n"), ("b.txt", "b\n"), (".gitignore", "ignored\n")]);

@@ -72,6 +72,7 @@ impl Actor {
                     self.happened(at, finished);
                 }
                 self.withdraw_call(at, &call);
+                self.sessions.workspace.session_worked(&self.entry.uri);
             }
             StateAction::ChatUsage(told) => {
                 let usage = told.usage.clone();

@@ -10,11 +10,9 @@ pub(crate) mod terminals;
 pub(crate) mod tree_watch;
 pub(crate) mod worktrees;
 
-use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_protocol::uri;
-use parking_lot::Mutex;
 
 use crate::core::shared::Core;
 use crate::usage::Ledger;
@@ -23,6 +21,7 @@ use changesets::Changesets;
 use containers::Relays;
 use sessions_view::{SessionView, SessionsView};
 use terminals::Terminals;
+use tree_watch::FollowedTrees;
 
 /// Where sessions work, and what they share there with clients.
 #[derive(Debug)]
@@ -33,8 +32,7 @@ pub struct Workspace {
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
     changesets: Changesets,
-    /// Sessions whose tree is followed.
-    followed_trees: Mutex<HashSet<String>>,
+    followed_trees: FollowedTrees,
     sessions: OnceLock<Weak<dyn SessionsView>>,
 }
 
@@ -47,7 +45,7 @@ impl Workspace {
             terminals: Terminals::default(),
             relays: Relays::default(),
             changesets: Changesets::default(),
-            followed_trees: Mutex::default(),
+            followed_trees: FollowedTrees::default(),
             sessions: OnceLock::new(),
         })
     }
