@@ -60,11 +60,15 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                     return Err("no such branch".into());
                 }
                 let branch = format!("{}{}", asked.branch_prefix.unwrap_or_default(), asked.name);
-                Ok(Worktree { path: format!("/inn.worktrees/{}", asked.name), branch: Some(branch) })
+                Ok(Worktree {
+                    path: format!("/inn.worktrees/{}", asked.name),
+                    branch: Some(branch),
+                    ..Worktree::default()
+                })
             }),
             dirty: Call::now(|(tree,): (String,)| Ok(tree.contains("dirty"))),
             remove: Call::now(move |(tree,): (String,)| removes.log(format!("removed {tree}"))),
-            git_dir: None,
+            ..Worktrees::default()
         },
         None,
     )?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState};
+use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState, worktrees_beside};
 use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_contract::wire::state::{
     ChangesSummary, ChangesetFile, ContentRef, FileEdit, FileEditDiffStats, FileEditSide,
@@ -316,7 +316,12 @@ impl Source {
                 }
                 After::File(mode) => {
                     let full = tree.root.join(path);
-                    let served = *mode != LINK && self.served.iter().any(|root| full.starts_with(root));
+                    let beside = |root: &PathBuf| {
+                        tree.repository.common_dir == root.join(".git")
+                            && worktrees_beside(root).is_some_and(|trees| full.starts_with(trees))
+                    };
+                    let served = *mode != LINK
+                        && self.served.iter().any(|root| full.starts_with(root) || beside(root));
                     ContentRef {
                         uri: if served { file_uri(&full) } else { self.contents.file(tree, path) },
                         size_hint: stamp.and_then(|(size, ..)| i64::try_from(size).ok()),

@@ -3,6 +3,7 @@
 
 pub(crate) mod changesets;
 pub(crate) mod containers;
+pub(crate) mod detached;
 pub(crate) mod directories;
 pub(crate) mod machines;
 pub(crate) mod sessions_view;
@@ -19,9 +20,11 @@ use crate::usage::Ledger;
 use crate::users::access::Access;
 use changesets::Changesets;
 use containers::Relays;
+use detached::Detached;
 use sessions_view::{SessionView, SessionsView};
 use terminals::Terminals;
 use tree_watch::FollowedTrees;
+use worktrees::MovingTrees;
 
 /// Where sessions work, and what they share there with clients.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub struct Workspace {
     pub(crate) relays: Relays,
     changesets: Changesets,
     followed_trees: FollowedTrees,
+    moving_trees: MovingTrees,
+    pub(crate) detached: Detached,
     sessions: OnceLock<Weak<dyn SessionsView>>,
 }
 
@@ -46,6 +51,8 @@ impl Workspace {
             relays: Relays::default(),
             changesets: Changesets::default(),
             followed_trees: FollowedTrees::default(),
+            moving_trees: MovingTrees::default(),
+            detached: Detached::default(),
             sessions: OnceLock::new(),
         })
     }
