@@ -174,7 +174,7 @@ async fn a_watched_changeset_is_asked_for_again_after_work_in_its_directory() {
     pass(5).await;
     assert_eq!(asked.load(Ordering::SeqCst), before + 2, "somewhere else");
 
-    let shell = json!({ "channel": "term:/t", "cwd": "file:///work/yard/deep",
+    let shell = json!({ "channel": "ahp-terminal:/t", "cwd": "file:///work/yard/deep",
         "claim": { "kind": "client", "clientId": "c" } });
     client.request("createTerminal", shell).await.unwrap();
     before = asked.load(Ordering::SeqCst);
