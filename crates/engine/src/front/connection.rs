@@ -14,7 +14,6 @@ use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tracing::Instrument;
 
 use crate::core::fanout::Subscriber;
 use crate::core::ids::ConnectionId;
@@ -26,6 +25,7 @@ use crate::core::wire::{Sender, Tap};
 use crate::front::Front;
 use crate::front::channels::kind_of;
 use crate::front::client_requests::Requests;
+use crate::front::order::{Order, Work, claimed_session};
 use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
@@ -48,6 +48,8 @@ pub struct Connection {
     pub(crate) reads: Semaphore,
     /// What the host asked the client and waits for.
     pub(crate) requests: Requests,
+    /// The messages that wait for the session store.
+    pub(super) order: Order,
     state: Mutex<State>,
 }
 
@@ -88,6 +90,7 @@ impl Connection {
             reads: Semaphore::new(READS),
             front: front.clone(),
             requests: Requests::default(),
+            order: Order::default(),
             state: Mutex::new(State {
                 principal,
                 client: None,
@@ -146,12 +149,12 @@ impl Connection {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
         }
-        let _charge = match self.charge_values(text) {
+        let charge = match self.charge_values(text) {
             Ok(charge) => charge,
             Err(error) => return self.refuse(&BadFrame { id: None, error }),
         };
         match Message::parse(text) {
-            Ok(message) => self.receive(message).await,
+            Ok(message) => self.receive(message, charge).await,
             Err(bad) => self.refuse(&bad),
         }
     }
@@ -182,12 +185,13 @@ impl Connection {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [encode::message(&message).as_bytes()]);
         }
-        self.receive(message).await;
+        self.receive(message, None).await;
     }
 
     /// Takes one message. Messages of a connection are taken one after the other; what takes long is finished
-    /// elsewhere, so that later ones need not wait.
-    async fn receive(self: &Arc<Self>, message: Message) {
+    /// elsewhere, and what needs the session store waits in `order`, so that later ones need not wait. `values` is the
+    /// charge of what the message holds.
+    async fn receive(self: &Arc<Self>, message: Message, values: Option<Charge>) {
         if self.state.lock().closed {
             return;
         }
@@ -214,7 +218,11 @@ impl Connection {
                     Err(error) => match self.front.plugin_command(&method) {
                         Some(command) => {
                             span.record("method", &*method);
-                            return self.handle_plugin_command(command, &params, responder);
+                            if self.order.is_empty() {
+                                return self.handle_plugin_command(command, &params, responder);
+                            }
+                            return Box::pin(self.take(Work::Plugin { command, params, responder }, values))
+                                .await;
                         }
                         None => return responder.fail(error),
                     },
@@ -227,11 +235,9 @@ impl Connection {
                 if let Some(unserved) = self.front.workspace.unserved(&command) {
                     return responder.fail(unserved);
                 }
-                if let Err(error) = self.admit(&command.needs()) {
-                    return responder.fail(error);
-                }
+                let Some(responder) = self.enter(&command, responder) else { return };
                 // What the largest command needs is no part of the future that every message is received with.
-                Box::pin(self.handle(command, responder).instrument(span)).await;
+                Box::pin(self.take(Work::Command { command, responder, span }, values)).await;
             }
             Message::Notification { method, params } => {
                 if self.state.lock().client.is_none() {
@@ -239,20 +245,23 @@ impl Connection {
                 }
                 match Notification::decode(&method, &params) {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
-                        let _held = self.front.sessions.load_channel(&dispatch.channel).await;
-                        // A terminal is claimed for one.
-                        let _claims = match dispatch
-                            .action
-                            .get("claim")
-                            .and_then(|claim| claim.get("session")?.as_str())
+                        let (sessions, length) = (&self.front.sessions, params.text().len());
+                        if self.order.is_empty()
+                            && let Ok(_held) = sessions.at_hand(&dispatch.channel)
+                            && let Ok(_claims) = claimed_session(&dispatch)
+                                .map_or(Ok(None), |session| sessions.at_hand(session))
                         {
-                            Some(session) => self.front.sessions.load_channel(session).await,
-                            None => None,
-                        };
-                        self.handle_dispatch(dispatch, params.text().len());
+                            return self.handle_dispatch(dispatch, length);
+                        }
+                        Box::pin(self.take(Work::Dispatch { dispatch, length }, values)).await;
                     }
                     Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
-                    Some(Ok(Notification::Unsubscribe(params))) => self.handle_unsubscribe(&params.channel),
+                    Some(Ok(Notification::Unsubscribe(params))) => {
+                        if self.order.is_empty() {
+                            return self.handle_unsubscribe(&params.channel);
+                        }
+                        Box::pin(self.take(Work::Unsubscribe { channel: params.channel }, values)).await;
+                    }
                     Some(Err(error)) => {
                         let client = self.client_id().unwrap_or_default();
                         self.front.core.log.line(format_args!("client {client}: {error}; ignored"));
@@ -269,7 +278,7 @@ impl Connection {
         self.outbox.send(encode::error(bad.id.as_ref(), &bad.error));
     }
 
-    fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
+    pub(super) fn admit(&self, needs: &Needs) -> Result<(), RpcError> {
         match needs {
             Needs::Nothing => Ok(()),
             Needs::Grant(grant) => self.front.access.gate.require(&self.principal(), grant),

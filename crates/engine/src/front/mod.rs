@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub mod connection;
 pub(crate) mod host_calls;
 pub(crate) mod mentions;
+mod order;
 pub(crate) mod peer;
 pub(crate) mod plugin_commands;
 

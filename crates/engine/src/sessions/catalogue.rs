@@ -23,6 +23,10 @@ use super::{Entry, Place, Resting, Sessions};
 /// How many sessions the store is asked for at a time, at most.
 const CHUNK: usize = 1000;
 
+/// Only the store knows which session a channel is of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotAtHand;
+
 /// A session on its way into memory, shared by all who wait for it.
 pub(super) type Loading = Shared<BoxFuture<'static, Result<Option<Arc<Entry>>, Thrown>>>;
 
@@ -206,6 +210,29 @@ impl Sessions {
             self.core.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
             None
         })
+    }
+
+    /// The session a channel is of, where it is in memory or the channel is of none.
+    ///
+    /// # Errors
+    /// The store has to be asked.
+    pub(crate) fn at_hand(&self, spelled: &str) -> Result<Option<Arc<Entry>>, NotAtHand> {
+        if self.is_whole() {
+            return Ok(None);
+        }
+        let found = match self.channel(spelled) {
+            Channel::Chat(chat) => self.session_of_chat(&chat),
+            Channel::Session(id)
+            | Channel::DefaultChat(id)
+            | Channel::Annotations(id)
+            | Channel::Changeset { session: id, .. } => self.get(&id),
+            Channel::Worker { session, .. } => match uri::session_id(&session) {
+                Some(id) => self.get(id),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        found.map(Some).ok_or(NotAtHand)
     }
 
     /// Brings the session a channel is of into memory, for those who look there. It stays as long as the answer is held.

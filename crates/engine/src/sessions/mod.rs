@@ -285,7 +285,7 @@ impl Sessions {
     }
 
     /// The session in memory that has a chat with a URI of its own.
-    fn session_of_chat(&self, chat: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn session_of_chat(&self, chat: &str) -> Option<Arc<Entry>> {
         let owner = self.chats.read().get(chat).cloned();
         owner.and_then(|id| self.get(&id))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use ostler_protocol::commands::Command;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
@@ -11,27 +12,50 @@ use crate::core::outbox::Closed;
 use crate::core::responder::Responder;
 use crate::front::channels::kind_of;
 use crate::front::connection::Connection;
-use crate::sessions::{Entry, ToSession};
+use crate::front::order::Prepared;
+use crate::sessions::ToSession;
 use crate::workspace::terminals::PREFIX;
 
 impl Connection {
-    pub(super) fn handle_initialize(self: &Arc<Self>, params: c::InitializeParams, responder: Responder) {
-        if self.client_id().is_some() {
-            return responder.fail(RpcError::invalid_request("initialize came a second time"));
+    /// Records who the client is when its `initialize` or `reconnect` comes, which may wait for sessions, so that what it
+    /// sends next is accepted. Answers `responder` unless the command is refused.
+    pub(crate) fn enter(&self, command: &Command, responder: Responder) -> Option<Responder> {
+        match command {
+            Command::Initialize(params) => {
+                if self.client_id().is_some() {
+                    responder.fail(RpcError::invalid_request("initialize came a second time"));
+                    return None;
+                }
+                match version::negotiate(&params.protocol_versions) {
+                    Ok(negotiated) => {
+                        self.introduce(&params.client_id, negotiated.version);
+                        let clients = &self.front().access.clients;
+                        clients.remember_version(&params.client_id, negotiated.version);
+                    }
+                    Err(error) => {
+                        let close = error.data.is_some();
+                        responder.fail(error);
+                        if close {
+                            self.outbox.close(Closed::Protocol);
+                        }
+                        return None;
+                    }
+                }
+            }
+            Command::Reconnect(params) if self.client_id().is_none() => {
+                let spoken = self.front().access.clients.version_of(&params.client_id);
+                self.introduce(&params.client_id, spoken.unwrap_or(Version::V1));
+            }
+            _ => {}
         }
+        Some(responder)
+    }
+
+    pub(super) fn handle_initialize(self: &Arc<Self>, params: c::InitializeParams, responder: Responder) {
         let negotiated = match version::negotiate(&params.protocol_versions) {
             Ok(negotiated) => negotiated,
-            Err(error) => {
-                let close = error.data.is_some();
-                responder.fail(error);
-                if close {
-                    self.outbox.close(Closed::Protocol);
-                }
-                return;
-            }
+            Err(error) => return responder.fail(error),
         };
-        self.introduce(&params.client_id, negotiated.version);
-        self.front().access.clients.remember_version(&params.client_id, negotiated.version);
         // Whatever happens to a channel once its snapshot is taken waits behind the answer.
         self.outbox.hold();
         let wanted = params.initial_subscriptions.unwrap_or_default();
@@ -80,12 +104,13 @@ impl Connection {
         });
     }
 
-    pub(super) async fn handle_reconnect(self: &Arc<Self>, params: c::ReconnectParams, responder: Responder) {
+    pub(super) fn handle_reconnect(
+        self: &Arc<Self>,
+        params: c::ReconnectParams,
+        prepared: Prepared,
+        responder: Responder,
+    ) {
         let front = self.front().clone();
-        if self.client_id().is_none() {
-            let spoken = front.access.clients.version_of(&params.client_id).unwrap_or(Version::V1);
-            self.introduce(&params.client_id, spoken);
-        }
         let mut known = Vec::new();
         let mut missing = Vec::new();
         let mut asked = Vec::new();
@@ -101,14 +126,12 @@ impl Connection {
                 _ => missing.push(spelled.clone()),
             }
         }
-        let channels: Vec<&str> = known.iter().map(|(spelled, _)| spelled.as_str()).collect();
-        let sessions = front.sessions.load_channels(&channels).await;
         let back = Back {
             client: params.client_id,
             seen: params.last_seen_server_seq,
             known,
             missing,
-            _sessions: sessions,
+            _sessions: prepared,
         };
         if asked.is_empty() {
             return self.resume(back, responder);
@@ -190,5 +213,5 @@ struct Back {
     known: Vec<(String, String)>,
     missing: Vec<String>,
     /// Keeps the sessions of these channels in memory.
-    _sessions: Vec<Arc<Entry>>,
+    _sessions: Prepared,
 }

@@ -24,6 +24,7 @@ use tracing::{Instrument, Span};
 use crate::core::responder::Responder;
 use crate::front::Front;
 use crate::front::connection::Connection;
+use crate::front::order::Prepared;
 use crate::users::principal::Principal;
 
 /// Who asked for something that is served on a task of its own, by what the host knew when it was asked.
@@ -38,26 +39,48 @@ impl Requester {
     }
 }
 
-/// Runs the handler of a command in the lane its row names:
+/// Runs the handler of a command in the lane its row names, once the sessions it is about are in memory (`order.rs`):
 ///
 /// - `inline`: at once, in the order the connection's messages came. It cannot wait.
 /// - `session`: the same, and a session's mailbox answers.
-/// - `awaited`: the connection's next message waits for it.
 /// - `spawned`: on a task of its own, for a [`Requester`].
 macro_rules! lanes {
-    ($command:ident, $connection:ident, $by:ident; $($lane:ident $variant:ident($params:pat) => $handler:expr;)+) => {
-        match $command {
-            $(Command::$variant($params) => lanes!(@$lane $connection, $by, $handler),)+
+    ($connection:ident, $by:ident, $prepared:ident, $responder:ident;
+        $($lane:ident $variant:ident($params:pat) => $handler:expr;)+) => {
+        impl Connection {
+            /// Serves a command.
+            pub(super) fn handle(
+                self: &Arc<Self>,
+                command: Command,
+                $prepared: Prepared,
+                $responder: Responder,
+            ) {
+                self.record_channel(&command);
+                let $connection = self;
+                match command {
+                    $(Command::$variant($params) => lanes!(@$lane $connection, $by, $handler),)+
+                }
+            }
         }
+
+        /// Whether a command is handled on a task of its own.
+        pub(super) fn is_spawned(command: &Command) -> bool {
+            match command {
+                $(Command::$variant(_) => lanes!(@is $lane),)+
+            }
+        }
+    };
+    (@is spawned) => {
+        true
+    };
+    (@is $lane:ident) => {
+        false
     };
     (@inline $connection:ident, $by:ident, $handler:expr) => {
         at_once(move || $handler)
     };
     (@session $connection:ident, $by:ident, $handler:expr) => {
         at_once(move || $handler)
-    };
-    (@awaited $connection:ident, $by:ident, $handler:expr) => {
-        $handler
     };
     (@spawned $connection:ident, $by:ident, $handler:expr) => {{
         let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
@@ -70,91 +93,82 @@ fn at_once(handler: impl FnOnce()) {
     handler();
 }
 
-impl Connection {
-    /// Serves a command. A row names its lane and its handler.
-    pub(crate) async fn handle(self: &Arc<Self>, command: Command, responder: Responder) {
-        self.record_channel(&command);
-        let (connection, front) = (self, self.front());
-        // What a command is of is looked for in memory from here on, until whoever takes it has it.
-        let _held = front.sessions.load_channels(&channels_of(&command)).await;
-        lanes! { command, connection, by;
-            inline Ping(_) => responder.done();
-            inline Initialize(params) => connection.handle_initialize(params, responder);
-            awaited Reconnect(params) => connection.handle_reconnect(params, responder).await;
-            inline Authenticate(params) => connection.handle_authenticate(params, responder);
-            session Subscribe(params) => connection.handle_subscribe(params, responder);
-            spawned ListSessions(params) => {
-                responder.settle(sessions::handle_list_sessions(by.front(), params).await);
-            };
-            awaited CreateSession(params) => connection.handle_create_session(params, responder).await;
-            session DisposeSession(params) => connection.handle_dispose_session(&params.channel, responder);
-            session FetchTurns(params) => connection.handle_fetch_turns(params, responder);
-            session CreateChat(params) => connection.handle_create_chat(params, responder);
-            session DisposeChat(params) => connection.handle_dispose_chat(params.channel, responder);
-            session MoveChat(params) => connection.handle_move_chat(params, responder);
-            spawned ResolveSessionConfig(params) => {
-                responder.settle(by.front().sessions.resolve_settings(params).await);
-            };
-            spawned SessionConfigCompletions(params) => {
-                responder.settle(by.front().sessions.complete_setting(params).await);
-            };
-            spawned Completions(params) => responder.ok(&by.front().complete(params).await);
-            spawned ListAutomationTriggerDefinitions(_) => {
-                let listed = by.front().automations.trigger_definitions().await;
-                responder.settle(listed.map(|items| json!({ "items": items })));
-            };
-            spawned RunAutomation(params) => {
-                let automations = &by.front().automations;
-                let run = automations.run_automation(&params.automation, &params.request_id, &by.principal).await;
-                responder.settle(run.map(|resource| json!({ "resource": resource })));
-            };
-            spawned FetchAutomationRuns(params) => {
-                let (automations, id) = (&by.front().automations, by.connection.id());
-                let loaded = automations.fetch_runs(&params.automation, params.cursor, id).await;
-                responder.settle(loaded.map(|()| json!({})));
-            };
-            spawned ResourceRead(params) => by.read_resource(params, responder).await;
-            spawned ResourceList(params) => responder.settle(by.list_resources(params).await);
-            spawned ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
-            spawned ResourceWrite(params) => responder.settle(by.write_resource(params).await);
-            spawned ResourceMkdir(params) => responder.settle(by.make_directory(params).await);
-            spawned ResourceDelete(params) => responder.settle(by.delete_resource(params).await);
-            spawned ResourceMove(params) => responder.settle(by.move_resource(params).await);
-            spawned ResourceCopy(params) => responder.settle(by.copy_resource(params).await);
-            spawned ResourceRequest(params) => responder.settle(by.request_resource(params).await);
-            spawned CreateResourceWatch(params) => responder.settle(by.watch_resource(params).await);
-            spawned UsageTotals(params) => responder.settle(match by.reader_of_use() {
-                Ok(reader) => by.front().usage.usage_totals(params, reader.as_ref()).await,
-                Err(refused) => Err(refused),
-            });
-            spawned UsageRecords(params) => responder.settle(match by.reader_of_use() {
-                Ok(reader) => by.front().usage.usage_records(params, reader.as_ref()).await,
-                Err(refused) => Err(refused),
-            });
-            spawned UsageGroups(params) => responder.settle(match by.reader_of_use() {
-                Ok(reader) => by.front().usage.usage_groups(params, reader.as_ref()).await,
-                Err(refused) => Err(refused),
-            });
-            spawned PullRequestCreate(params) => {
-                responder.settle(by.connection.handle_pull_request(params).await);
-            };
-            spawned DiagnosticsNetwork(_) => responder.settle(by.front().channels.network().await);
-            spawned DiagnosticsFetch(params) => {
-                responder.settle(by.front().channels.fetch(params.url).await);
-            };
-            inline CreateTerminal(params) => connection.handle_create_terminal(params, responder);
-            inline DisposeTerminal(params) => connection.handle_dispose_terminal(params.channel, responder);
-            spawned DevContainersAvailable(_) => responder.settle(by.containers_available().await);
-            spawned DevContainersConnect(params) => responder.settle(by.connect_container(params).await);
-            inline DevContainersRelaySend(params) => connection.handle_relay_send(params, responder);
-            inline DevContainersDisconnect(params) => connection.handle_relay_end(params, responder);
-            spawned DevContainersStop(params) => by.end_container(params, false, responder).await;
-            spawned DevContainersRemove(params) => by.end_container(params, true, responder).await;
-            spawned InvokeChangesetOperation(params) => {
-                responder.settle(by.front().workspace.operate(params).await);
-            };
-        }
-    }
+lanes! { connection, by, prepared, responder;
+    inline Ping(_) => responder.done();
+    inline Initialize(params) => connection.handle_initialize(params, responder);
+    inline Reconnect(params) => connection.handle_reconnect(params, prepared, responder);
+    inline Authenticate(params) => connection.handle_authenticate(params, responder);
+    session Subscribe(params) => connection.handle_subscribe(params, responder);
+    spawned ListSessions(params) => {
+        responder.settle(sessions::handle_list_sessions(by.front(), params).await);
+    };
+    session CreateSession(params) => connection.handle_create_session(params, prepared.unknown, responder);
+    session DisposeSession(params) => connection.handle_dispose_session(&params.channel, responder);
+    session FetchTurns(params) => connection.handle_fetch_turns(params, responder);
+    session CreateChat(params) => connection.handle_create_chat(params, responder);
+    session DisposeChat(params) => connection.handle_dispose_chat(params.channel, responder);
+    session MoveChat(params) => connection.handle_move_chat(params, responder);
+    spawned ResolveSessionConfig(params) => {
+        responder.settle(by.front().sessions.resolve_settings(params).await);
+    };
+    spawned SessionConfigCompletions(params) => {
+        responder.settle(by.front().sessions.complete_setting(params).await);
+    };
+    spawned Completions(params) => responder.ok(&by.front().complete(params).await);
+    spawned ListAutomationTriggerDefinitions(_) => {
+        let listed = by.front().automations.trigger_definitions().await;
+        responder.settle(listed.map(|items| json!({ "items": items })));
+    };
+    spawned RunAutomation(params) => {
+        let automations = &by.front().automations;
+        let run = automations.run_automation(&params.automation, &params.request_id, &by.principal).await;
+        responder.settle(run.map(|resource| json!({ "resource": resource })));
+    };
+    spawned FetchAutomationRuns(params) => {
+        let (automations, id) = (&by.front().automations, by.connection.id());
+        let loaded = automations.fetch_runs(&params.automation, params.cursor, id).await;
+        responder.settle(loaded.map(|()| json!({})));
+    };
+    spawned ResourceRead(params) => by.read_resource(params, responder).await;
+    spawned ResourceList(params) => responder.settle(by.list_resources(params).await);
+    spawned ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
+    spawned ResourceWrite(params) => responder.settle(by.write_resource(params).await);
+    spawned ResourceMkdir(params) => responder.settle(by.make_directory(params).await);
+    spawned ResourceDelete(params) => responder.settle(by.delete_resource(params).await);
+    spawned ResourceMove(params) => responder.settle(by.move_resource(params).await);
+    spawned ResourceCopy(params) => responder.settle(by.copy_resource(params).await);
+    spawned ResourceRequest(params) => responder.settle(by.request_resource(params).await);
+    spawned CreateResourceWatch(params) => responder.settle(by.watch_resource(params).await);
+    spawned UsageTotals(params) => responder.settle(match by.reader_of_use() {
+        Ok(reader) => by.front().usage.usage_totals(params, reader.as_ref()).await,
+        Err(refused) => Err(refused),
+    });
+    spawned UsageRecords(params) => responder.settle(match by.reader_of_use() {
+        Ok(reader) => by.front().usage.usage_records(params, reader.as_ref()).await,
+        Err(refused) => Err(refused),
+    });
+    spawned UsageGroups(params) => responder.settle(match by.reader_of_use() {
+        Ok(reader) => by.front().usage.usage_groups(params, reader.as_ref()).await,
+        Err(refused) => Err(refused),
+    });
+    spawned PullRequestCreate(params) => {
+        responder.settle(by.connection.handle_pull_request(params).await);
+    };
+    spawned DiagnosticsNetwork(_) => responder.settle(by.front().channels.network().await);
+    spawned DiagnosticsFetch(params) => {
+        responder.settle(by.front().channels.fetch(params.url).await);
+    };
+    inline CreateTerminal(params) => connection.handle_create_terminal(params, responder);
+    inline DisposeTerminal(params) => connection.handle_dispose_terminal(params.channel, responder);
+    spawned DevContainersAvailable(_) => responder.settle(by.containers_available().await);
+    spawned DevContainersConnect(params) => responder.settle(by.connect_container(params).await);
+    inline DevContainersRelaySend(params) => connection.handle_relay_send(params, responder);
+    inline DevContainersDisconnect(params) => connection.handle_relay_end(params, responder);
+    spawned DevContainersStop(params) => by.end_container(params, false, responder).await;
+    spawned DevContainersRemove(params) => by.end_container(params, true, responder).await;
+    spawned InvokeChangesetOperation(params) => {
+        responder.settle(by.front().workspace.operate(params).await);
+    };
 }
 
 impl Connection {
@@ -173,8 +187,26 @@ impl Connection {
     }
 }
 
+/// The channels a command is about, in whose order it is handled.
+pub(super) fn concerned(command: &Command) -> Vec<&str> {
+    match command {
+        Command::CreateSession(params) => vec![&params.channel],
+        Command::Completions(params) => vec![&params.channel],
+        Command::InvokeChangesetOperation(params) => vec![&params.channel],
+        Command::PullRequestCreate(params) => vec![&params.channel],
+        Command::ResourceRead(params) => vec![&params.uri],
+        Command::CreateTerminal(params) => {
+            let mut channels = channels_of(command);
+            channels.push(&params.channel);
+            channels
+        }
+        Command::DisposeTerminal(params) => vec![&params.channel],
+        command => channels_of(command),
+    }
+}
+
 /// The channels of sessions a command names that is served from memory.
-fn channels_of(command: &Command) -> Vec<&str> {
+pub(super) fn channels_of(command: &Command) -> Vec<&str> {
     match command {
         Command::Initialize(params) => {
             params.initial_subscriptions.iter().flatten().map(String::as_str).collect()

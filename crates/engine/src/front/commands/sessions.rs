@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::Thrown;
 use ostler_contract::points::ListedPlace;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
@@ -19,9 +20,11 @@ use crate::workspace::directories::Directories;
 const PAGE_MAX: usize = 500;
 
 impl Connection {
-    pub(super) async fn handle_create_session(
+    /// Makes a session. `unknown` is why the store could not say whether its id is taken.
+    pub(super) fn handle_create_session(
         self: &Arc<Self>,
         params: c::CreateSessionParams,
+        unknown: Option<Thrown>,
         responder: Responder,
     ) {
         let front = self.front().clone();
@@ -43,17 +46,10 @@ impl Connection {
             return responder.fail(no_provider(&front.core, provider));
         }
         // Where the store cannot say, it may be taken.
-        let stored = match front.sessions.holds_all() {
-            true => Ok(None),
-            false => front.sessions.session(id).await,
-        };
-        let _taken = match stored {
-            Ok(taken) => taken,
-            Err(why) => {
-                let error = format!("the session store could not be asked whether {id} is taken: {why}");
-                return responder.fail(RpcError::internal(error));
-            }
-        };
+        if let Some(why) = unknown {
+            let error = format!("the session store could not be asked whether {id} is taken: {why}");
+            return responder.fail(RpcError::internal(error));
+        }
         let client = self.client_id();
         let mut active_client = params.active_client;
         if let (Some(active), Some(client)) = (&mut active_client, &client) {

@@ -1,0 +1,438 @@
+//! The order of a connection's messages.
+//!
+//! A message about sessions in memory is handled when it comes. One that needs the session store waits here until the
+//! store has answered, and with it what came later and has to be handled later: messages about the same session, and
+//! what asks the store as well. Everything else continues. See D-290.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ostler_contract::points::NamedMethod;
+use ostler_contract::registry::Owned;
+use ostler_contract::{Charge, JsonObject, Thrown, Value};
+use ostler_protocol::commands::{Command, DispatchAction};
+use ostler_protocol::message::Params;
+use ostler_protocol::uri::{self, Channel};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tracing::{Instrument, Span};
+
+use crate::core::responder::Responder;
+use crate::front::Front;
+use crate::front::commands::{channels_of, concerned, is_spawned};
+use crate::front::connection::Connection;
+use crate::sessions::Entry;
+
+/// How many messages of a connection may wait here; then its next message is not read.
+const MOST: usize = 128;
+/// The action that ends a turn.
+const CANCEL: &str = "chat/turnCancelled";
+
+/// A message to handle.
+pub(super) enum Work {
+    /// A request.
+    Command { command: Command, responder: Responder, span: Span },
+    /// A request that a plugin answers.
+    Plugin { command: Owned<NamedMethod>, params: Params, responder: Responder },
+    /// A dispatched action, and the length of its text.
+    Dispatch { dispatch: DispatchAction, length: usize },
+    /// A subscription ends.
+    Unsubscribe { channel: String },
+}
+
+/// What the session store was asked for a message.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    /// The sessions it is about, which stay in memory while this is held.
+    _held: Vec<Arc<Entry>>,
+    /// Why it cannot be known whether the id of a new session is taken.
+    pub unknown: Option<Thrown>,
+}
+
+impl Prepared {
+    fn of(held: Vec<Arc<Entry>>) -> Self {
+        Self { _held: held, unknown: None }
+    }
+}
+
+/// Which messages a message may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    /// Those about other sessions.
+    Session,
+    /// `createSession`: those about other sessions, known or not.
+    Creates,
+    /// A cancellation: those about other sessions, and requests about other channels.
+    Cancels,
+    /// All but a `createSession` it is about: it runs on its own task.
+    Spawned,
+    /// None, and only spawned ones pass it: `initialize` and `reconnect`.
+    Enter,
+    /// None, and none pass it: what changes whose the connection is.
+    Alone,
+}
+
+/// What a message is about.
+#[derive(Debug)]
+struct About {
+    rank: Rank,
+    is_request: bool,
+    channels: Vec<String>,
+}
+
+/// The session that a channel is of, as far as is known without the store.
+#[derive(Debug, PartialEq, Eq)]
+struct Of {
+    session: Option<String>,
+    is_certain: bool,
+}
+
+fn of(front: &Front, spelled: &str) -> Of {
+    let sessions = &front.sessions;
+    let id = match sessions.channel(spelled) {
+        Channel::Session(id)
+        | Channel::DefaultChat(id)
+        | Channel::Annotations(id)
+        | Channel::Changeset { session: id, .. } => Some(id),
+        Channel::Worker { session, .. } => uri::session_id(&session).map(str::to_owned),
+        Channel::Chat(chat) => match sessions.session_of_chat(&chat) {
+            Some(entry) => return Of { session: Some(entry.id.clone()), is_certain: true },
+            None => {
+                let session = uri::old_default_chat(&chat).map(str::to_owned);
+                return Of { session, is_certain: false };
+            }
+        },
+        _ => return Of { session: None, is_certain: true },
+    };
+    // A session's URI may also be a chat's, which only the store knows.
+    let is_certain = id.as_deref().is_some_and(|id| sessions.get(id).is_some());
+    Of { session: id, is_certain }
+}
+
+impl About {
+    fn new(work: &Work) -> Self {
+        let owned = |channels: Vec<&str>| channels.into_iter().map(str::to_owned).collect();
+        match work {
+            Work::Command { command, .. } => {
+                let rank = match command {
+                    Command::Initialize(_) | Command::Reconnect(_) => Rank::Enter,
+                    Command::Authenticate(_) => Rank::Alone,
+                    Command::CreateSession(_) => Rank::Creates,
+                    command if is_spawned(command) => Rank::Spawned,
+                    _ => Rank::Session,
+                };
+                Self { rank, is_request: true, channels: owned(concerned(command)) }
+            }
+            Work::Plugin { command, params, .. } => {
+                let params = params.decode::<JsonObject>(&command.name).unwrap_or_default();
+                let channel = params.get("channel").and_then(Value::as_str);
+                Self { rank: Rank::Spawned, is_request: true, channels: owned(channel.into_iter().collect()) }
+            }
+            Work::Dispatch { dispatch, .. } => {
+                let cancels = dispatch.action.get("type").and_then(Value::as_str) == Some(CANCEL);
+                let channels = [Some(dispatch.channel.as_str()), claimed_session(dispatch)];
+                Self {
+                    rank: if cancels { Rank::Cancels } else { Rank::Session },
+                    is_request: false,
+                    channels: owned(channels.into_iter().flatten().collect()),
+                }
+            }
+            Work::Unsubscribe { channel } => {
+                Self { rank: Rank::Session, is_request: false, channels: vec![channel.clone()] }
+            }
+        }
+    }
+
+    /// What its channels are of, as far as is known now.
+    fn of(&self, front: &Front) -> Vec<Of> {
+        self.channels.iter().map(|channel| of(front, channel)).collect()
+    }
+}
+
+/// A message with what it is about now.
+struct Sorted<'a>(&'a About, Vec<Of>);
+
+impl Sorted<'_> {
+    /// Whether what came later has to wait for this.
+    fn holds_back(&self, later: &Self) -> bool {
+        let Self(own, own_of) = self;
+        let Self(other, other_of) = later;
+        let same_channel = || own.channels.iter().any(|channel| other.channels.contains(channel));
+        let same_session = || {
+            own_of
+                .iter()
+                .any(|one| one.session.is_some() && other_of.iter().any(|of| of.session == one.session))
+        };
+        // Which of them are of the same session, the store has not said yet.
+        let both_open = || {
+            let open = |of: &[Of]| of.iter().any(|of| !of.is_certain);
+            open(own_of) && open(other_of)
+        };
+        match (own.rank, other.rank) {
+            (Rank::Alone, _) | (_, Rank::Alone) => true,
+            (Rank::Creates, Rank::Spawned) => same_channel() || same_session(),
+            (_, Rank::Spawned) | (Rank::Spawned, _) => false,
+            (Rank::Enter, _) | (_, Rank::Enter) => true,
+            (Rank::Creates, _) | (_, Rank::Creates) => same_channel() || same_session(),
+            (_, Rank::Cancels) if own.is_request => same_channel() || both_open(),
+            _ => same_channel() || same_session() || both_open(),
+        }
+    }
+}
+
+/// The session that a terminal is claimed for.
+pub(super) fn claimed_session(dispatch: &DispatchAction) -> Option<&str> {
+    dispatch.action.get("claim").and_then(|claim| claim.get("session")?.as_str())
+}
+
+/// A message that waits.
+struct Waiting {
+    number: u64,
+    about: About,
+    /// Nothing while it is being handled.
+    work: Option<Work>,
+    store: Store,
+    _charges: [Option<Charge>; 2],
+}
+
+/// What the store was asked for a message that waits.
+enum Store {
+    /// Nothing yet: whether an id is taken is asked when nothing is before the message any more.
+    ToAsk,
+    Asked,
+    Answered(Prepared),
+}
+
+/// The messages of a connection that wait.
+#[derive(Default)]
+pub(super) struct Order {
+    count: AtomicUsize,
+    held: Mutex<Held>,
+    /// One was handled.
+    room: Notify,
+}
+
+#[derive(Default)]
+struct Held {
+    next: u64,
+    waiting: VecDeque<Waiting>,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Order").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Order {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits until one more may wait.
+    async fn has_room(&self) {
+        while self.count.load(Ordering::Acquire) >= MOST {
+            self.room.notified().await;
+        }
+    }
+
+    /// Adds a message behind all others; answers its number.
+    fn add(&self, work: Work, store: Store, charges: [Option<Charge>; 2]) -> u64 {
+        let about = About::new(&work);
+        let mut held = self.held.lock();
+        let number = held.next;
+        held.next += 1;
+        held.waiting.push_back(Waiting { number, about, work: Some(work), store, _charges: charges });
+        self.count.store(held.waiting.len(), Ordering::Release);
+        number
+    }
+
+    fn answered(&self, number: u64, prepared: Prepared) {
+        let mut held = self.held.lock();
+        if let Some(waiting) = held.waiting.iter_mut().find(|waiting| waiting.number == number) {
+            waiting.store = Store::Answered(prepared);
+        }
+    }
+
+    /// Removes a message that was handled.
+    fn remove(&self, number: u64) {
+        let mut held = self.held.lock();
+        held.waiting.retain(|waiting| waiting.number != number);
+        if held.waiting.is_empty() {
+            held.waiting = VecDeque::new();
+        }
+        self.count.store(held.waiting.len(), Ordering::Release);
+        drop(held);
+        self.room.notify_one();
+    }
+}
+
+/// What is done next for a message that waits.
+enum Next {
+    Perform(u64, Work, Prepared),
+    Ask(u64, BoxFuture<'static, Prepared>),
+}
+
+impl Connection {
+    /// Handles a message now, or once it is its turn.
+    pub(super) async fn take(self: &Arc<Self>, work: Work, charge: Option<Charge>) {
+        if !self.order.is_empty() {
+            self.order.has_room().await;
+        }
+        let is_first = self.order.is_empty();
+        let work = match work {
+            // Behind an `authenticate` that waits, the connection may be somebody else.
+            Work::Command { command, responder, span } if is_first => match self.admit(&command.needs()) {
+                Ok(()) => Work::Command { command, responder, span },
+                Err(refused) => return responder.fail(refused),
+            },
+            work => work,
+        };
+        let length = match &work {
+            Work::Dispatch { length, .. } => *length,
+            _ => 0,
+        };
+        let charges = |connection: &Self| [charge, connection.charge_copies(length, 1)];
+        // An id that is free now may be taken when it is the message's turn.
+        let asks_in_turn = matches!(&work, Work::Command { command: Command::CreateSession(_), .. });
+        if !is_first && asks_in_turn {
+            self.order.add(work, Store::ToAsk, charges(self));
+            return self.advance();
+        }
+        let mut asked = match self.prepare(&work) {
+            Ok(prepared) if is_first => return self.perform(work, prepared),
+            Ok(prepared) => {
+                self.order.add(work, Store::Answered(prepared), charges(self));
+                return self.advance();
+            }
+            Err(asked) => asked,
+        };
+        match asked.as_mut().now_or_never() {
+            Some(prepared) if is_first => self.perform(work, prepared),
+            Some(prepared) => {
+                self.order.add(work, Store::Answered(prepared), charges(self));
+                self.advance();
+            }
+            None => {
+                let number = self.order.add(work, Store::Asked, charges(self));
+                self.await_store(number, asked);
+            }
+        }
+    }
+
+    fn await_store(self: &Arc<Self>, number: u64, asked: BoxFuture<'static, Prepared>) {
+        let connection = self.clone();
+        tokio::spawn(async move {
+            let prepared = asked.await;
+            connection.order.answered(number, prepared);
+            connection.advance();
+        });
+    }
+
+    /// Handles what waits and may be handled now.
+    fn advance(self: &Arc<Self>) {
+        while let Some(next) = self.next_waiting() {
+            match next {
+                Next::Perform(number, work, prepared) => {
+                    self.perform_later(work, prepared);
+                    self.order.remove(number);
+                }
+                Next::Ask(number, asked) => self.await_store(number, asked),
+            }
+        }
+    }
+
+    fn next_waiting(&self) -> Option<Next> {
+        let mut held = self.order.held.lock();
+        let waiting = &held.waiting;
+        let sorted: Vec<_> =
+            waiting.iter().map(|waiting| Sorted(&waiting.about, waiting.about.of(self.front()))).collect();
+        let at = (0..waiting.len()).find(|&at| {
+            waiting[at].work.is_some()
+                && !matches!(waiting[at].store, Store::Asked)
+                && !sorted[..at].iter().any(|earlier| earlier.holds_back(&sorted[at]))
+        })?;
+        drop(sorted);
+        let next = &mut held.waiting[at];
+        match std::mem::replace(&mut next.store, Store::Asked) {
+            // It keeps its place until it is handled.
+            Store::Answered(prepared) => Some(Next::Perform(next.number, next.work.take()?, prepared)),
+            _ => match self.prepare(next.work.as_ref()?) {
+                Ok(prepared) => Some(Next::Perform(next.number, next.work.take()?, prepared)),
+                Err(asked) => Some(Next::Ask(next.number, asked)),
+            },
+        }
+    }
+
+    /// What a message needs of the session store: at hand, or asked for.
+    fn prepare(&self, work: &Work) -> Result<Prepared, BoxFuture<'static, Prepared>> {
+        let sessions = &self.front().sessions;
+        let (channels, span) = match work {
+            Work::Command { command: Command::CreateSession(params), span, .. } => {
+                let Some(id) = uri::session_id(&params.channel).filter(|_| !sessions.holds_all()) else {
+                    return Ok(Prepared::default());
+                };
+                let (sessions, id) = (sessions.clone(), id.to_owned());
+                let asked = async move {
+                    match sessions.session(&id).await {
+                        Ok(taken) => Prepared::of(taken.into_iter().collect()),
+                        Err(why) => Prepared { _held: Vec::new(), unknown: Some(why) },
+                    }
+                };
+                return Err(Box::pin(asked.instrument(span.clone())));
+            }
+            Work::Command { command, span, .. } => (channels_of(command), span.clone()),
+            Work::Dispatch { dispatch, .. } => {
+                let channels = [Some(dispatch.channel.as_str()), claimed_session(dispatch)];
+                (channels.into_iter().flatten().collect(), Span::none())
+            }
+            Work::Plugin { .. } | Work::Unsubscribe { .. } => return Ok(Prepared::default()),
+        };
+        let at_hand: Result<Vec<_>, _> = channels.iter().map(|channel| sessions.at_hand(channel)).collect();
+        if let Ok(held) = at_hand {
+            return Ok(Prepared::of(held.into_iter().flatten().collect()));
+        }
+        let channels: Vec<String> = channels.into_iter().map(str::to_owned).collect();
+        let sessions = sessions.clone();
+        let asked = async move {
+            let channels: Vec<&str> = channels.iter().map(String::as_str).collect();
+            Prepared::of(sessions.load_channels(&channels).await)
+        };
+        Err(Box::pin(asked.instrument(span)))
+    }
+
+    /// Handles a message that waited: who the connection is may have changed meanwhile.
+    fn perform_later(self: &Arc<Self>, work: Work, prepared: Prepared) {
+        if let Work::Command { command, responder, span } = work {
+            // Nobody would end what a connection that is gone subscribes to.
+            let subscribes =
+                matches!(command, Command::Initialize(_) | Command::Reconnect(_) | Command::Subscribe(_));
+            if subscribes && self.is_closed() {
+                return;
+            }
+            return match self.admit(&command.needs()) {
+                Ok(()) => self.perform(Work::Command { command, responder, span }, prepared),
+                Err(refused) => responder.fail(refused),
+            };
+        }
+        self.perform(work, prepared);
+    }
+
+    /// Handles a message.
+    fn perform(self: &Arc<Self>, work: Work, prepared: Prepared) {
+        match work {
+            Work::Command { command, responder, span } => {
+                span.in_scope(|| self.handle(command, prepared, responder));
+            }
+            Work::Plugin { command, params, responder } => {
+                self.handle_plugin_command(command, &params, responder);
+            }
+            Work::Dispatch { dispatch, length } => self.handle_dispatch(dispatch, length),
+            Work::Unsubscribe { channel } => self.handle_unsubscribe(&channel),
+        }
+    }
+}
