@@ -1164,6 +1164,11 @@ export interface TerminalEvents {
     title(title: string): void;
     /** The process changed its working directory, a path. */
     cwd(cwd: string): void;
+    /**
+     * Resolves when subscribers can take more output, and in any case soon. A store that awaits it before it reads more
+     * output loses less for them; the host sends those who do not keep up the stored output in place of what they missed.
+     */
+    ready(): Promise<void>;
 }
 
 /** An open terminal. */

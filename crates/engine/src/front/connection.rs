@@ -339,6 +339,7 @@ impl Connection {
             alias: (spelled != channel).then(|| spelled.into()),
             latency,
             hold: None,
+            flow: None,
         }
     }
 
