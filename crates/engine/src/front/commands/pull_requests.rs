@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::{BranchAsked, PullRequestRequest, PullRequestState, PullRequests};
-use ostler_contract::{JsonObject, Thrown, limit};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::own::PullRequestCreateParams;
 use ostler_protocol::wire::commands::{
     ChangesetOperationFollowUp, InvokeChangesetOperationParams, InvokeChangesetOperationResult,
@@ -72,7 +72,7 @@ impl Connection {
         };
         let url = found.url.clone();
         if let Some((_, uri)) = entry.directory() {
-            front.sessions.put_pull_request(&entry, &uri, Some(found), &mut JsonObject::new()).await;
+            front.sessions.store_pull_request(&entry, &uri, &found).await;
         }
         front.sessions.look_around(&entry, false);
         let content = ContentRef { uri: url.clone(), size_hint: None, content_type: None, nonce: None };
@@ -112,7 +112,7 @@ impl Connection {
         };
         let made = github.create.within(limit::PULL_REQUEST, (request,)).await.map_err(Thrown::into_rpc)?;
         let answer = json!(made);
-        front.sessions.put_pull_request(&entry, &uri, Some(made), &mut JsonObject::new()).await;
+        front.sessions.store_pull_request(&entry, &uri, &made).await;
         front.sessions.look_around(&entry, false);
         Ok(answer)
     }
