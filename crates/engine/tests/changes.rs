@@ -127,7 +127,8 @@ async fn a_watched_changeset_is_asked_for_again_after_work_in_its_directory() {
                 host.register_resources(files(), None)?;
                 let create = Call::now(move |(_, events): (TerminalRequest, TerminalEvents)| {
                     *opened.lock().unwrap() = Some(events.exited);
-                    Ok(Terminal::default())
+                    let input = Call::now(|_| Ok(()));
+                    Ok(Terminal { input, dispose: Call::now(|()| Ok(())), ..Terminal::default() })
                 });
                 host.register_terminals(TerminalStore { create, ..TerminalStore::default() }, None)
             }
