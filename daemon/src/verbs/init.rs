@@ -42,6 +42,9 @@ pub struct InitFlags {
     /// Omit the git plugin
     #[arg(long)]
     pub no_git: bool,
+    /// Omit the plugin for pull requests
+    #[arg(long)]
+    pub no_github: bool,
 }
 
 /// Writes a first configuration; never over one that is there.
@@ -71,6 +74,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         ),
         (flags.no_webhook, json!({ "name": WEBHOOK })),
         (flags.no_git, json!({ "name": ostler_plugin_git::NAME })),
+        (flags.no_github, json!({ "name": ostler_plugin_github::NAME })),
     ];
     entries.extend(beside.into_iter().filter(|(omitted, _)| !omitted).map(|(_, entry)| entry));
     let mut fields = JsonObject::new();
