@@ -3,7 +3,9 @@
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
-use ostler_protocol::wire::state::{ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary};
+use ostler_protocol::wire::state::{
+    ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
+};
 use ostler_protocol::{JsonObject, uri};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
