@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{
-    BranchAsked, ChangeScope, Changes, ChangesOf, ChangesState, Diagnostics, Directories, PullRequest,
-    PullRequestRequest, PullRequestState, PullRequests, Repository, Resource, Worktree, WorktreeRequest,
-    Worktrees,
+    BranchAsked, ChangeScope, Changes, ChangesOf, ChangesState, ChecksState, Diagnostics, Directories,
+    PullRequest, PullRequestChecks, PullRequestRequest, PullRequestState, PullRequests, Repository, Resource,
+    Worktree, WorktreeRequest, Worktrees,
 };
 use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_contract::{Call, HostFunction, JsonObject, Options, PluginHost, Thrown, Value, json};
@@ -24,6 +24,7 @@ both! { PLUGIN:
     facts_of_a_directory_stand_in_its_sessions,
     pull_requests_of_a_session_are_found_and_made,
     what_a_session_changed_is_listed_watched_and_operated_on,
+    a_directory_is_watched_while_its_changeset_is,
     a_host_tells_of_itself_what_it_can,
     without_any_of_them_nothing_is_offered,
 }
@@ -35,6 +36,12 @@ fn found(number: u32) -> PullRequest {
         url: format!("https://example.com/{number}"),
         branch: "feature".into(),
         state: PullRequestState::Open,
+        checks: (number == 7).then_some(PullRequestChecks {
+            state: ChecksState::Failed,
+            passed: 2,
+            failed: 1,
+            pending: 0,
+        }),
     }
 }
 
@@ -59,11 +66,15 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                     return Err("no such branch".into());
                 }
                 let branch = format!("{}{}", asked.branch_prefix.unwrap_or_default(), asked.name);
-                Ok(Worktree { path: format!("/inn.worktrees/{}", asked.name), branch: Some(branch) })
+                Ok(Worktree {
+                    path: format!("/inn.worktrees/{}", asked.name),
+                    branch: Some(branch),
+                    ..Worktree::default()
+                })
             }),
             dirty: Call::now(|(tree,): (String,)| Ok(tree.contains("dirty"))),
             remove: Call::now(move |(tree,): (String,)| removes.log(format!("removed {tree}"))),
-            git_dir: None,
+            ..Worktrees::default()
         },
         None,
     )?;
@@ -106,6 +117,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
         None,
     )?;
     let (logs, summed, starts) = (host.clone(), turns.clone(), host.clone());
+    let (watches, grown) = (host.clone(), turns.clone());
     host.register_changes(
         Changes {
             scopes: Call::now(|_| {
@@ -153,6 +165,18 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                     Ok(serde_json::from_value::<InvokeChangesetOperationResult>(done).unwrap())
                 },
             )),
+            watch: Some(Call::new(move |(directory, changed): (String, HostFunction<fn()>)| {
+                let (watches, grown) = (watches.clone(), grown.clone());
+                async move {
+                    if directory != "/inn/yard" {
+                        return Ok(None);
+                    }
+                    watches.log(format!("watches {directory}"))?;
+                    grown.fetch_add(10, Ordering::AcqRel);
+                    changed.call(()).await?;
+                    Ok(Some(Call::now(move |()| watches.log(format!("{directory} is watched no more")))))
+                }
+            })),
             turn_start: Some(Call::now(move |(of, turn): (ChangesOf, String)| {
                 starts.log(format!("before {turn} in {}", of.directory.unwrap_or_default()))
             })),
@@ -336,7 +360,8 @@ async fn pull_requests_of_a_session_are_found_and_made(side: Side) {
     let expected = |number: u32| {
         let url = format!("https://example.com/{number}");
         json!({ "owner": "inn", "repo": "stable", "pullRequestUrls": [url], "pullRequestBranchName": "feature",
-            "pullRequestState": "open", "pullRequestStateUrl": url })
+            "pullRequestState": "open", "pullRequestStateUrl": url,
+            "ostler.checks": { "state": "failed", "passed": 2, "failed": 1, "pending": 0 } })
     };
     assert_eq!(meta["github"], expected(7));
     assert_eq!(meta["githubData"], json!({ "file:///inn": expected(7) }));
@@ -432,6 +457,21 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
     assert_eq!(rows["items"][0]["changes"]["files"], 2);
     client.request("disposeSession", json!({ "channel": "echo:/one" })).await.unwrap();
     client.actions_until("changeset/cleared").await;
+}
+
+async fn a_directory_is_watched_while_its_changeset_is(side: Side) {
+    let (host, mut client) = start(side).await;
+    client.request("createSession", session("one", "/inn/yard", json!({}))).await.unwrap();
+    assert!(lines_of(&host.log, "around").is_empty(), "nobody watches");
+    let channel = "echo:/one/changeset/uncommitted";
+    let mut held = state(&mut client, channel).await;
+    // A change that is reported is told.
+    while held["files"][0]["edit"]["diff"]["added"] != 10 {
+        held = client.actions_until("changeset/contentChanged").await.pop().unwrap()["action"].clone();
+    }
+    client.notify("unsubscribe", json!({ "channel": channel })).await;
+    host.log.wait_for("plugin around: /inn/yard is watched no more").await;
+    assert_eq!(lines_of(&host.log, "around"), ["watches /inn/yard", "/inn/yard is watched no more"]);
 }
 
 async fn a_host_tells_of_itself_what_it_can(side: Side) {

@@ -72,6 +72,8 @@ pub(super) struct Actor {
     pub annotations: Option<AnnotationsState>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
+    /// How recent what is known of its directory is.
+    pub(super) looked: super::around::Looked,
     /// What is written later.
     pub deferred: Deferred,
     /// Writes that nobody waits for.
@@ -127,6 +129,7 @@ impl Actor {
             changes: None,
             annotations: None,
             facts: Vec::new(),
+            looked: super::around::Looked::default(),
             rest: false,
             deferred: Deferred::default(),
             unwaited: Vec::new(),
@@ -445,8 +448,9 @@ impl Actor {
         }
     }
 
-    /// Sends what is queued.
-    pub(super) fn flush_out(&mut self) {
+    /// Sends what is queued; answers whether anything was.
+    pub(super) fn flush_out(&mut self) -> bool {
+        let any = !self.out.is_empty();
         let mut run: Vec<Outgoing> = Vec::new();
         let mut of: Option<Arc<str>> = None;
         for (channel, outgoing) in self.out.drain(..) {
@@ -461,6 +465,7 @@ impl Actor {
         if let Some(channel) = of {
             self.core.fanout.publish(&channel, run);
         }
+        any
     }
 
     /// Publishes the text gathered in a chat.

@@ -1,5 +1,5 @@
 //! What a session does while it waits for a store. Nothing is acknowledged before it is stored; what needs no store goes
-//! on meanwhile: snapshots, drafts, read marks, answers, streamed text. See D-294.
+//! on meanwhile: snapshots, drafts, read marks, answers, streamed text. See D-303.
 //!
 //! A change is in the state when its write begins, so that every later write has it. Until it is stored, watchers and
 //! snapshots have the state as it was.
