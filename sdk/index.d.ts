@@ -1167,6 +1167,11 @@ export interface TerminalEvents {
     title(title: string): void;
     /** The process changed its working directory, a path. */
     cwd(cwd: string): void;
+    /**
+     * Resolves when subscribers can take more output, and in any case soon. A store that awaits it before it reads more
+     * output loses less for them; the host sends those who do not keep up the stored output in place of what they missed.
+     */
+    ready(): Promise<void>;
 }
 
 /** An open terminal. */
@@ -1516,10 +1521,27 @@ export interface PullRequest {
     branch: string;
     /** Its state. */
     state: PullRequestState;
+    /** The results of its checks, if it has any. */
+    checks?: PullRequestChecks;
 }
 
 /** The state of a pull request. */
 export type PullRequestState = 'open' | 'closed' | 'merged';
+
+/** The results of the checks of a pull request, such as builds and tests. */
+export interface PullRequestChecks {
+    /** All of them in one word. */
+    state: ChecksState;
+    /** How many have passed. */
+    passed: number;
+    /** How many have failed. */
+    failed: number;
+    /** How many have not ended. */
+    pending: number;
+}
+
+/** The state of all checks of a pull request. */
+export type ChecksState = 'pending' | 'passed' | 'failed';
 
 /** A request to create a pull request. */
 export interface PullRequestRequest {

@@ -10,6 +10,7 @@ pub fn plugins() -> Vec<Plugin> {
         ostler_plugin_bot::plugin(),
         ostler_plugin_echo::plugin(),
         ostler_plugin_git::plugin(),
+        ostler_plugin_github::plugin(),
         ostler_plugin_terminal::plugin(),
         ostler_plugin_webhook::plugin(),
     ]

@@ -69,7 +69,8 @@ fn from_nothing_to_an_answer() {
     assert!(lines[0].ends_with("/.config/ostler/config.json with agent @ostler/echo."), "{written:?}");
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
     let terminal = json!({ "name": "@ostler/terminal", "options": { "shellIntegration": true } });
-    let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" }, { "name": "@ostler/git" }]);
+    let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" },
+        { "name": "@ostler/git" }, { "name": "@ostler/github" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
@@ -107,6 +108,7 @@ fn a_preset_is_an_agent() {
         { "name": "@ostler/terminal", "options": { "shellIntegration": true } },
         { "name": "@ostler/webhook" },
         { "name": "@ostler/git" },
+        { "name": "@ostler/github" },
     ]);
     assert_eq!(home.config(), json!({ "plugins": plugins }));
 }
@@ -131,6 +133,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
         "./mine.ts",
         "--no-terminal",
         "--no-webhook",
+        "--no-github",
         "--path",
         ".",
         "--json",

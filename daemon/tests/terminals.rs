@@ -8,7 +8,11 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ahp::reducers::apply_action_to_terminal;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::TerminalState;
 use serde_json::{Value, json};
+use support::attack::Peak;
 use support::{Client, Daemon, Folder, Signal};
 
 /// How long the next action of a terminal may take.
@@ -85,6 +89,21 @@ impl Watcher {
         self.dispatch(json!({ "type": "terminal/input", "data": data })).await;
     }
 
+    /// Applies what comes until the terminal has said this; answers how many bytes came, and how often it began anew.
+    async fn follow(&mut self, state: &mut TerminalState, what: &str) -> (usize, usize) {
+        let (mut bytes, mut anew) = (0, 0);
+        while !text_of(&serde_json::to_value(&*state).unwrap()).ends_with(what) {
+            let envelope = self.step().await;
+            let action: StateAction = serde_json::from_value(envelope["action"].clone()).unwrap();
+            bytes += envelope["action"]["data"].as_str().map_or(0, str::len);
+            anew += usize::from(envelope["action"]["type"] == "terminal/cleared");
+            apply_action_to_terminal(state, &action);
+            // What is kept here is checked against the host's state, not against the past.
+            self.text.clear();
+        }
+        (bytes, anew)
+    }
+
     /// Takes the next action of the terminal.
     async fn step(&mut self) -> Value {
         // The pings of the daemon are frames, too.
@@ -150,6 +169,15 @@ impl Watcher {
 fn text_of(state: &Value) -> String {
     let parts = state["content"].as_array().unwrap().iter();
     parts.map(|part| part["value"].as_str().or(part["output"].as_str()).unwrap()).collect()
+}
+
+/// A state with as much of its text as the host keeps.
+fn kept(state: &Value) -> Value {
+    let mut state = state.clone();
+    let text = text_of(&state);
+    let over = text.chars().count().saturating_sub(200_000);
+    state["content"] = text.chars().skip(over).collect::<String>().into();
+    state
 }
 
 /// The processes that terminals of a daemon started and that still run.
@@ -363,7 +391,10 @@ async fn shells_report_their_commands_where_that_is_asked_for() {
         folder.write("a b;c/empty", "");
         let daemon = start_with(&folder, &shell);
         let mut terminal = Watcher::open(&daemon, json!({})).await;
-        terminal.until("terminal/commandDetectionAvailable").await;
+        // Unless the shell was there before its client.
+        if terminal.state().await["supportsCommandDetection"] != true {
+            terminal.until("terminal/commandDetectionAvailable").await;
+        }
         terminal.said("ready> ").await;
         let line = "sh -c 'echo one;echo two; exit 3'";
         terminal.type_in(&format!("{line}\r")).await;
@@ -394,6 +425,156 @@ async fn shells_report_their_commands_where_that_is_asked_for() {
             assert!(!text_of(&state).contains(mark), "{shell}: {mark:?} is left in the output");
         }
     }
+}
+
+/// How much a program prints where there is much, in MiB. `cargo xtask verify --long` sets it to 1024.
+fn much() -> usize {
+    std::env::var("OSTLER_TERMINAL_MEBIBYTES").map_or(24, |number| number.parse().unwrap())
+}
+
+/// Prints that much, then a line.
+fn print_much() -> String {
+    format!("head -c {} /dev/zero | tr '\\0' x; echo; echo done-$((1 + 1))\r", much() << 20)
+}
+
+const END: &str = "\r\ndone-2\r\nready> ";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn much_output_costs_its_scrollback_and_a_slow_client_delays_nobody() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut typist = Watcher::open(&daemon, json!({})).await;
+    typist.said("ready> ").await;
+    // Ones who do not read until all is over, one who reads, and one who watches something else.
+    let mut stuck = Vec::new();
+    for client in ["stuck-1", "stuck-2"] {
+        let mut client = daemon.initialized(client).await;
+        let state: TerminalState = serde_json::from_value(client.subscribe(ONE).await).unwrap();
+        stuck.push((
+            Watcher { client, uri: ONE.to_owned(), seq: 0, text: String::new(), actions: Vec::new() },
+            state,
+        ));
+    }
+    let mut other = daemon.initialized("other").await;
+    let mut reads = Watcher {
+        client: daemon.initialized("reads").await,
+        uri: ONE.to_owned(),
+        seq: 0,
+        text: String::new(),
+        actions: Vec::new(),
+    };
+    let mut read: TerminalState = serde_json::from_value(reads.client.subscribe(ONE).await).unwrap();
+    drop(typist);
+    let mut typist = daemon.initialized("typist").await;
+    let memory = Peak::watch(&daemon);
+    typist.dispatch(ONE, 1, json!({ "type": "terminal/input", "data": print_much() })).await;
+    let (over, is_over) = tokio::sync::oneshot::channel();
+    let asks = tokio::spawn(async move {
+        let mut is_over = is_over;
+        let mut longest = Duration::ZERO;
+        while is_over.try_recv().is_err() {
+            let asked = Instant::now();
+            other.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+            longest = longest.max(asked.elapsed());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        longest
+    });
+    let (bytes, _) = reads.follow(&mut read, END).await;
+    over.send(()).unwrap();
+    let longest = asks.await.unwrap();
+    assert!(longest < Duration::from_secs(5), "another client waited for {longest:?}");
+    let state = reads.state().await;
+    assert!(bytes >= 200_000, "{bytes}");
+    assert_eq!(kept(&serde_json::to_value(&read).unwrap()), kept(&state));
+    for (watcher, state_then) in &mut stuck {
+        let (bytes, anew) = watcher.follow(state_then, END).await;
+        assert!(anew > 0 && bytes < 12 << 20, "{anew}, {bytes}");
+        assert_eq!(kept(&serde_json::to_value(&*state_then).unwrap()), kept(&state));
+    }
+    let peak = memory.bytes() >> 20;
+    println!("peak {peak} MiB, {bytes} bytes were read, another client waited for {longest:?}");
+    assert!(peak > 0 && peak < 96, "the daemon takes {peak} MiB");
+}
+
+#[tokio::test]
+async fn output_takes_no_place_from_what_a_client_missed_elsewhere() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut typist = Watcher::open(&daemon, json!({})).await;
+    typist.said("ready> ").await;
+    let mut client = daemon.initialized("back").await;
+    client.request("createSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    client.subscribe("echo:/1").await;
+    let snapshot = client.request("subscribe", json!({ "channel": ONE })).await.unwrap()["snapshot"].clone();
+    let mut state: TerminalState = serde_json::from_value(snapshot["state"].clone()).unwrap();
+    drop(client);
+    typist.dispatch(json!({ "type": "terminal/resized", "cols": 132, "rows": 50 })).await;
+    typist.type_in(&print_much()).await;
+    typist.until("terminal/resized").await;
+    typist.said(END).await;
+    typist.client.dispatch("echo:/1", 1, json!({ "type": "session/titleChanged", "title": "Missed" })).await;
+    typist.client.subscribe("echo:/1").await;
+    let mut client = daemon.client().await;
+    let params = json!({ "channel": "ahp-root://", "clientId": "back", "lastSeenServerSeq": snapshot["fromSeq"],
+        "subscriptions": ["echo:/1", ONE] });
+    let back = client.request("reconnect", params).await.unwrap();
+    assert_eq!((&back["type"], &back["missing"]), (&json!("replay"), &json!([])), "{back}");
+    let missed: Vec<&Value> =
+        back["actions"].as_array().unwrap().iter().map(|one| &one["action"]["type"]).collect();
+    assert!(missed.contains(&&json!("session/titleChanged")), "{missed:?}");
+    // The terminal's state follows as actions.
+    let mut watcher =
+        Watcher { client, uri: ONE.to_owned(), seq: 0, text: String::new(), actions: Vec::new() };
+    watcher.follow(&mut state, END).await;
+    watcher.until("terminal/claimed").await;
+    state.cols = Some(132);
+    state.rows = Some(50);
+    assert_eq!(kept(&serde_json::to_value(&state).unwrap()), kept(&typist.state().await));
+}
+
+#[tokio::test]
+async fn a_program_that_sets_its_title_without_pause_is_listed_now_and_then() {
+    let folder = folder(json!({}));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    terminal.said("ready> ").await;
+    let mut root = daemon.initialized("root").await;
+    root.subscribe("ahp-root://").await;
+    let begun = Instant::now();
+    terminal.type_in("for i in $(seq 1 20000); do printf '\\033]2;title %d\\007' $i; done\r").await;
+    let mut lists = 0;
+    loop {
+        let list = root.actions_until("root/terminalsChanged").await.pop().unwrap();
+        lists += 1;
+        if list["action"]["terminals"][0]["title"] == "title 20000" {
+            break;
+        }
+    }
+    let most = 2 + begun.elapsed().as_millis() / 150;
+    assert!(lists <= most, "{lists} lists in {:?}", begun.elapsed());
+    while terminal.until("terminal/titleChanged").await["title"] != "title 20000" {}
+    // Once for everything that is printed together.
+    assert_eq!(terminal.state().await["title"], "title 20000");
+}
+
+#[tokio::test]
+async fn a_resize_does_not_wait_for_what_is_typed_and_not_read() {
+    let folder = folder(json!({}));
+    // In one process group with what it starts, so that it hears of the size.
+    let script =
+        "stty raw -echo; trap 'echo size: $(stty size)' WINCH; echo up-2; while :; do sleep 0.05; done";
+    folder.write("wait.sh", script);
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    terminal.said("ready> ").await;
+    terminal.type_in("bash wait.sh\r").await;
+    terminal.said("up-2").await;
+    for _ in 0..100 {
+        terminal.type_in(&"x".repeat(4000)).await;
+    }
+    terminal.dispatch(json!({ "type": "terminal/resized", "cols": 132, "rows": 50 })).await;
+    terminal.said("size: 50 132").await;
 }
 
 #[tokio::test]

@@ -61,6 +61,17 @@ const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "terminals",
+        what: "a terminal that prints 1 GiB to clients of which some do not read",
+        subset: "24 MiB",
+        run: |session| {
+            session.tests(
+                &["test", "--release", "--package", "ostler", "--test", "terminals", "--locked"],
+                &[("OSTLER_TERMINAL_MEBIBYTES", "1024")],
+            )
+        },
+    },
+    Check {
         name: "soak",
         what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
         subset: "15 seconds",

@@ -404,7 +404,7 @@ async fn send(
                 flush(writer, gathered).await?;
                 writer.write(&frame).await?;
             }
-            Item::Batch(batch) => {
+            Item::Batch(batch) | Item::Stream(batch, _) => {
                 let encoded = batch.encoded.get_or_init(|| encode(&batch));
                 if encoded.len() < WRITE_BUFFER {
                     gathered.extend_from_slice(encoded);

@@ -21,8 +21,9 @@ const ECHO: &str = "@ostler/echo";
 /// The plugins a first configuration has beside its backend.
 const TERMINAL: &str = ostler_plugin_terminal::NAME;
 const WEBHOOK: &str = "@ostler/webhook";
-/// The plugins of the workspace, which every first configuration has.
-const WORKSPACE: &[&str] = &[ostler_plugin_git::NAME];
+/// The plugins of the workspace, each with whether a flag omits it.
+const WORKSPACE: &[(&str, fn(&InitFlags) -> bool)] =
+    &[(ostler_plugin_git::NAME, |_| false), (ostler_plugin_github::NAME, |flags| flags.no_github)];
 
 /// The contents of the first configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -42,6 +43,9 @@ pub struct InitFlags {
     /// Omit the webhook plugin
     #[arg(long)]
     pub no_webhook: bool,
+    /// Omit the plugin for pull requests
+    #[arg(long)]
+    pub no_github: bool,
 }
 
 /// Writes a first configuration; never over one that is there.
@@ -70,7 +74,8 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     if !flags.no_webhook {
         entries.push(json!({ "name": WEBHOOK }));
     }
-    entries.extend(WORKSPACE.iter().map(|name| json!({ "name": name })));
+    let named = WORKSPACE.iter().filter(|(_, is_omitted)| !is_omitted(&flags));
+    entries.extend(named.map(|(name, _)| json!({ "name": name })));
     let mut fields = JsonObject::new();
     if let Some(port) = flags.port {
         fields.insert("port".to_owned(), port.into());

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{
-    BranchAsked, ChangeScope, Changes, ChangesOf, ChangesState, Diagnostics, Directories, PullRequest,
-    PullRequestRequest, PullRequestState, PullRequests, Repository, Resource, Worktree, WorktreeRequest,
-    Worktrees,
+    BranchAsked, ChangeScope, Changes, ChangesOf, ChangesState, ChecksState, Diagnostics, Directories,
+    PullRequest, PullRequestChecks, PullRequestRequest, PullRequestState, PullRequests, Repository, Resource,
+    Worktree, WorktreeRequest, Worktrees,
 };
 use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_contract::{Call, HostFunction, JsonObject, Options, PluginHost, Thrown, Value, json};
@@ -35,6 +35,12 @@ fn found(number: u32) -> PullRequest {
         url: format!("https://example.com/{number}"),
         branch: "feature".into(),
         state: PullRequestState::Open,
+        checks: (number == 7).then_some(PullRequestChecks {
+            state: ChecksState::Failed,
+            passed: 2,
+            failed: 1,
+            pending: 0,
+        }),
     }
 }
 
@@ -336,7 +342,8 @@ async fn pull_requests_of_a_session_are_found_and_made(side: Side) {
     let expected = |number: u32| {
         let url = format!("https://example.com/{number}");
         json!({ "owner": "inn", "repo": "stable", "pullRequestUrls": [url], "pullRequestBranchName": "feature",
-            "pullRequestState": "open", "pullRequestStateUrl": url })
+            "pullRequestState": "open", "pullRequestStateUrl": url,
+            "ostler.checks": { "state": "failed", "passed": 2, "failed": 1, "pending": 0 } })
     };
     assert_eq!(meta["github"], expected(7));
     assert_eq!(meta["githubData"], json!({ "file:///inn": expected(7) }));

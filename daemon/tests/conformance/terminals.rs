@@ -17,6 +17,7 @@ const PLUGIN: Both =
 both! { PLUGIN:
     a_terminal_is_opened_typed_into_and_disposed_of,
     what_a_terminal_said_last_is_kept,
+    a_client_that_does_not_keep_up_is_sent_the_state,
     commands_are_seen_by_their_marks,
     who_holds_a_terminal_hands_it_over,
     what_cannot_be_opened_leaves_nothing_behind,
@@ -42,15 +43,13 @@ fn terminal(host: PluginHost, request: TerminalRequest, events: TerminalEvents) 
     Ok(Terminal {
         title: Some("parrot".into()),
         is_pty: Some(cwd == "/pty"),
-        input: Call::now(move |(data,): (String,)| {
-            let (word, said) = data.split_once(' ').unwrap_or(("", ""));
-            match (data.as_str(), word) {
-                ("throw", _) => Err("not that".into()),
-                (_, "exit") => typed.exited.call((said.parse().ok(),)),
-                (_, "title") => typed.title.call((said.to_owned(),)),
-                (_, "cd") => typed.cwd.call((said.to_owned(),)),
-                (_, "flood") => typed.data.call(("x".repeat(said.parse().unwrap()),)),
-                _ => typed.data.call((data,)),
+        input: Call::new(move |(data,): (String,)| {
+            let typed = typed.clone();
+            async move {
+                if data == "ready" {
+                    typed.ready.call(()).await?;
+                }
+                parrot(&typed, data)
             }
         }),
         resize: Some(Call::now(move |(cols, rows): (u16, u16)| {
@@ -64,6 +63,18 @@ fn terminal(host: PluginHost, request: TerminalRequest, events: TerminalEvents) 
         dispose: Call::now(move |()| host.log(format!("disposed {uri}"))),
         ..Terminal::default()
     })
+}
+
+fn parrot(events: &TerminalEvents, data: String) -> Result<(), Thrown> {
+    let (word, said) = data.split_once(' ').unwrap_or(("", ""));
+    match (data.as_str(), word) {
+        ("throw", _) => Err("not that".into()),
+        (_, "exit") => events.exited.call((said.parse().ok(),)),
+        (_, "title") => events.title.call((said.to_owned(),)),
+        (_, "cd") => events.cwd.call((said.to_owned(),)),
+        (_, "flood") => events.data.call(("x".repeat(said.parse().unwrap()),)),
+        _ => events.data.call((data,)),
+    }
 }
 
 fn end(start: &Start, turn: &str, content: &str) -> Result<(), Thrown> {
@@ -264,6 +275,72 @@ async fn what_a_terminal_said_last_is_kept(side: Side) {
     let kept = content[0]["value"].as_str().unwrap();
     assert_eq!((content.as_array().unwrap().len(), kept.len()), (1, 200_000));
     assert!(kept.ends_with("x.") && kept.starts_with("xx"));
+}
+
+async fn a_client_that_does_not_keep_up_is_sent_the_state(side: Side) {
+    let (host, mut client) = start(side).await;
+    open(&mut client, json!({})).await.unwrap();
+    snapshot(&mut client).await;
+    let (mut slow, mut elsewhere) = (host.raw(), host.raw());
+    for (other, name) in [(&mut slow, "two"), (&mut elsewhere, "three")] {
+        other.initialize(name).await;
+        snapshot(other).await;
+    }
+    // It reads nothing until all is said, and nothing of that takes place in what others wait for.
+    for typed in [&["flood 150000"; 20][..], &["title busy", "cd /tmp", "ready"]].concat() {
+        type_in(&mut client, typed).await;
+        next(&mut client).await;
+        next(&mut elsewhere).await;
+    }
+    let mut before = 0;
+    let mut last = 0;
+    let mut state = Vec::new();
+    while state.last().is_none_or(|action: &Value| action["type"] != "terminal/claimed") {
+        let seen = next(&mut slow).await;
+        let seq = seen["serverSeq"].as_u64().unwrap();
+        assert!(seq > last);
+        last = seq;
+        match state.is_empty() && seen["action"]["type"] != "terminal/cleared" {
+            true => before += 1,
+            false => state.push(seen["action"].clone()),
+        }
+    }
+    assert!((1..20).contains(&before), "{before}");
+    let data = state[1]["data"].as_str().unwrap().to_owned();
+    assert!(data.len() == 200_000 && data.ends_with("xready"));
+    state[1]["data"] = Value::Null;
+    let expected = json!([
+        { "type": "terminal/cleared" },
+        { "type": "terminal/data", "data": null },
+        { "type": "terminal/cwdChanged", "cwd": "file:///tmp" },
+        { "type": "terminal/titleChanged", "title": "busy" },
+        { "type": "terminal/resized", "cols": 80, "rows": 24 },
+        { "type": "terminal/claimed", "claim": { "kind": "client", "clientId": "one" } },
+    ]);
+    assert_eq!(Value::from(state), expected);
+    // It follows again.
+    type_in(&mut client, "and on").await;
+    for client in [&mut slow, &mut client, &mut elsewhere] {
+        assert_eq!(next(client).await["action"]["data"], "and on");
+    }
+    // One that comes back is owed the state only where something was said meanwhile.
+    type_in(&mut client, "exit 3").await;
+    let seen = next(&mut elsewhere).await["serverSeq"].clone();
+    let mut back = host.raw();
+    let params = json!({ "channel": "ahp-root://", "clientId": "one", "lastSeenServerSeq": seen, "subscriptions": [ONE] });
+    let answer = back.request("reconnect", params).await.unwrap();
+    assert_eq!(answer, json!({ "type": "replay", "actions": [], "missing": [] }));
+    assert_eq!(
+        next(&mut back).await["action"]["type"],
+        "terminal/cleared",
+        "some client missed something before"
+    );
+    let mut actions = vec![next(&mut back).await["action"].clone()];
+    while actions.last().is_none_or(|action| action["type"] != "terminal/exited") {
+        actions.push(next(&mut back).await["action"].clone());
+    }
+    assert!(actions[0]["data"].as_str().unwrap().ends_with("xreadyand on"));
+    assert_eq!(actions.last(), Some(&json!({ "type": "terminal/exited", "exitCode": 3 })));
 }
 
 async fn commands_are_seen_by_their_marks(side: Side) {

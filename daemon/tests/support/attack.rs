@@ -161,13 +161,13 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The most memory that is a process's own.
-struct Peak {
+pub struct Peak {
     bytes: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
 }
 
 impl Peak {
-    fn watch(daemon: &Daemon) -> Self {
+    pub fn watch(daemon: &Daemon) -> Self {
         let (bytes, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (seen, ends, file) = (bytes.clone(), over.clone(), format!("/proc/{}/status", daemon.child.id()));
         std::thread::spawn(move || {
@@ -182,8 +182,12 @@ impl Peak {
         Self { bytes, over }
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     fn check(&self) {
-        let peak = self.bytes.load(Ordering::Relaxed);
+        let peak = self.bytes();
         println!("peak {} MiB", peak / MIB);
         assert!(peak > 0 && peak <= MEMORY, "the daemon takes {} MiB", peak / MIB);
     }

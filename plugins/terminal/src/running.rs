@@ -1,6 +1,8 @@
 //! One terminal that runs.
 
+use std::future::poll_fn;
 use std::os::unix::process::ExitStatusExt;
+use std::pin::Pin;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest};
 use ostler_contract::{Call, Thrown};
 use ostler_processes::{Process, Program, Signal, Unstarted};
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -18,7 +20,7 @@ use crate::{Runtime, SCOPES, program};
 
 /// How much output is reported at once, in bytes.
 const BATCH: usize = 64 << 10;
-/// Less than this is reported as it is read, in bytes.
+/// Less than this is reported as it is read, if nothing was just before, in bytes.
 const SMALL: usize = 1 << 10;
 /// How long more output is gathered.
 const GATHER: Duration = Duration::from_millis(2);
@@ -36,10 +38,10 @@ pub fn open(runtime: &Runtime, request: &TerminalRequest, events: TerminalEvents
     match start(runtime, &program, size) {
         Ok((process, read, write)) => {
             let process = Arc::new(process);
-            let (data, exited) = (events.data, events.exited);
+            let (data, exited) = (events.data.clone(), events.exited.clone());
             let ending = process.clone();
             tokio::spawn(async move {
-                let status = pump(read, &ending, |text| drop(data.call((text,)))).await;
+                let status = pump(read, &ending, &events).await;
                 // What it left behind has no terminal any more.
                 ending.kill().await;
                 if let Some(signal) = status.signal() {
@@ -86,30 +88,40 @@ fn start(
     Ok((process, read, write))
 }
 
+/// What is typed into a terminal: one after the other, without a lock while nobody reads it.
+struct Typed {
+    turn: Mutex<()>,
+    write: parking_lot::Mutex<OwnedWritePty>,
+}
+
+impl Typed {
+    async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+        let _turn = self.turn.lock().await;
+        while !bytes.is_empty() {
+            let written = poll_fn(|context| Pin::new(&mut *self.write.lock()).poll_write(context, bytes));
+            match written.await? {
+                0 => return Err(std::io::ErrorKind::WriteZero.into()),
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+}
+
 fn terminal(title: String, process: Arc<Process>, write: OwnedWritePty) -> Terminal {
-    let write = Arc::new(Mutex::new(write));
-    let resized = write.clone();
+    let typed = Arc::new(Typed { turn: Mutex::new(()), write: parking_lot::Mutex::new(write) });
+    let resized = typed.clone();
     let killed = process.clone();
     Terminal {
         title: Some(title),
         is_pty: Some(true),
         input: Call::new(move |(data,): (String,)| {
-            let write = write.clone();
-            async move {
-                write
-                    .lock()
-                    .await
-                    .write_all(data.as_bytes())
-                    .await
-                    .map_err(|why| Thrown::new(format_args!("{why}")))
-            }
+            let typed = typed.clone();
+            async move { typed.write(data.as_bytes()).await.map_err(|why| Thrown::new(format_args!("{why}"))) }
         }),
-        resize: Some(Call::new(move |(cols, rows): (u16, u16)| {
-            let write = resized.clone();
-            async move {
-                let size = Size::new(rows, cols);
-                write.lock().await.resize(size).map_err(|why| Thrown::new(format_args!("{why}")))
-            }
+        resize: Some(Call::now(move |(cols, rows): (u16, u16)| {
+            let resized = resized.write.lock().resize(Size::new(rows, cols));
+            resized.map_err(|why| Thrown::new(format_args!("{why}")))
         })),
         kill: Some(Call::new(move |(signal,): (Option<String>,)| {
             let process = killed.clone();
@@ -140,8 +152,10 @@ async fn end(process: &Process, signal: Signal) {
 }
 
 /// Reports output until its process has ended and everything it wrote was read; answers how it ended.
-async fn pump(mut read: OwnedReadPty, process: &Process, report: impl Fn(String)) -> ExitStatus {
+async fn pump(mut read: OwnedReadPty, process: &Process, events: &TerminalEvents) -> ExitStatus {
+    let report = |text: String| drop(events.data.call((text,)));
     let mut decoder = Decoder::default();
+    let mut quiet_since = None;
     let mut batch = Vec::with_capacity(BATCH);
     let ended = process.ended();
     tokio::pin!(ended);
@@ -150,19 +164,27 @@ async fn pump(mut read: OwnedReadPty, process: &Process, report: impl Fn(String)
         let open = match status {
             None => tokio::select! {
                 biased;
-                open = gather(&mut read, &mut batch) => open,
+                open = gather(&mut read, &mut batch, quiet_since) => open,
                 how = &mut ended => {
                     status = Some(how);
                     continue;
                 }
             },
             // The last output of a process is there when it has ended; what keeps the terminal open is another one.
-            Some(_) => tokio::time::timeout(DRAINED, gather(&mut read, &mut batch)).await.unwrap_or(false),
+            Some(_) => tokio::time::timeout(DRAINED, gather(&mut read, &mut batch, quiet_since))
+                .await
+                .unwrap_or(false),
         };
         let text = decoder.read(&batch);
+        let much = batch.len() >= SMALL;
         batch.clear();
         if !text.is_empty() {
             report(text);
+            quiet_since = Some(Instant::now());
+        }
+        if much {
+            // Those who watch may need a moment.
+            let _ = events.ready.call(()).await;
         }
         if !open {
             break;
@@ -178,10 +200,11 @@ async fn pump(mut read: OwnedReadPty, process: &Process, report: impl Fn(String)
     }
 }
 
-/// Reads some output: as much as there is, and more for a moment where much arrives. Answers whether there may be more.
-/// Output that was read is in `batch` when this is dropped, too.
-async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>) -> bool {
+/// Reads some output: as much as there is, and more for a moment where much arrives or some was reported just before.
+/// Answers whether there may be more. Output that was read is in `batch` when this is dropped, too.
+async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>, quiet_since: Option<Instant>) -> bool {
     let mut until: Option<Instant> = None;
+    let quiet = || quiet_since.is_none_or(|since| since.elapsed() >= GATHER);
     loop {
         let some = read.read_buf(batch);
         let count = match until {
@@ -194,7 +217,7 @@ async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>) -> bool {
         match count {
             // A terminal that nobody holds open any more fails instead of ending.
             Ok(0) | Err(_) => return false,
-            Ok(count) if until.is_none() && count < SMALL => return true,
+            Ok(count) if until.is_none() && count < SMALL && quiet() => return true,
             Ok(_) if batch.len() >= BATCH => return true,
             Ok(_) => drop(until.get_or_insert_with(|| Instant::now() + GATHER)),
         }

@@ -132,6 +132,39 @@ pub struct PullRequest {
     pub branch: String,
     /// Its state.
     pub state: PullRequestState,
+    /// The results of its checks, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<PullRequestChecks>,
+}
+
+/// The results of the checks of a pull request, such as builds and tests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct PullRequestChecks {
+    /// All of them in one word.
+    pub state: ChecksState,
+    /// How many have passed.
+    #[serde(default)]
+    pub passed: u32,
+    /// How many have failed.
+    #[serde(default)]
+    pub failed: u32,
+    /// How many have not ended.
+    #[serde(default)]
+    pub pending: u32,
+}
+
+/// The state of all checks of a pull request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "lowercase")]
+pub enum ChecksState {
+    /// None has failed, and some have not ended.
+    #[default]
+    Pending,
+    /// All have passed.
+    Passed,
+    /// At least one has failed.
+    Failed,
 }
 
 /// The state of a pull request.

@@ -80,6 +80,9 @@ pub struct TerminalEvents {
     pub title: Func<fn(title: String)>,
     /// The process changed its working directory, a path.
     pub cwd: Func<fn(cwd: String)>,
+    /// Resolves when subscribers can take more output, and in any case soon. A store that awaits it before it reads more
+    /// output loses less for them; the host sends those who do not keep up the stored output in place of what they missed.
+    pub ready: HostFunction<fn()>,
 }
 
 /// An open terminal.

@@ -1,6 +1,8 @@
 //! Fan-out: one sequence of actions for the whole host, encoded once, sent to whoever subscribed, and kept
 //! for a while so that a client that lost its connection can take up where it was.
 
+mod stream;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +17,8 @@ pub use crate::core::envelope::{Encoded, Origin, rejection};
 use crate::core::envelope::{action_of, envelope_frame, params_of};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Item, Outbox};
+use stream::Flow;
+pub use stream::{Room, Stream, Ticket};
 
 /// What an overlay counts for beside its frame, in bytes.
 const OVERLAY_WEIGHT: usize = 1024;
@@ -137,6 +141,8 @@ pub struct Subscriber {
     pub latency: Option<u64>,
     /// Keeps its frames back until its snapshot is answered, where that takes a while.
     pub hold: Option<Arc<Backlog>>,
+    /// How it follows a stream; the fan-out fills it in.
+    pub flow: Option<Arc<Flow>>,
 }
 
 impl Subscriber {
@@ -152,6 +158,17 @@ impl Subscriber {
 struct Channel {
     subscribers: Vec<Subscriber>,
     audience: Arc<Audience>,
+    stream: Option<Streamed>,
+}
+
+/// What a stream's channel knows beside its subscribers.
+#[derive(Debug)]
+struct Streamed {
+    stream: Arc<Stream>,
+    /// The number of its latest action.
+    latest: u64,
+    /// Whether some subscriber has missed something: the last number that one saw says nothing then.
+    missed: bool,
 }
 
 #[derive(Debug)]
@@ -440,6 +457,7 @@ impl Fanout {
         }
         for (channel, subscriber) in subscriptions {
             inner.add(channel, subscriber.clone());
+            inner.resume_stream(channel, subscriber.connection, seen);
         }
         Some(Replay { envelopes })
     }
@@ -450,7 +468,7 @@ fn has_overlay(log: &VecDeque<Logged>, newest: usize) -> bool {
 }
 
 impl Inner {
-    fn add(&mut self, channel: &str, subscriber: Subscriber) {
+    fn add(&mut self, channel: &str, mut subscriber: Subscriber) {
         let entry = match self.channels.get_mut(channel) {
             Some(entry) => entry,
             None => self.channels.entry(channel.into()).or_default(),
@@ -460,6 +478,7 @@ impl Inner {
             // Most channels have one subscriber.
             entry.subscribers.reserve_exact(1);
         }
+        subscriber.flow = entry.stream.as_ref().map(|streamed| Flow::of(&streamed.stream));
         entry.subscribers.push(subscriber);
         entry.count();
     }
@@ -472,7 +491,8 @@ impl Inner {
         entry.subscribers.retain(|subscriber| !which(subscriber));
         entry.count();
         let taken = entry.subscribers.len() != before;
-        if entry.subscribers.is_empty() && Arc::strong_count(&entry.audience) == 1 {
+        let owned = Arc::strong_count(&entry.audience) > 1 || entry.stream.is_some();
+        if entry.subscribers.is_empty() && !owned {
             self.channels.remove(channel);
         }
         taken
@@ -532,6 +552,7 @@ mod tests {
             alias: alias.map(Into::into),
             latency: None,
             hold: None,
+            flow: None,
         }
     }
 
@@ -539,10 +560,7 @@ mod tests {
         subscriber.outbox.close(crate::core::outbox::Closed::Done);
         let mut items = Vec::new();
         while subscriber.outbox.drain(&mut items).await.is_none() {}
-        let frames = items.iter().flat_map(|item| match item {
-            Item::Frame(frame) => vec![Bytes::clone(frame)],
-            Item::Batch(batch) => batch.frames().to_vec(),
-        });
+        let frames = items.iter().flat_map(|item| item.frames().to_vec());
         frames.map(|frame| serde_json::from_slice::<Value>(&frame).expect("JSON")["params"].clone()).collect()
     }
 

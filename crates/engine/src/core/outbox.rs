@@ -11,6 +11,7 @@ use ostler_contract::{Budget, Charge};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use crate::core::fanout::Ticket;
 use crate::core::wire::{Sender, Tap};
 
 /// Frames published together. They are encoded once for all subscribers; a transport that frames them keeps
@@ -35,6 +36,11 @@ impl Batch {
     /// Each one JSON text.
     pub fn frames(&self) -> &[Bytes] {
         &self.frames
+    }
+
+    /// Their size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Charges what it takes in memory, once for all its clients; answers whether that was available.
@@ -86,6 +92,8 @@ pub enum Item {
     Frame(Frame),
     /// Frames shared with others.
     Batch(Arc<Batch>),
+    /// The same of a stream, which knows by the ticket how much waits.
+    Stream(Arc<Batch>, Ticket),
 }
 
 impl Item {
@@ -93,14 +101,14 @@ impl Item {
     pub fn frames(&self) -> &[Bytes] {
         match self {
             Self::Frame(frame) => std::slice::from_ref(&frame.bytes),
-            Self::Batch(batch) => batch.frames(),
+            Self::Batch(batch) | Self::Stream(batch, _) => batch.frames(),
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.len(),
-            Self::Batch(batch) => batch.bytes,
+            Self::Batch(batch) | Self::Stream(batch, _) => batch.bytes,
         }
     }
 }
@@ -126,6 +134,8 @@ pub enum Closed {
 pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
 /// While so many bytes of answers wait for a peer, no further request of it is read.
 const PAUSE: usize = 1024 * 1024;
+/// What part of what may wait a stream may fill.
+const STREAMED: usize = 4;
 /// Things larger than that on their own, an answer that was asked for, wait beside it up to so many times as much.
 const LARGE: usize = 8;
 
@@ -280,6 +290,7 @@ impl Outbox {
                 frame.charge.is_some()
             }
             Item::Batch(batch) => batch.charge(&self.host) || idle,
+            Item::Stream(batch, _) => batch.bytes == 0 || batch.charge(&self.host) || idle,
         }
     }
 
@@ -295,6 +306,11 @@ impl Outbox {
             self.wake.notify_one();
             return;
         }
+        self.queue(state, item);
+    }
+
+    /// Queues what is charged.
+    fn queue(&self, mut state: MutexGuard<'_, State>, item: Item) {
         let bytes = item.bytes();
         state.bytes += bytes;
         if matches!(item, Item::Frame(_)) {
@@ -317,6 +333,21 @@ impl Outbox {
         }
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Queues something of a stream if there is memory for it; answers whether it was. What streams leave is for what
+    /// a client cannot do without.
+    pub(crate) fn offer(&self, mut item: Item) -> bool {
+        let state = self.state();
+        if state.closed.is_some() {
+            return true;
+        }
+        let waits = state.bytes > 0 && state.bytes + item.bytes() > self.limit / STREAMED;
+        if waits || !self.charge(&state, &mut item) {
+            return false;
+        }
+        self.queue(state, item);
+        true
     }
 
     /// Whether so many bytes may wait.

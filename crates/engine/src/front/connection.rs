@@ -352,6 +352,7 @@ impl Connection {
             alias: (spelled != channel).then(|| spelled.into()),
             latency,
             hold: None,
+            flow: None,
         }
     }
 

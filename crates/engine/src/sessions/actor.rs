@@ -67,6 +67,8 @@ pub(super) struct Actor {
     pub annotations: Option<AnnotationsState>,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
+    /// How recent what is known of its directory is.
+    pub(super) looked: super::around::Looked,
     /// What is written later.
     pub deferred: Deferred,
     /// Writes that nobody waits for.
@@ -120,6 +122,7 @@ impl Actor {
             changes: None,
             annotations: None,
             facts: Vec::new(),
+            looked: super::around::Looked::default(),
             rest: false,
             deferred: Deferred::default(),
             unwaited: Vec::new(),

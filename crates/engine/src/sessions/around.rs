@@ -1,7 +1,9 @@
 //! What is known of where a session works: facts of its directory, its pull request, what it changed. Asked when it
-//! starts, when it wakes, and once a turn has ended; told to whoever watches where it is another than before.
+//! starts, when it wakes, and once a turn has ended; told to whoever watches where it is another than before. Each part
+//! is told when it is known: a code host that is slow delays its pull request alone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ostler_contract::points::{BranchAsked, Changes, Directories, PullRequest, PullRequests};
 use ostler_contract::{JsonObject, Thrown, Value, json, limit};
@@ -16,13 +18,35 @@ use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::SessionView as _;
 
-/// What was found.
-#[derive(Debug, Default)]
+/// The keys of `_meta` in which a pull request is.
+const PULL_REQUEST: [&str; 3] = ["github", "githubData", "workingDirectoryKeys"];
+
+/// One part of what was found.
+#[derive(Debug)]
 pub struct Around {
+    /// The number of the look, ascending within the session.
+    look: u64,
+    part: Part,
+}
+
+#[derive(Debug)]
+enum Part {
     /// By key; none of them the host's own.
-    facts: JsonObject,
-    changesets: Option<Vec<Changeset>>,
-    summary: Option<ChangesSummary>,
+    Facts(JsonObject),
+    /// By key; empty without a pull request.
+    PullRequest(JsonObject),
+    Changes {
+        changesets: Option<Vec<Changeset>>,
+        summary: Option<ChangesSummary>,
+    },
+}
+
+/// The looks from which an actor has its parts: an earlier one that ends later is outdated.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    facts: u64,
+    pull_request: u64,
+    changes: u64,
 }
 
 impl Entry {
@@ -44,55 +68,88 @@ impl Sessions {
             return;
         }
         let (sessions, entry) = (self.clone(), entry.clone());
+        let look = entry.looks.fetch_add(1, Ordering::Relaxed) + 1;
         tokio::spawn(async move {
-            let found = sessions.around(&entry, after_turn).await;
-            if entry.is_awake() {
-                sessions.tell(&entry, ToSession::Around(Box::new(found)));
-            }
-            sessions.workspace.refresh_changesets(entry).await;
+            let known = match sessions.facts(&entry, after_turn).await {
+                Some(facts) => {
+                    sessions.found(&entry, look, Part::Facts(facts.clone()));
+                    facts
+                }
+                None => entry.view().summary.meta.clone().unwrap_or_default(),
+            };
+            let changes = async {
+                if let Some(changes) = sessions.changes(&entry).await {
+                    sessions.found(&entry, look, changes);
+                }
+                sessions.workspace.refresh_changesets(entry.clone()).await;
+            };
+            futures::join!(changes, sessions.look_for_pull_request(&entry, look, after_turn, &known));
         });
     }
 
-    async fn around(&self, entry: &Arc<Entry>, after_turn: bool) -> Around {
-        let mut found = Around::default();
-        let Some(registry) = self.core.registry() else { return found };
-        let Some((path, uri)) = entry.directory() else { return found };
-        if let Some(directories) = registry.port::<Directories>() {
-            if let Some(refresh) = directories.refresh.as_ref().filter(|_| after_turn) {
-                self.known(entry, "its directory", refresh.within(limit::DIRECTORY, (path.clone(),))).await;
-            }
-            let facts = self
-                .known(entry, "its directory", directories.meta.within(limit::DIRECTORY, (path.clone(),)))
-                .await;
-            let own = names::meta_key("");
-            found.facts = facts.unwrap_or_default();
-            found.facts.retain(|key, _| !key.starts_with(&own));
+    /// Tells the actor of a session, if it is awake.
+    fn found(self: &Arc<Self>, entry: &Arc<Entry>, look: u64, part: Part) {
+        if entry.is_awake() {
+            self.tell(entry, ToSession::Around(Box::new(Around { look, part })));
         }
-        if let Some(github) = registry.port::<PullRequests>() {
-            let asked = BranchAsked {
-                directory: path,
-                branch: self.branch_of(entry, &found.facts),
-                token: entry.token_of(&github.resource.0.resource),
-            };
-            let told = self
-                .known(entry, "its pull request", github.for_branch.within(limit::DIRECTORY, (asked,)))
-                .await
-                .flatten();
-            self.put_pull_request(entry, &uri, told, &mut found.facts).await;
+    }
+
+    /// The facts of its directory; nothing without a port or an answer.
+    async fn facts(&self, entry: &Entry, after_turn: bool) -> Option<JsonObject> {
+        let registry = self.core.registry()?;
+        let directories = registry.port::<Directories>()?;
+        let (path, _) = entry.directory()?;
+        if let Some(refresh) = directories.refresh.as_ref().filter(|_| after_turn) {
+            self.known(entry, "its directory", refresh.within(limit::DIRECTORY, (path.clone(),))).await;
         }
-        if let Some(changes) = registry.port::<Changes>() {
-            let of = entry.changes_of();
-            let scopes = self
-                .known(entry, "its changesets", changes.scopes.within(limit::DIRECTORY, (of.clone(),)))
-                .await;
-            found.changesets =
-                scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
-            found.summary = self
-                .known(entry, "its changes", changes.summary.within(limit::DIRECTORY, (of,)))
-                .await
-                .flatten();
+        let facts = directories.meta.within(limit::DIRECTORY, (path,));
+        let mut facts = self.known(entry, "its directory", facts).await?;
+        let own = names::meta_key("");
+        facts.retain(|key, _| !key.starts_with(&own));
+        Some(facts)
+    }
+
+    async fn look_for_pull_request(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        look: u64,
+        after_turn: bool,
+        facts: &JsonObject,
+    ) {
+        let Some(registry) = self.core.registry() else { return };
+        let Some(github) = registry.port::<PullRequests>() else { return };
+        let Some((path, uri)) = entry.directory() else { return };
+        // The one that was stored is shown while a code host is asked.
+        if !after_turn && let Some(stored) = self.stored_pull_request(entry, &uri).await {
+            self.found(entry, look, Part::PullRequest(facts_of(&uri, &stored)));
         }
-        found
+        let asked = BranchAsked {
+            directory: path,
+            branch: self.branch_of(entry, facts),
+            token: entry.token_of(&github.resource.0.resource),
+        };
+        let found =
+            self.known(entry, "its pull request", github.for_branch.within(limit::DIRECTORY, (asked,))).await;
+        let row = match found.flatten() {
+            Some(found) => Some(self.store_pull_request(entry, &uri, &found).await),
+            // The one that was stored stands.
+            None => self.stored_pull_request(entry, &uri).await,
+        };
+        let facts = row.map(|row| facts_of(&uri, &row)).unwrap_or_default();
+        self.found(entry, look, Part::PullRequest(facts));
+    }
+
+    async fn changes(&self, entry: &Entry) -> Option<Part> {
+        let registry = self.core.registry()?;
+        let changes = registry.port::<Changes>()?;
+        entry.directory()?;
+        let of = entry.changes_of();
+        let scopes =
+            self.known(entry, "its changesets", changes.scopes.within(limit::DIRECTORY, (of.clone(),))).await;
+        let changesets = scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
+        let summary =
+            self.known(entry, "its changes", changes.summary.within(limit::DIRECTORY, (of,))).await.flatten();
+        Some(Part::Changes { changesets, summary })
     }
 
     /// An answer in time; one that fails is a line.
@@ -108,62 +165,54 @@ impl Sessions {
             .ok()
     }
 
-    /// The branch a session works on, as far as it is known.
+    /// The branch a session works on, as far as it is known: the one that is checked out, else that of its working tree.
     pub(crate) fn branch_of(&self, entry: &Entry, facts: &JsonObject) -> Option<String> {
-        let own = entry.view().record.worktree.as_ref().and_then(|tree| tree.branch.clone());
-        let told = || facts.get("git")?.get("branchName")?.as_str().map(str::to_owned);
-        own.or_else(told)
+        let told = facts.get("git").and_then(|git| git.get("branchName")?.as_str()).map(str::to_owned);
+        let own = || entry.view().record.worktree.as_ref().and_then(|tree| tree.branch.clone());
+        told.or_else(own)
     }
 
-    /// Puts a pull request among the facts, and keeps it; where none is found now, the one that was kept stands.
-    pub(crate) async fn put_pull_request(
+    /// Stores the pull request of a session; returns it as `_meta` shows it.
+    pub(crate) async fn store_pull_request(
         &self,
         entry: &Entry,
         directory: &str,
-        found: Option<PullRequest>,
-        facts: &mut JsonObject,
-    ) {
-        let store = self.core.session_store();
-        let row = match (found, store) {
-            (Some(found), store) => {
-                let row = told(&found);
-                if let Some(store) = store {
-                    let kept = JsonObject::from_iter([(directory.to_owned(), row.clone())]);
-                    self.known(
-                        entry,
-                        "its pull request",
-                        store.set_pull_requests.within(limit::STORE, (entry.id.clone(), kept)),
-                    )
-                    .await;
-                }
-                Some(row)
-            }
-            (None, Some(store)) => {
-                let kept = self
-                    .known(
-                        entry,
-                        "its pull request",
-                        store.pull_requests.within(limit::STORE, (entry.id.clone(),)),
-                    )
-                    .await;
-                kept.and_then(|kept| kept.get(directory).cloned())
-            }
-            (None, None) => None,
-        };
-        if let Some(row) = row {
-            facts.insert("github".to_owned(), row.clone());
-            facts.insert(
-                "githubData".to_owned(),
-                Value::Object(JsonObject::from_iter([(directory.to_owned(), row)])),
-            );
-            facts.insert("workingDirectoryKeys".to_owned(), json!([directory]));
+        found: &PullRequest,
+    ) -> Value {
+        let row = told(found);
+        if let Some(store) = self.core.session_store() {
+            let kept = JsonObject::from_iter([(directory.to_owned(), row.clone())]);
+            let stored = store.set_pull_requests.within(limit::STORE, (entry.id.clone(), kept));
+            self.known(entry, "its pull request", stored).await;
         }
+        row
+    }
+
+    async fn stored_pull_request(&self, entry: &Entry, directory: &str) -> Option<Value> {
+        let store = self.core.session_store()?;
+        let stored = store.pull_requests.within(limit::STORE, (entry.id.clone(),));
+        self.known(entry, "its pull request", stored).await?.get(directory).cloned()
     }
 }
 
+/// A pull request in the `_meta` of a session.
+fn facts_of(directory: &str, row: &Value) -> JsonObject {
+    let [one, by_directory, keys] = PULL_REQUEST.map(str::to_owned);
+    let rows = JsonObject::from_iter([(directory.to_owned(), row.clone())]);
+    JsonObject::from_iter([
+        (one, row.clone()),
+        (by_directory, Value::Object(rows)),
+        (keys, json!([directory])),
+    ])
+}
+
 fn told(found: &PullRequest) -> Value {
-    json!({ "owner": found.owner, "repo": found.repo, "pullRequestUrls": [found.url],
-        "pullRequestBranchName": found.branch, "pullRequestState": found.state, "pullRequestStateUrl": found.url })
+    let mut row = json!({ "owner": found.owner, "repo": found.repo, "pullRequestUrls": [found.url],
+        "pullRequestBranchName": found.branch, "pullRequestState": found.state, "pullRequestStateUrl": found.url });
+    if let Some(checks) = &found.checks {
+        row[names::meta_key("checks")] = json!(checks);
+    }
+    row
 }
 
 /// A changeset as the catalogue of its session lists it.
@@ -182,21 +231,43 @@ fn listed(session: &str, scope: &ostler_contract::points::ChangeScope) -> Change
 impl Actor {
     /// Takes what was found around the session.
     pub(super) fn take_around(&mut self, found: Around) {
+        let Around { look, part } = found;
+        let latest = match &part {
+            Part::Facts(_) => &mut self.looked.facts,
+            Part::PullRequest(_) => &mut self.looked.pull_request,
+            Part::Changes { .. } => &mut self.looked.changes,
+        };
+        if look < *latest {
+            return;
+        }
+        *latest = look;
+        match part {
+            Part::Facts(facts) => {
+                let former = std::mem::replace(&mut self.facts, facts.keys().cloned().collect());
+                self.replace_meta(|key| former.iter().any(|former| former == key), facts);
+            }
+            Part::PullRequest(facts) => self.replace_meta(|key| PULL_REQUEST.contains(&key), facts),
+            Part::Changes { changesets, summary } => {
+                if changesets.is_some() && changesets != self.state.changesets {
+                    let action = SessionChangesetsChangedAction { changesets };
+                    self.apply_session(StateAction::SessionChangesetsChanged(action), None);
+                }
+                if self.changes != summary {
+                    self.changes = summary;
+                    self.dirty = true;
+                }
+            }
+        }
+    }
+
+    /// Replaces the keys of `_meta` that are meant, and tells whoever watches if it is another then.
+    fn replace_meta(&mut self, meant: impl Fn(&str) -> bool, facts: JsonObject) {
         let mut meta = self.state.meta.clone().unwrap_or_default();
-        meta.retain(|key, _| !self.facts.contains(key));
-        self.facts = found.facts.keys().cloned().collect();
-        meta.extend(found.facts);
+        meta.retain(|key, _| !meant(key));
+        meta.extend(facts);
         let meta = (!meta.is_empty()).then_some(meta);
         if meta != self.state.meta {
             self.apply_session(StateAction::SessionMetaChanged(SessionMetaChangedAction { meta }), None);
-        }
-        if found.changesets.is_some() && found.changesets != self.state.changesets {
-            let action = SessionChangesetsChangedAction { changesets: found.changesets };
-            self.apply_session(StateAction::SessionChangesetsChanged(action), None);
-        }
-        if self.changes != found.summary {
-            self.changes = found.summary;
-            self.dirty = true;
         }
     }
 }

@@ -182,6 +182,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
         used: std::sync::atomic::AtomicU64::default(),
+        looks: std::sync::atomic::AtomicU64::default(),
     }
 }
 

@@ -145,6 +145,8 @@ pub struct Entry {
     stops: stop::Stops,
     /// When it was looked up last, of all look-ups.
     used: AtomicU64,
+    /// How often what is around it was looked at.
+    looks: AtomicU64,
 }
 
 /// Whether somebody reads the mailbox.

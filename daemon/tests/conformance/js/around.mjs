@@ -2,6 +2,7 @@ export const name = 'around';
 
 const request = (number) => ({
   owner: 'inn', repo: 'stable', url: `https://example.com/${number}`, branch: 'feature', state: 'open',
+  ...(number === 7 && { checks: { state: 'failed', passed: 2, failed: 1, pending: 0 } }),
 });
 
 export function apply(host, { bare }) {

@@ -8,7 +8,8 @@ function terminal(host, request, events) {
   return {
     title: 'parrot',
     isPty: cwd === '/pty',
-    input(data) {
+    async input(data) {
+      if (data === 'ready') await events.ready();
       const [word, said] = [data.slice(0, data.indexOf(' ')), data.slice(data.indexOf(' ') + 1)];
       if (data === 'throw') throw new Error('not that');
       if (word === 'exit') return events.exited(Number(said));

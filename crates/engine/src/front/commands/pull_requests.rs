@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::{PullRequestRequest, PullRequests};
-use ostler_contract::{JsonObject, Thrown, limit};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::own::PullRequestCreateParams;
 use ostler_protocol::{RpcError, Value, json};
 
@@ -41,7 +41,7 @@ impl Connection {
         };
         let made = github.create.within(limit::PULL_REQUEST, (request,)).await.map_err(Thrown::into_rpc)?;
         let answer = json!(made);
-        front.sessions.put_pull_request(&entry, &uri, Some(made), &mut JsonObject::new()).await;
+        front.sessions.store_pull_request(&entry, &uri, &made).await;
         front.sessions.look_around(&entry, false);
         Ok(answer)
     }

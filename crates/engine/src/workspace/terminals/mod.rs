@@ -5,12 +5,13 @@ mod marks;
 mod of_session;
 mod screen;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore};
-use ostler_contract::{Cross, Func, Thrown, limit};
+use ostler_contract::{Cross, Func, HostFunction, Thrown, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions::{StateAction, TerminalResizedAction};
@@ -18,9 +19,10 @@ use ostler_protocol::wire::state::{
     TerminalClaim, TerminalInfo, TerminalLifecycleState, TerminalRunningLifecycleState, TerminalState,
 };
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 
-use crate::core::fanout::Subscriber;
+use crate::core::fanout::{Room, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
 use crate::core::log::Log;
 use crate::core::refusals::{STOPPING, already_exists, not_served};
@@ -39,10 +41,31 @@ const SIZE_MAX: u16 = 4096;
 const MOST: usize = 256;
 /// How much typed text may wait for a terminal, in bytes.
 const WAITING_MAX: usize = 1 << 20;
+/// How often terminals that change their titles are listed anew.
+const LIST_EVERY: Duration = Duration::from_millis(200);
+/// How long a terminal waits for subscribers while nobody can take more.
+const WAIT_FOR_ALL: Duration = Duration::from_millis(100);
+/// How long it waits while somebody can.
+const WAIT_FOR_SOME: Duration = Duration::from_millis(10);
+/// How long a resize waits for what was typed before it: a program may never read that.
+const WAIT_FOR_INPUT: Duration = Duration::from_millis(50);
+/// When it is tried again to send what there was no memory for.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// The terminals there are, in the order they were opened.
 #[derive(Debug, Default)]
-pub(crate) struct Terminals(Mutex<Vec<Arc<Open>>>);
+pub(crate) struct Terminals {
+    open: Mutex<Vec<Arc<Open>>>,
+    /// Notified when the list shows another title.
+    titles: Arc<Notify>,
+    lists: AtomicBool,
+}
+
+impl Drop for Terminals {
+    fn drop(&mut self) {
+        self.titles.notify_one();
+    }
+}
 
 /// One terminal.
 #[derive(Debug)]
@@ -53,6 +76,8 @@ pub(crate) struct Open {
     /// What is typed and resized, in order.
     lane: Mutex<Option<mpsc::UnboundedSender<Tell>>>,
     waiting: AtomicUsize,
+    /// The size it was given last.
+    size: watch::Sender<(u16, u16)>,
     ended: watch::Sender<Option<Option<i64>>>,
 }
 
@@ -60,7 +85,8 @@ pub(crate) struct Open {
 #[derive(Debug)]
 enum Tell {
     Input(String),
-    Resize(u16, u16),
+    /// It has another size.
+    Resize,
 }
 
 /// A terminal asked for.
@@ -75,14 +101,14 @@ pub(crate) struct Asked {
 impl Terminals {
     /// The terminal of a URI, once it is listed.
     pub(crate) fn get(&self, uri: &str) -> Option<Arc<Open>> {
-        let open = self.0.lock().iter().find(|open| open.uri == uri).cloned()?;
+        let open = self.open.lock().iter().find(|open| open.uri == uri).cloned()?;
         let listed = open.screen.lock().listed;
         listed.then_some(open)
     }
 
     /// Takes a URI.
     fn claim(&self, open: &Arc<Open>) -> Result<(), RpcError> {
-        let mut all = self.0.lock();
+        let mut all = self.open.lock();
         if all.iter().any(|other| other.uri == open.uri) {
             return Err(RpcError::session_exists(already_exists(&open.uri)));
         }
@@ -96,7 +122,7 @@ impl Terminals {
     }
 
     fn take(&self, uri: &str) -> Option<Arc<Open>> {
-        let mut all = self.0.lock();
+        let mut all = self.open.lock();
         let at = all.iter().position(|open| open.uri == uri)?;
         Some(all.remove(at))
     }
@@ -119,6 +145,7 @@ impl Workspace {
             request.cwd = self.core.options.paths.first().cloned();
         }
         let open = Arc::new(Open {
+            size: watch::Sender::new((request.cols, request.rows)),
             uri: request.terminal.clone(),
             screen: Mutex::new(Screen::new(request.terminal.clone(), state_of(&request, asked.claim))),
             handle: OnceLock::new(),
@@ -144,9 +171,10 @@ impl Workspace {
                 });
             }
         };
+        self.list_titles();
         open.start(self, terminal, asked.name);
         // Disposed of, with its session say, before it was there.
-        if !self.terminals.0.lock().iter().any(|other| Arc::ptr_eq(other, &open)) {
+        if !self.terminals.open.lock().iter().any(|other| Arc::ptr_eq(other, &open)) {
             self.end_terminal(&open).await;
             return Err(RpcError::internal("the terminal was disposed of before it was open"));
         }
@@ -159,13 +187,13 @@ impl Workspace {
     fn events_of(self: &Arc<Self>, open: &Arc<Open>) -> TerminalEvents {
         let to = || (Arc::downgrade(self), Arc::downgrade(open));
         let both = |(workspace, open): &(Weak<Self>, Weak<Open>)| workspace.upgrade().zip(open.upgrade());
-        let (data, exited, titled, moved) = (to(), to(), to(), to());
+        let (data, exited, titled, moved, ready) = (to(), to(), to(), to(), to());
         TerminalEvents {
             data: Func::new(move |(said,): (String,)| {
                 if let Some((workspace, open)) = both(&data) {
                     let now = workspace.core.clock.now().as_millisecond();
                     let retitled = open.screen.lock().said(&workspace.core.fanout, &said, now);
-                    workspace.relist(&open, retitled);
+                    workspace.retitled(&open, retitled);
                 }
                 Ok(())
             }),
@@ -184,7 +212,7 @@ impl Workspace {
             title: Func::new(move |(title,): (String,)| {
                 if let Some((workspace, open)) = both(&titled) {
                     let retitled = open.screen.lock().calls_itself(&workspace.core.fanout, &title);
-                    workspace.relist(&open, retitled);
+                    workspace.retitled(&open, retitled);
                 }
                 Ok(())
             }),
@@ -194,7 +222,40 @@ impl Workspace {
                 }
                 Ok(())
             }),
+            ready: HostFunction::new(move |()| {
+                let to = both(&ready);
+                async move {
+                    if let Some((workspace, open)) = to {
+                        open.ready(&workspace).await;
+                    }
+                    Ok(())
+                }
+            }),
         }
+    }
+
+    /// Lists a terminal under another title, soon.
+    fn retitled(&self, open: &Open, changed: bool) {
+        if changed && open.screen.lock().listed {
+            self.terminals.titles.notify_one();
+        }
+    }
+
+    /// Lists terminals that change their titles, at a bounded rate.
+    fn list_titles(self: &Arc<Self>) {
+        if self.terminals.lists.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (titles, workspace) = (self.terminals.titles.clone(), Arc::downgrade(self));
+        tokio::spawn(async move {
+            loop {
+                titles.notified().await;
+                let Some(workspace) = workspace.upgrade() else { return };
+                workspace.list_terminals();
+                drop(workspace);
+                tokio::time::sleep(LIST_EVERY).await;
+            }
+        });
     }
 
     fn relist(&self, open: &Open, changed: bool) {
@@ -206,7 +267,7 @@ impl Workspace {
     /// Says on the root channel which terminals there are.
     fn list_terminals(&self) {
         // Under one lock to the end, so that an older list never follows a newer one.
-        let all = self.terminals.0.lock();
+        let all = self.terminals.open.lock();
         let listed = |open: &Arc<Open>| -> Option<TerminalInfo> {
             let screen = open.screen.lock();
             (screen.listed && !screen.gone).then(|| screen.info())
@@ -223,7 +284,14 @@ impl Workspace {
     }
 
     async fn end_terminal(&self, open: &Open) {
-        open.screen.lock().gone = true;
+        let stream = {
+            let mut screen = open.screen.lock();
+            screen.gone = true;
+            screen.stream.take()
+        };
+        if let Some(stream) = stream {
+            stream.wake();
+        }
         open.lane.lock().take();
         self.core.fanout.remove(&open.uri);
         if let Some(handle) = open.handle.get() {
@@ -246,20 +314,20 @@ impl Workspace {
             TerminalClaim::Client(_) => false,
         };
         let held: Vec<String> =
-            self.terminals.0.lock().iter().filter(of_session).map(|open| open.uri.clone()).collect();
+            self.terminals.open.lock().iter().filter(of_session).map(|open| open.uri.clone()).collect();
         futures::future::join_all(held.iter().map(|uri| self.dispose_terminal(uri))).await;
     }
 
     /// Ends every terminal.
     pub(crate) async fn close_terminals(&self) {
-        let all: Vec<String> = self.terminals.0.lock().iter().map(|open| open.uri.clone()).collect();
+        let all: Vec<String> = self.terminals.open.lock().iter().map(|open| open.uri.clone()).collect();
         futures::future::join_all(all.iter().map(|uri| self.dispose_terminal(uri))).await;
     }
 }
 
 impl Open {
     /// Lets clients at it.
-    fn start(&self, workspace: &Arc<Workspace>, terminal: Terminal, name: Option<String>) {
+    fn start(self: &Arc<Self>, workspace: &Arc<Workspace>, terminal: Terminal, name: Option<String>) {
         let (lane, told) = mpsc::unbounded_channel();
         let mut screen = self.screen.lock();
         screen.named = name.is_some();
@@ -277,10 +345,32 @@ impl Open {
         if !screen.has_exited() {
             *self.lane.lock() = Some(lane);
         }
+        let stream = screen.stream.clone();
         drop(screen);
         let _ = self.handle.set(terminal);
-        if let Some(me) = workspace.terminals.0.lock().iter().find(|open| open.uri == self.uri).cloned() {
-            tokio::spawn(serve(Arc::downgrade(&me), told, workspace.core.log.clone()));
+        let me = Arc::downgrade(self);
+        tokio::spawn(serve(me.clone(), told, self.size.subscribe(), workspace.core.log.clone()));
+        if let Some(stream) = stream {
+            tokio::spawn(bring_up(me, Arc::downgrade(workspace), stream));
+        }
+    }
+
+    /// Waits until subscribers can take more, or for as long as a program may be held up for them.
+    async fn ready(&self, workspace: &Workspace) {
+        let Some(stream) = self.screen.lock().stream.clone() else { return };
+        let since = Instant::now();
+        loop {
+            let taken = stream.taken();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            let wait = match workspace.core.fanout.room(&self.uri) {
+                Room::ForAll => return,
+                Room::ForSome => WAIT_FOR_SOME,
+                Room::ForNone => WAIT_FOR_ALL,
+            };
+            if tokio::time::timeout_at(since + wait, taken).await.is_err() {
+                return;
+            }
         }
     }
 
@@ -317,8 +407,9 @@ impl Open {
     }
 
     fn resize(&self, cols: u16, rows: u16) {
+        self.size.send_replace((cols, rows));
         if let Some(lane) = &*self.lane.lock() {
-            let _ = lane.send(Tell::Resize(cols, rows));
+            let _ = lane.send(Tell::Resize);
         }
     }
 
@@ -338,25 +429,67 @@ impl Open {
     }
 }
 
-/// Tells a terminal what it is told, one after the other.
-async fn serve(open: Weak<Open>, mut told: mpsc::UnboundedReceiver<Tell>, log: Log) {
+/// Tells a terminal what it is told, one after the other, except that a resize does not wait for long.
+async fn serve(
+    open: Weak<Open>,
+    mut told: mpsc::UnboundedReceiver<Tell>,
+    mut size: watch::Receiver<(u16, u16)>,
+    log: Log,
+) {
     while let Some(tell) = told.recv().await {
         let Some(open) = open.upgrade() else { return };
         let Some(terminal) = open.handle.get() else { return };
-        let outcome = match tell {
-            Tell::Input(data) => {
-                let length = data.len();
-                let outcome = terminal.input.unbounded((data,)).await;
-                open.waiting.fetch_sub(length, Ordering::AcqRel);
-                outcome
+        let failed = |why: Thrown| log.line(format_args!("{}: {}", open.uri, why.for_log()));
+        let data = match tell {
+            Tell::Input(data) => data,
+            Tell::Resize => {
+                // It may have overtaken what was typed.
+                if size.has_changed().unwrap_or_default() {
+                    resize(terminal, &mut size).await.unwrap_or_else(failed);
+                }
+                continue;
             }
-            Tell::Resize(cols, rows) => match &terminal.resize {
-                Some(resize) => resize.unbounded((cols, rows)).await,
-                None => Ok(()),
-            },
         };
-        if let Err(why) = outcome {
-            log.line(format_args!("{}: {}", open.uri, why.for_log()));
+        let length = data.len();
+        let (input, late) = (terminal.input.unbounded((data,)), tokio::time::sleep(WAIT_FOR_INPUT));
+        tokio::pin!(input, late);
+        let mut is_late = false;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = &mut input => break outcome,
+                () = &mut late, if !is_late => is_late = true,
+                Ok(()) = size.changed(), if is_late => resize(terminal, &mut size).await.unwrap_or_else(failed),
+            }
+        };
+        outcome.unwrap_or_else(failed);
+        open.waiting.fetch_sub(length, Ordering::AcqRel);
+    }
+}
+
+async fn resize(terminal: &Terminal, size: &mut watch::Receiver<(u16, u16)>) -> Result<(), Thrown> {
+    let size = *size.borrow_and_update();
+    match &terminal.resize {
+        Some(resize) => resize.unbounded(size).await,
+        None => Ok(()),
+    }
+}
+
+/// Brings subscribers up to date that have taken what waited for them when they were left behind.
+async fn bring_up(open: Weak<Open>, workspace: Weak<Workspace>, stream: Arc<Stream>) {
+    loop {
+        stream.due().await;
+        let Some((open, workspace)) = open.upgrade().zip(workspace.upgrade()) else { return };
+        let done = {
+            let mut screen = open.screen.lock();
+            if screen.gone {
+                return;
+            }
+            screen.bring_up(&workspace.core.fanout)
+        };
+        if !done {
+            tokio::time::sleep(RETRY).await;
+            stream.wake();
         }
     }
 }

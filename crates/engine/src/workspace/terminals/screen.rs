@@ -1,19 +1,22 @@
 //! What watchers see of one terminal: its state, the last of what it said, and the actions that change them. Every
 //! change is reduced and published under one lock, so that a snapshot falls between two actions and never into one.
 
+use std::sync::Arc;
+
 use ahp::reducers::{ReduceOutcome, apply_action_to_terminal};
 use ostler_protocol::Version;
 use ostler_protocol::wire::actions::{
-    StateAction, TerminalCommandDetectionAvailableAction, TerminalCommandExecutedAction,
-    TerminalCommandFinishedAction, TerminalCwdChangedAction, TerminalDataAction, TerminalExitedAction,
-    TerminalTitleChangedAction,
+    StateAction, TerminalClaimedAction, TerminalClearedAction, TerminalCommandDetectionAvailableAction,
+    TerminalCommandExecutedAction, TerminalCommandFinishedAction, TerminalCwdChangedAction,
+    TerminalDataAction, TerminalExitedAction, TerminalResizedAction, TerminalTitleChangedAction,
 };
 use ostler_protocol::wire::state::{
     TerminalContentPart, TerminalInfo, TerminalLifecycleState, TerminalState,
 };
 
 use super::marks::{Marks, Piece, plain};
-use crate::core::fanout::{Fanout, Origin, Outgoing, Subscriber};
+use crate::core::envelope::Encoded;
+use crate::core::fanout::{Fanout, Origin, Outgoing, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
 use crate::core::titles::tidy_title;
 
@@ -43,6 +46,8 @@ pub(super) struct Screen {
     early_exit: Option<Option<i64>>,
     /// Whether it was disposed of: nothing more is said.
     pub gone: bool,
+    /// Those who watch it, once clients may see it.
+    pub stream: Option<Arc<Stream>>,
     commands: Commands,
 }
 
@@ -70,6 +75,7 @@ impl Screen {
             early: String::new(),
             early_exit: None,
             gone: false,
+            stream: None,
             commands: Commands::default(),
         }
     }
@@ -79,6 +85,7 @@ impl Screen {
         self.state.is_pty = Some(is_pty);
         self.marks = is_pty.then(Marks::default);
         self.listed = true;
+        self.stream = Some(fanout.open_stream(&self.uri));
         let early = std::mem::take(&mut self.early);
         self.said(fanout, &early, now);
         if let Some(exit_code) = self.early_exit.take() {
@@ -122,10 +129,79 @@ impl Screen {
         if let StateAction::TerminalCleared(_) = action {
             self.held = 0;
         }
-        if let Ok(text) = serde_json::to_string(action) {
-            fanout.publish(&self.uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+        // A client waits for what it dispatched; what the terminal says is made good for who misses it.
+        if origin.is_some() {
+            if let Ok(text) = serde_json::to_string(action) {
+                fanout.publish(&self.uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
+            }
+        } else {
+            let followed = fanout.is_followed(&self.uri);
+            let encoded = followed.then(|| Encoded::framed(&self.uri, action).ok()).flatten();
+            fanout.publish_stream(&self.uri, encoded);
         }
         true
+    }
+
+    /// Sends those who were left behind everything there is; answers whether there was memory for that.
+    pub fn bring_up(&mut self, fanout: &Fanout) -> bool {
+        if self.gone {
+            return true;
+        }
+        self.trim(0);
+        fanout.publish_state(&self.uri, || {
+            let actions = self.actions();
+            actions.iter().filter_map(|action| serde_json::to_string(action).ok()).collect()
+        })
+    }
+
+    /// The actions that make this state of any earlier one.
+    fn actions(&self) -> Vec<StateAction> {
+        let state = &self.state;
+        let mut actions = vec![StateAction::TerminalCleared(TerminalClearedAction {})];
+        let data = |data: &str| StateAction::TerminalData(TerminalDataAction { data: data.to_owned() });
+        for part in &state.content {
+            match part {
+                TerminalContentPart::Unclassified(part) => actions.push(data(&part.value)),
+                TerminalContentPart::Command(part) => {
+                    let id = &part.command_id;
+                    actions.push(StateAction::TerminalCommandExecuted(TerminalCommandExecutedAction {
+                        command_id: id.clone(),
+                        command_line: part.command_line.clone(),
+                        timestamp: part.timestamp,
+                    }));
+                    if !part.output.is_empty() {
+                        actions.push(data(&part.output));
+                    }
+                    if part.is_complete {
+                        actions.push(StateAction::TerminalCommandFinished(TerminalCommandFinishedAction {
+                            command_id: id.clone(),
+                            exit_code: part.exit_code,
+                            duration_ms: part.duration_ms,
+                        }));
+                    }
+                }
+                TerminalContentPart::Unknown(_) => {}
+            }
+        }
+        if state.supports_command_detection == Some(true) {
+            let available = TerminalCommandDetectionAvailableAction {};
+            actions.push(StateAction::TerminalCommandDetectionAvailable(available));
+        }
+        if let Some(cwd) = state.cwd.clone() {
+            actions.push(StateAction::TerminalCwdChanged(TerminalCwdChangedAction { cwd }));
+        }
+        let title = state.title.clone();
+        actions.push(StateAction::TerminalTitleChanged(TerminalTitleChangedAction { title }));
+        if let (Some(cols), Some(rows)) = (state.cols, state.rows) {
+            actions.push(StateAction::TerminalResized(TerminalResizedAction { cols, rows }));
+        }
+        let claim = state.claim.clone();
+        actions.push(StateAction::TerminalClaimed(TerminalClaimedAction { claim }));
+        if let TerminalLifecycleState::Exited(exited) = &state.lifecycle {
+            let exit_code = exited.exit_code;
+            actions.push(StateAction::TerminalExited(TerminalExitedAction { exit_code }));
+        }
+        actions
     }
 
     /// Takes output; answers whether a listing shows something else now.
@@ -146,22 +222,38 @@ impl Screen {
             self.text(fanout, data);
             return false;
         };
-        let mut retitled = false;
+        // Titles stand between pieces of text. The last one counts, so that a program that sets many costs one action.
+        let (mut text, mut title) = (String::new(), None);
         for piece in marks.read(data) {
-            retitled |= self.piece(fanout, piece, now);
+            match piece {
+                Piece::Text(more) if text.is_empty() => text = more,
+                Piece::Text(more) => text.push_str(&more),
+                Piece::Title(new) => title = Some(new),
+                piece => {
+                    self.printed(fanout, &std::mem::take(&mut text));
+                    self.piece(fanout, piece, now);
+                }
+            }
         }
+        self.printed(fanout, &text);
         self.marks = Some(marks);
-        retitled
+        title.is_some_and(|title| self.calls_itself(fanout, &title))
     }
 
-    fn piece(&mut self, fanout: &Fanout, piece: Piece, now: i64) -> bool {
+    /// Takes text between marks.
+    fn printed(&mut self, fanout: &Fanout, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(typed) = &mut self.commands.typed {
+            typed.push_str(text);
+        }
+        self.text(fanout, text);
+    }
+
+    fn piece(&mut self, fanout: &Fanout, piece: Piece, now: i64) {
         match piece {
-            Piece::Text(text) => {
-                if let Some(typed) = &mut self.commands.typed {
-                    typed.push_str(&text);
-                }
-                self.text(fanout, &text);
-            }
+            Piece::Text(_) | Piece::Title(_) => {}
             Piece::Prompt => {
                 self.finish(fanout, None, now);
                 if self.state.supports_command_detection != Some(true) {
@@ -176,9 +268,7 @@ impl Screen {
             Piece::Executed(line) => self.begin(fanout, line, now),
             Piece::Finished(code) => self.finish(fanout, code, now),
             Piece::Cwd(cwd) => self.works_at(fanout, &cwd),
-            Piece::Title(title) => return self.calls_itself(fanout, &title),
         }
-        false
     }
 
     fn text(&mut self, fanout: &Fanout, data: &str) {

@@ -1,0 +1,298 @@
+//! Where the branch of a directory is pushed to, and which repositories it may be proposed to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_contract::{RpcError, Thrown};
+
+use crate::program::git;
+use crate::remote::Address;
+use crate::site::{Repo, Site, Sites};
+
+/// How many repositories a branch is looked for in.
+const BASES: usize = 4;
+
+/// A branch as its code host knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub site: Arc<Site>,
+    /// The repository that has the branch.
+    pub head: Repo,
+    /// Its name there.
+    pub branch: String,
+    /// The remote of that repository.
+    pub remote: String,
+    /// The repositories of the other remotes on this site, the likeliest target first.
+    pub others: Vec<Repo>,
+    /// The target that the user chose with `gh repo set-default`.
+    pub chosen: Option<Repo>,
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Nowhere {
+    NoRepository,
+    Detached,
+    NoRemote,
+    /// The hosts of its remotes.
+    UnknownHost(String),
+}
+
+impl Nowhere {
+    /// The error of who wants to create a pull request.
+    pub(crate) fn refusal(&self, directory: &Path) -> Thrown {
+        let at = directory.display();
+        RpcError::invalid_params(match self {
+            Self::NoRepository => format!("{at} is in no git repository"),
+            Self::Detached => format!("{at} has no branch checked out; create one with git switch -c <name>"),
+            Self::NoRemote => {
+                format!("the repository at {at} has no remote on a code host; add one with git remote add origin <url>")
+            }
+            Self::UnknownHost(host) => format!(
+                "the remote of {at} is on {host}, which is not configured; add hosts.\"{host}\" to the options of {} with kind github, gitlab or forgejo",
+                crate::NAME
+            ),
+        })
+        .into()
+    }
+}
+
+/// A remote of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Remote {
+    name: String,
+    /// Where it is read from.
+    fetch: String,
+    /// Where it is written to.
+    push: String,
+}
+
+impl Place {
+    /// Finds the place of a directory's branch.
+    ///
+    /// # Errors
+    /// Git cannot be run, or does not read the repository.
+    pub(crate) async fn of(
+        sites: &Sites,
+        directory: &Path,
+        branch: Option<&str>,
+    ) -> Result<Result<Self, Nowhere>, Thrown> {
+        let Some(remotes) = git(directory, &["remote", "--verbose"]).await? else {
+            return Ok(Err(Nowhere::NoRepository));
+        };
+        let remotes = remotes_of(&remotes);
+        let branch = match branch {
+            Some(branch) => branch.to_owned(),
+            None => match git(directory, &["symbolic-ref", "--short", "-q", "HEAD"]).await? {
+                Some(branch) => branch,
+                None => return Ok(Err(Nowhere::Detached)),
+            },
+        };
+        if remotes.is_empty() {
+            return Ok(Err(Nowhere::NoRemote));
+        }
+        let format = "%(push:remotename)%09%(push:remoteref)%09%(push)%09%(upstream:remotename)%09%(upstream:remoteref)";
+        let (format, reference) = (format!("--format={format}"), format!("refs/heads/{branch}"));
+        let asked = ["for-each-ref", "--count=1", &format, &reference];
+        let (tracked, resolved) = futures::join!(
+            git(directory, &asked),
+            git(directory, &["config", "--get-regexp", r"^remote\..*\.gh-resolved$"]),
+        );
+        let tracked = tracked?.unwrap_or_default();
+        let pushed = Pushed::of(&branch, &tracked, &remotes);
+        Ok(Self::among(sites, &remotes, pushed, &resolved?.unwrap_or_default()))
+    }
+
+    fn among(sites: &Sites, remotes: &[Remote], pushed: Pushed, resolved: &str) -> Result<Self, Nowhere> {
+        let at = |url: &str| Address::parse(url).and_then(|address| sites.of(&address));
+        let Some((site, head)) = at(&pushed.url) else {
+            let host = Address::parse(&pushed.url).and_then(|address| address.names().next());
+            return Err(host.map_or(Nowhere::NoRemote, Nowhere::UnknownHost));
+        };
+        let mut ranked: Vec<&Remote> = remotes.iter().collect();
+        let rank = |name: &str| match name {
+            "upstream" => 0,
+            "origin" => 1,
+            _ => 2,
+        };
+        ranked.sort_by_key(|remote| rank(&remote.name));
+        let here = |url: &str| at(url).filter(|(other, _)| other.name == site.name).map(|(_, repo)| repo);
+        let mut others: Vec<Repo> = Vec::new();
+        for repo in ranked.iter().filter_map(|remote| here(&remote.fetch)) {
+            if !repo.is(&head) && !others.iter().any(|other| other.is(&repo)) {
+                others.push(repo);
+            }
+        }
+        others.truncate(BASES - 1);
+        // `remote.<name>.gh-resolved base`, or `… owner/name`.
+        let chosen = resolved.lines().find_map(|line| {
+            let (key, value) = line.rsplit_once(' ')?;
+            let name = key.strip_prefix("remote.")?.strip_suffix(".gh-resolved")?;
+            match value {
+                "base" => here(&remotes.iter().find(|remote| remote.name == name)?.fetch),
+                full => Repo::of(full),
+            }
+        });
+        Ok(Self { site, head, branch: pushed.branch, remote: pushed.remote, others, chosen })
+    }
+}
+
+/// Where a branch is pushed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pushed {
+    remote: String,
+    url: String,
+    branch: String,
+}
+
+impl Pushed {
+    /// From what `for-each-ref` says of a branch, which is nothing before its first commit.
+    fn of(branch: &str, tracked: &str, remotes: &[Remote]) -> Self {
+        let mut fields = tracked.split('\t').map(str::trim);
+        let mut next = || fields.next().unwrap_or_default();
+        let (push_remote, push_ref, push, upstream_remote, upstream_ref) =
+            (next(), next(), next(), next(), next());
+        let named = |name: &str| remotes.iter().find(|remote| remote.name == name);
+        let heads = |name: &str| name.strip_prefix("refs/heads/").map(str::to_owned);
+        // A remote may be written as a URL in the branch's configuration.
+        if !push_remote.is_empty() && named(push_remote).is_none() && Address::parse(push_remote).is_some() {
+            let tracked = (upstream_remote == push_remote).then(|| heads(upstream_ref)).flatten();
+            let branch = heads(push_ref).or(tracked).unwrap_or_else(|| branch.to_owned());
+            return Self { remote: push_remote.to_owned(), url: push_remote.to_owned(), branch };
+        }
+        let remote = named(push_remote).or_else(|| named("origin")).unwrap_or(&remotes[0]);
+        let tracking = format!("refs/remotes/{}/", remote.name);
+        let there = heads(push_ref).or_else(|| push.strip_prefix(&tracking).map(str::to_owned));
+        Self {
+            remote: remote.name.clone(),
+            url: remote.push.clone(),
+            branch: there.unwrap_or_else(|| branch.to_owned()),
+        }
+    }
+}
+
+/// Reads `git remote --verbose`, which applies `url.<base>.insteadOf`.
+fn remotes_of(listed: &str) -> Vec<Remote> {
+    let mut remotes: Vec<Remote> = Vec::new();
+    for line in listed.lines() {
+        let Some((name, rest)) = line.split_once('\t') else { continue };
+        let (url, push) = match (rest.rsplit_once(" (fetch)"), rest.rsplit_once(" (push)")) {
+            (Some((url, _)), _) => (url, false),
+            (None, Some((url, _))) => (url, true),
+            (None, None) => continue,
+        };
+        match remotes.iter_mut().find(|remote| remote.name == name) {
+            // The first of several is the one that the branch is looked for in.
+            Some(remote) if push && remote.push.is_empty() => url.clone_into(&mut remote.push),
+            Some(_) => {}
+            None => {
+                let push = if push { url.to_owned() } else { String::new() };
+                remotes.push(Remote { name: name.to_owned(), fetch: url.to_owned(), push });
+            }
+        }
+    }
+    for remote in &mut remotes {
+        if remote.push.is_empty() {
+            remote.push.clone_from(&remote.fetch);
+        }
+    }
+    remotes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ostler_contract::{Value, json};
+
+    fn sites() -> Sites {
+        let Value::Object(options) = json!({ "hosts": { "lab.example": { "kind": "gitlab" } } }) else {
+            panic!("no object")
+        };
+        Sites::read(&options.into()).unwrap()
+    }
+
+    fn listed(remotes: &[(&str, &str)]) -> Vec<Remote> {
+        let lines =
+            remotes.iter().map(|(name, url)| format!("{name}\t{url} (fetch)\n{name}\t{url} (push)\n"));
+        remotes_of(&lines.collect::<String>())
+    }
+
+    fn place(
+        remotes: &[(&str, &str)],
+        tracked: &str,
+        resolved: &str,
+    ) -> Result<(String, Vec<String>), Nowhere> {
+        let remotes = listed(remotes);
+        let place = Place::among(&sites(), &remotes, Pushed::of("work", tracked, &remotes), resolved)?;
+        let chosen = place.chosen.iter().map(|repo| format!("={}", repo.full()));
+        let others = place.others.iter().map(Repo::full);
+        Ok((format!("{}:{}", place.head.full(), place.branch), chosen.chain(others).collect()))
+    }
+
+    const UPSTREAM: (&str, &str) = ("upstream", "https://github.com/inn/stable.git");
+    const FORK: (&str, &str) = ("origin", "git@github.com:ada/stable.git");
+
+    #[test]
+    fn a_branch_is_where_it_is_pushed() {
+        let of = |tracked: &str| place(&[FORK, UPSTREAM], tracked, "").unwrap().0;
+        assert_eq!(of(""), "ada/stable:work", "before the first commit");
+        assert_eq!(of("origin\t\t\t\t"), "ada/stable:work");
+        assert_eq!(of("upstream\t\t\t\t"), "inn/stable:work", "remote.pushDefault");
+        let tracks_main = "origin\t\t\torigin\trefs/heads/main";
+        assert_eq!(of(tracks_main), "ada/stable:work", "a branch that was created from another");
+        assert_eq!(
+            of("origin\t\trefs/remotes/origin/theirs\torigin\trefs/heads/theirs"),
+            "ada/stable:theirs"
+        );
+        assert_eq!(
+            of("origin\trefs/heads/users/ada/work\t\t\t"),
+            "ada/stable:users/ada/work",
+            "a push refspec"
+        );
+        let url = "git@github.com:eve/stable.git";
+        assert_eq!(
+            of(&format!("{url}\t\t\t{url}\trefs/heads/patch-1")),
+            "eve/stable:patch-1",
+            "gh pr checkout"
+        );
+    }
+
+    #[test]
+    fn the_other_remotes_are_possible_targets() {
+        let mirror = ("mirror", "https://gitlab.com/inn/stable.git");
+        let third = ("eve", "https://github.com/eve/stable");
+        let again = ("again", "ssh://git@github.com/INN/stable");
+        let (_, others) = place(&[third, FORK, again, mirror, UPSTREAM], "origin\t\t\t\t", "").unwrap();
+        assert_eq!(others, ["inn/stable", "eve/stable"], "on the same host, each once");
+        let resolved = "remote.upstream.gh-resolved base";
+        assert_eq!(place(&[FORK, UPSTREAM], "", resolved).unwrap().1, ["=inn/stable", "inn/stable"]);
+        let resolved = "remote.origin.gh-resolved far/away";
+        assert_eq!(place(&[FORK], "", resolved).unwrap().1, ["=far/away"]);
+    }
+
+    #[test]
+    fn a_place_may_be_nowhere() {
+        let at = |url: &str| place(&[("origin", url)], "", "").unwrap_err();
+        assert_eq!(at("/srv/git/stable.git"), Nowhere::NoRemote);
+        assert_eq!(at("https://code.example:8443/a/b"), Nowhere::UnknownHost("code.example:8443".to_owned()));
+        let refusal = Nowhere::UnknownHost("code.example".to_owned()).refusal(Path::new("/inn"));
+        assert_eq!(
+            refusal.message,
+            "the remote of /inn is on code.example, which is not configured; add hosts.\"code.example\" to the options of @ostler/github with kind github, gitlab or forgejo"
+        );
+    }
+
+    #[test]
+    fn remotes_have_two_urls() {
+        let listed = "a\thttps://x/a b (fetch) [blob:none]\na\tssh://y/p (push)\na\tssh://z/q (push)\nb\th:c/d (push)\n";
+        let remote = |name: &str, fetch: &str, push: &str| Remote {
+            name: name.to_owned(),
+            fetch: fetch.to_owned(),
+            push: push.to_owned(),
+        };
+        assert_eq!(
+            remotes_of(listed),
+            [remote("a", "https://x/a b", "ssh://y/p"), remote("b", "h:c/d", "h:c/d")]
+        );
+    }
+}
