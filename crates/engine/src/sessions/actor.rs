@@ -438,8 +438,9 @@ impl Actor {
         }
     }
 
-    /// Sends what is queued.
-    pub(super) fn flush_out(&mut self) {
+    /// Sends what is queued; answers whether anything was.
+    pub(super) fn flush_out(&mut self) -> bool {
+        let any = !self.out.is_empty();
         let mut run: Vec<Outgoing> = Vec::new();
         let mut of: Option<Arc<str>> = None;
         for (channel, outgoing) in self.out.drain(..) {
@@ -454,6 +455,7 @@ impl Actor {
         if let Some(channel) = of {
             self.core.fanout.publish(&channel, run);
         }
+        any
     }
 
     /// Publishes the text gathered in a chat.

@@ -72,6 +72,7 @@ impl Actor {
                     self.happened(at, finished);
                 }
                 self.withdraw_call(at, &call);
+                self.sessions.workspace.session_worked(&self.entry.uri);
             }
             StateAction::ChatUsage(told) => {
                 let usage = told.usage.clone();
@@ -221,7 +222,6 @@ impl Actor {
         chat.lead = Some(parent);
         chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         chat.state.origin = Some(ChatOrigin::Tool { chat: parent_uri, tool_call_id: call.to_owned() });
-        chat.published = chat.summary();
         let summary = chat.summary();
         self.chats.push(chat);
         self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);

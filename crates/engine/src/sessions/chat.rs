@@ -30,8 +30,6 @@ pub(super) struct Chat {
     channel: Arc<str>,
     /// What every watcher reduces to.
     pub state: ChatState,
-    /// What of it was published last in a summary.
-    pub published: ChatSummary,
     /// When it said it changed last, as far as its session has looked.
     pub modified: Option<String>,
     /// Its running half; absent while it sleeps.
@@ -189,7 +187,6 @@ impl Chat {
             number,
             channel: uri.as_str().into(),
             uri,
-            published: summary_of(&state),
             state,
             modified: None,
             backend: None,
@@ -247,7 +244,6 @@ impl Chat {
         }
         self.state.status |= marks(kept.flags);
         self.state.turns = turns;
-        self.published = self.summary();
     }
 
     /// Applies an action as every watcher will.
@@ -312,34 +308,6 @@ impl Chat {
     /// What a listing shows of the chat.
     pub fn summary(&self) -> ChatSummary {
         summary_of(&self.state)
-    }
-
-    /// Whether what a listing shows of the chat was published.
-    pub fn is_published(&self) -> bool {
-        // Every field is named here, so that a field the protocol adds does not compile until it is.
-        let ChatSummary {
-            resource,
-            title,
-            status,
-            activity,
-            modified_at,
-            changes,
-            origin,
-            movable,
-            interactivity,
-            working_directories,
-        } = &self.published;
-        let state = &self.state;
-        *status == state.status
-            && *modified_at == state.modified_at
-            && *title == state.title
-            && *activity == state.activity
-            && *resource == state.resource
-            && *changes == state.changes
-            && *origin == state.origin
-            && *movable == state.movable
-            && *interactivity == state.interactivity
-            && *working_directories == state.working_directories
     }
 
     /// Whether the chat changed since this was asked last. Clients' clocks say when it did, so only whether it moved

@@ -90,9 +90,11 @@ impl Actor {
                 Ok(())
             }
             StateAction::SessionIsArchivedChanged(changed) => {
-                if self.flags().is_archived != changed.is_archived {
+                let archived = changed.is_archived;
+                if self.flags().is_archived != archived {
                     self.apply_session(StateAction::SessionIsArchivedChanged(changed), origin);
                     self.keep_flags(self.flags()).await;
+                    self.settle_tree(archived);
                 }
                 Ok(())
             }

@@ -3,6 +3,7 @@
 mod actor;
 mod ahead;
 mod annotations;
+mod archived;
 mod around;
 mod asked;
 mod attachments;

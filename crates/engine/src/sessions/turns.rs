@@ -437,7 +437,10 @@ impl Actor {
     /// wait for that.
     pub(super) async fn end_turn(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
         self.flush_gathered(at);
-        self.flush_out();
+        if self.flush_out() {
+            // Connections send it before the writer takes the processor.
+            tokio::task::yield_now().await;
+        }
         let before = self.chats[at].state.turns.len();
         self.chats[at].reduce(&action);
         if self.chats[at].state.turns.len() == before {
