@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
+use super::storing::Before;
 use super::summary::{flags_in, marks};
 use crate::core::fanout::Audience;
 use crate::usage::Taken;
@@ -30,6 +31,8 @@ pub(super) struct Chat {
     channel: Arc<str>,
     /// What every watcher reduces to.
     pub state: ChatState,
+    /// What its watchers have of it, while a change is being stored.
+    pub unstored: Option<Before>,
     /// When it said it changed last, as far as its session has looked.
     pub modified: Option<String>,
     /// Its running half; absent while it sleeps.
@@ -186,6 +189,7 @@ impl Chat {
             channel: uri.as_str().into(),
             uri,
             state,
+            unstored: None,
             modified: None,
             backend: None,
             cancelled: None,
@@ -244,6 +248,9 @@ impl Chat {
 
     /// Applies an action as every watcher will.
     pub fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
+        if let Some(before) = &mut self.unstored {
+            before.reduce(action);
+        }
         apply_action_to_chat(&mut self.state, action)
     }
 

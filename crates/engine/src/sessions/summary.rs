@@ -95,6 +95,11 @@ fn listed(chat: &ChatSummary) -> SessionChatSummary {
 impl Actor {
     /// Publishes what changed of the chats since last time, and of the session's row.
     pub(super) fn refresh_summaries(&mut self) {
+        if self.storing.is_serving {
+            // They have what is being stored.
+            self.dirty = true;
+            return;
+        }
         for at in 0..self.chats.len() {
             let Some(last) = self.published_chat(at) else { continue };
             let Some(changes) = chat_changes(last, &self.chats[at].state) else { continue };
@@ -138,6 +143,10 @@ impl Actor {
 
     /// Publishes the session's view and tells the root's watchers what changed of it.
     pub(super) fn refresh_row(&mut self) {
+        if self.storing.is_serving {
+            self.dirty = true;
+            return;
+        }
         let moved = self.chats.iter_mut().fold(false, |moved, chat| chat.take_modified() | moved);
         let modified = moved.then(|| self.core.clock.iso());
         let last = self.entry.view();
