@@ -634,8 +634,11 @@ export interface AgentSession {
     stopWorker?(toolCallId: string): void;
     /** Answers a tool call that waits for approval. */
     confirm?(toolCallId: string, approved: boolean, optionId?: string): void;
-    /** Answers a question; `false` rejects. */
-    answer?(requestId: string, accepted: boolean, answers: Record<string, ChatInputAnswer>): Awaitable<boolean>;
+    /**
+     * Answers a question; `false` rejects. `response` is the client's: `accept`, `decline` or `cancel`, of which only the
+     * first is `accepted`.
+     */
+    answer?(requestId: string, accepted: boolean, answers: Record<string, ChatInputAnswer>, response: string): Awaitable<boolean>;
     /** Receives one of several answers while the user is still editing. */
     setAnswer?(requestId: string, questionId: string, answer?: ChatInputAnswer): Awaitable<boolean>;
     /** Replaces the tools of the session. */
@@ -1738,6 +1741,8 @@ export interface KeptSession {
     provider: string;
     /** Owner: `user:<id>`, `plugin:<id>`, …; absent without a users file. */
     owner?: string;
+    /** The client that created it, whose tokens its backend receives. */
+    client?: string;
     /** Its title. */
     title: string;
     /** Time of creation, ISO 8601; never changes. */
@@ -1806,6 +1811,8 @@ export interface KeptChat {
     rewind?: boolean;
     /** The queued message whose turn is being started. It is queued again if the turn is not in the store. */
     starting?: StartingTurn;
+    /** The client that created it, if it is not the client of the session. */
+    lender?: Lender;
 }
 
 /** A turn that uses a queued message. */
@@ -1814,6 +1821,14 @@ export interface StartingTurn {
     turn: string;
     /** The queued message. */
     queued: unknown;
+}
+
+/** A client whose tokens the backend of a chat receives. */
+export interface Lender {
+    /** The client. */
+    client: string;
+    /** The owner of its work; absent without a users file. */
+    owner?: string;
 }
 
 /** A session with its marks. */

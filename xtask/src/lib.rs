@@ -1,5 +1,6 @@
 //! Checks, generated files and benchmarks of the workspace.
 
+pub mod agents;
 pub mod bench;
 mod boundary;
 mod cargo;

@@ -41,6 +41,7 @@ fn session(number: usize) -> KeptSession {
         provider: "echo".into(),
         title: format!("Session {number}"),
         owner: number.is_multiple_of(5).then(|| "user:ada".into()),
+        client: None,
         created_at: "2026-01-01T00:00:00.000Z".into(),
         // Several of each.
         modified_at: format!("2026-01-01T00:00:{:02}.000Z", number * 7 % 60),

@@ -98,7 +98,7 @@ impl Stage {
     /// One that takes tokens for a resource.
     #[must_use]
     pub fn asking_for(self, resource: &str) -> Self {
-        Self { protected_resources: json!([{ "resource": resource }]), ..self }
+        Self { protected_resources: json!([{ "resource": resource, "required": false }]), ..self }
     }
 
     /// The plugin that registers it.
@@ -174,7 +174,12 @@ impl Stage {
                 Ok(())
             })),
             answer: Some(Call::now(
-                move |(request, accepted, answers): (String, bool, BTreeMap<String, ChatInputAnswer>)| {
+                move |(request, accepted, answers, _): (
+                    String,
+                    bool,
+                    BTreeMap<String, ChatInputAnswer>,
+                    String,
+                )| {
                     answer(json!([request, accepted, answers]));
                     Ok(true)
                 },

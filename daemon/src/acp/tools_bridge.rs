@@ -1,8 +1,11 @@
 //! `ostler mcp-bridge`: a session's tools endpoint as an MCP server on stdio, for agents that cannot connect to one over
 //! HTTP. Not for users: the agent starts it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
@@ -17,6 +20,9 @@ use crate::exit::Exit;
 
 /// The longest message, in bytes.
 const LONGEST: u64 = 16 << 20;
+
+/// How long the endpoint may take to open its stream of messages.
+const STREAM_LIMIT: Duration = Duration::from_secs(5);
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,7 +51,7 @@ impl Endpoint {
         Ok(sender)
     }
 
-    async fn send(&self, method: Method, body: String) -> Result<Response<hyper::body::Incoming>, Failed> {
+    async fn send(&self, method: Method, body: String) -> Result<Response<Incoming>, Failed> {
         let request = Request::builder()
             .method(method)
             .uri(&self.path)
@@ -67,7 +73,10 @@ pub async fn bridge() -> Result<Answer, Exit> {
         Exit::usage("mcp-bridge is started by an agent of @ostler/acp, which names the endpoint")
     })?;
     let (tell, mut lines) = mpsc::channel::<String>(64);
-    tokio::spawn(changes(endpoint.clone(), tell.clone()));
+    // Before anything is answered: the agent learns of every change after the tools it lists.
+    if let Some(stream) = stream(&endpoint).await {
+        tokio::spawn(changes(stream, tell.clone()));
+    }
     tokio::spawn(async move {
         let mut out = tokio::io::stdout();
         while let Some(line) = lines.recv().await {
@@ -123,13 +132,15 @@ async fn call(endpoint: &Endpoint, line: String) -> Option<String> {
     }
 }
 
+/// The endpoint's stream of messages, where it has one.
+async fn stream(endpoint: &Endpoint) -> Option<Incoming> {
+    let asked = tokio::time::timeout(STREAM_LIMIT, endpoint.send(Method::GET, String::new()));
+    let response = asked.await.ok()?.ok()?;
+    (response.status() == StatusCode::OK).then(|| response.into_body())
+}
+
 /// Passes on that the tools changed, until the session ends.
-async fn changes(endpoint: Endpoint, tell: mpsc::Sender<String>) {
-    let Ok(response) = endpoint.send(Method::GET, String::new()).await else { return };
-    if response.status() != StatusCode::OK {
-        return;
-    }
-    let mut body = response.into_body();
+async fn changes(mut body: Incoming, tell: mpsc::Sender<String>) {
     let mut pending = String::new();
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(data) = frame.into_data() else { continue };

@@ -7,6 +7,8 @@ pub mod screen;
 pub mod sessions;
 mod websocket;
 
+use std::time::Duration;
+
 use ahp::{Client, ClientConfig, ClientError, SubscriptionEvent};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::error::code;
@@ -20,6 +22,9 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
+
+/// How long the daemon may take to answer a request.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Number of events buffered between the socket and a command that prints them.
 const BUFFER: usize = 65_536;
@@ -60,7 +65,19 @@ impl Connection {
     /// # Errors
     /// Exit 1 when the daemon does not accept the connection.
     pub async fn open(url: &str, name: &str) -> Result<Self, Exit> {
-        Self::opened(url, name, None).await
+        Self::opened(url, name, None, Some(ANSWER_LIMIT)).await
+    }
+
+    /// Connects to the running daemon, if one runs, for requests that take as long as what they start: the daemon limits
+    /// them.
+    ///
+    /// # Errors
+    /// Exit 1 when it does not accept the connection.
+    pub async fn patient(place: &Place) -> Result<Option<Self>, Exit> {
+        let Some(record) = record::running(&place.folders()?) else { return Ok(None) };
+        let opened = Self::opened(&record.connect_url, "ostler-cli", None, None);
+        let opened = tokio::time::timeout(ANSWER_LIMIT, opened).await;
+        opened.map_err(|_| exit(ClientError::Cancelled))?.map(Some)
     }
 
     /// The same for a client that reads only while there is room.
@@ -68,10 +85,15 @@ impl Connection {
     /// # Errors
     /// As [`Connection::open`].
     pub async fn paced(url: &str, name: &str, room: watch::Receiver<bool>) -> Result<Self, Exit> {
-        Self::opened(url, name, Some(room)).await
+        Self::opened(url, name, Some(room), Some(ANSWER_LIMIT)).await
     }
 
-    async fn opened(url: &str, name: &str, room: Option<watch::Receiver<bool>>) -> Result<Self, Exit> {
+    async fn opened(
+        url: &str,
+        name: &str,
+        room: Option<watch::Receiver<bool>>,
+        limit: Option<Duration>,
+    ) -> Result<Self, Exit> {
         let shown = url.split('?').next().unwrap_or_default();
         let failed =
             |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
@@ -80,7 +102,7 @@ impl Connection {
             Some(room) => transport.paced(room),
             None => transport,
         };
-        let config = ClientConfig { subscription_buffer: BUFFER, ..ClientConfig::default() };
+        let config = ClientConfig { subscription_buffer: BUFFER, default_request_timeout: limit };
         let client = Client::connect(transport, config).await.map_err(|error| failed(&error))?;
         let versions = SUPPORTED_PROTOCOL_VERSIONS.iter().map(|version| (*version).to_owned()).collect();
         let id = format!("{name}-{}", uuid::Uuid::new_v4());

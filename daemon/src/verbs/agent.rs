@@ -98,7 +98,7 @@ enum Asked {
 
 impl Asked {
     async fn open(at: &Place) -> Result<Self, Exit> {
-        if let Some(daemon) = Connection::running(at).await? {
+        if let Some(daemon) = Connection::patient(at).await? {
             return Ok(Self::Daemon(Box::new(daemon)));
         }
         let _progress = Progress::begin(&at.common, "loading plugins");
@@ -397,11 +397,11 @@ fn checked(report: &Value) -> Vec<String> {
     }
     for method in report["authMethods"].as_array().into_iter().flatten() {
         let (id, name) = (one_line(text(method, "id")), one_line(text(method, "name")));
-        let how = match (method["command"].as_str(), method["description"].as_str()) {
-            (Some(command), _) => format!("{name}: run `{}` in a terminal", one_line(command)),
-            (None, Some(description)) => format!("{name} ({id}): {}", one_line(description)),
-            (None, None) => format!("{name} ({id})"),
+        let about = match method["description"].as_str() {
+            Some(description) => format!("{name}: {}", one_line(description)),
+            None => name,
         };
+        let how = format!("ostler agent login {provider} --method {id} ({about})");
         add("sign in", Some(how));
     }
     let seconds = |member: &str| {

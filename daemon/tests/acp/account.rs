@@ -87,12 +87,17 @@ async fn a_failed_sign_in_tells_clients_the_methods() {
 async fn a_lent_token_reaches_the_sessions_of_its_client_alone() {
     let mut entry = agent::entry(json!({}));
     entry["credentials"] = json!({ RESOURCE: "HAY_TOKEN" });
+    entry["resources"] = json!({ RESOURCE: { "name": "Hayloft", "authorizationServers": ["https://sign.hay.example"],
+        "scopes": ["bales:read"], "documentation": "https://hay.example/docs" } });
     entry["env"]["HAY_TOKEN"] = "configured".into();
     let stage = Stage::of(entry, json!({}));
     let mut lender = stage.daemon.initialized("lender").await;
     let root = lender.subscribe("ahp-root://").await;
     let asked = &root["agents"][0]["protectedResources"][0];
-    assert_eq!((&asked["resource"], &asked["required"]), (&json!(RESOURCE), &json!(false)), "{root}");
+    let expected = json!({ "resource": RESOURCE, "resource_name": "Hayloft", "required": false,
+        "authorization_servers": ["https://sign.hay.example"], "scopes_supported": ["bales:read"],
+        "resource_documentation": "https://hay.example/docs" });
+    assert_eq!(*asked, expected, "{root}");
     let params = json!({ "channel": "ahp-root://", "resource": RESOURCE, "token": "lent" });
     lender.request("authenticate", params).await.unwrap();
     let params = json!({ "channel": "fake:/lent", "provider": "fake", "config": {} });
@@ -102,6 +107,130 @@ async fn a_lent_token_reaches_the_sessions_of_its_client_alone() {
     let mut other = stage.talk().await;
     assert_eq!(other.say("!env HAY_TOKEN").await, "configured");
     assert!(!stage.folder.read("log").contains("lent\""), "no token in the log");
+}
+
+#[tokio::test]
+async fn an_agent_that_needs_a_token_is_not_used_without_one() {
+    let mut entry = agent::entry(json!({}));
+    entry["credentials"] = json!({ RESOURCE: "HAY_TOKEN" });
+    entry["resources"] = json!({ RESOURCE: { "required": true } });
+    let stage = Stage::of(entry, json!({}));
+    let mut client = stage.daemon.initialized("client").await;
+    let created = json!({ "channel": "fake:/one", "provider": "fake", "config": {} });
+    let refused = client.request("createSession", created.clone()).await.unwrap_err();
+    assert_eq!(refused["code"], -32007, "{refused}");
+    assert_eq!(refused["data"]["resources"][0]["resource"], RESOURCE, "{refused}");
+    let token = json!({ "channel": "ahp-root://", "resource": RESOURCE, "token": "lent" });
+    client.request("authenticate", token.clone()).await.unwrap();
+    client.request("createSession", created).await.unwrap();
+    let mut talk = Talk::join(client, "fake:/one").await;
+    assert_eq!(talk.say("!env HAY_TOKEN").await, "lent");
+    // Another client that writes in the session needs none; a chat of its own does.
+    let mut other = Talk::join(stage.daemon.initialized("other").await, "fake:/one").await;
+    assert_eq!(other.say("!env HAY_TOKEN").await, "lent");
+    let chat = json!({ "channel": "fake:/one", "chat": "ahp-chat:/two" });
+    assert_eq!(other.client.request("createChat", chat.clone()).await.unwrap_err()["code"], -32007);
+    other.client.request("authenticate", token).await.unwrap();
+    other.client.request("createChat", chat).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_lent_later_reaches_the_sessions_of_its_client_alone() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let capabilities = json!({ "sessionCapabilities": { "resume": {} } });
+    let mut entry =
+        agent::entry(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities } }));
+    entry["credentials"] = json!({ RESOURCE: "HAY_TOKEN" });
+    entry["env"]["HAY_TOKEN"] = "configured".into();
+    let stage = Stage::of(entry, json!({}));
+    let lend = |token: &str| json!({ "channel": "ahp-root://", "resource": RESOURCE, "token": token });
+    let created = |uri: &str| json!({ "channel": uri, "provider": "fake", "config": {} });
+    let mut lender = stage.daemon.initialized("lender").await;
+    lender.request("createSession", created("fake:/lent")).await.unwrap();
+    let mut lent = Talk::join(lender, "fake:/lent").await;
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "configured");
+    let mut foreign = stage.daemon.initialized("other").await;
+    foreign.request("createSession", created("fake:/other")).await.unwrap();
+    // A chat of the other client in this session is the other client's.
+    let of_other = "ahp-chat:/of-other";
+    foreign.request("createChat", json!({ "channel": "fake:/lent", "chat": of_other })).await.unwrap();
+    let mut other = Talk::join(foreign, "fake:/other").await;
+    assert_eq!(other.say("!env HAY_TOKEN").await, "configured");
+
+    lent.client.request("authenticate", lend("first")).await.unwrap();
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "first");
+    assert_eq!(other.say("!env HAY_TOKEN").await, "configured");
+    other.client.request("authenticate", lend("foreign")).await.unwrap();
+    assert_eq!(other.say("!env HAY_TOKEN").await, "foreign");
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "first");
+    other.client.subscribe(of_other).await;
+    other.chat = of_other.to_owned();
+    assert_eq!(other.say("!env HAY_TOKEN").await, "foreign");
+
+    // A running turn ends with what it began with.
+    lent.begin("!say x\n!sleep 400\n!env HAY_TOKEN").await;
+    lent.until(&["chat/responsePart"]).await;
+    lent.client.request("authenticate", lend("second")).await.unwrap();
+    assert_eq!(text_of(&lent.until(&["chat/turnComplete"]).await), "first");
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "second");
+    // The same token starts nothing again.
+    let starts = || std::fs::read_to_string(log.path()).unwrap().matches("\"initialize\"").count();
+    let before = starts();
+    lent.client.request("authenticate", lend("second")).await.unwrap();
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "second");
+    assert_eq!(starts(), before);
+    // What is taken back is not taken from a session that has it.
+    lent.client.request("authenticate", lend("")).await.unwrap();
+    assert_eq!(lent.say("!env HAY_TOKEN").await, "second");
+    assert!(std::fs::read_to_string(log.path()).unwrap().contains("session/resume"), "the same conversation");
+
+    // It is not stored; the client lends it again.
+    drop((lent, other));
+    let stage = stage.restarted(true);
+    let later = async |name: &str, uri: &str, token: &str| {
+        let mut client = stage.daemon.initialized(name).await;
+        client.request("authenticate", lend(token)).await.unwrap();
+        Talk::join(client, uri).await.say("!env HAY_TOKEN").await
+    };
+    assert_eq!(later("third", "fake:/lent", "of the third").await, "configured");
+    assert_eq!(later("lender", "fake:/lent", "again").await, "again");
+    assert_eq!(later("other", "fake:/other", "again foreign").await, "again foreign");
+    for token in ["first", "second", "foreign", "again"] {
+        assert!(!stage.folder.read("log").contains(&format!("{token}\"")), "no token in the log");
+    }
+}
+
+#[tokio::test]
+async fn a_token_does_not_reach_another_user_who_names_the_same_client() {
+    let mut entry = agent::entry(json!({}));
+    entry["credentials"] = json!({ RESOURCE: "HAY_TOKEN" });
+    let options = json!({ "agents": { "fake": entry } });
+    let folder = Folder::new(
+        json!({ "users": "users.json", "plugins": [{ "name": "@ostler/acp", "options": options }] }),
+    );
+    let tokens = ["ada", "ben"].map(|name| {
+        let ended = folder.run(&["user", "add", name, "--role", "member"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out.trim().to_owned()
+    });
+    let daemon = folder.start();
+    let resource = daemon.block.iter().find_map(|line| line.strip_prefix("sign-in ")).unwrap();
+    let mut talks = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let mut client = daemon.initialized("same").await;
+        client.request("authenticate", json!({ "resource": resource, "token": token })).await.unwrap();
+        let uri = format!("fake:/{at}");
+        let created = json!({ "channel": uri, "provider": "fake", "config": {} });
+        client.request("createSession", created).await.unwrap();
+        talks.push(Talk::join(client, &uri).await);
+    }
+    for (at, talk) in talks.iter_mut().enumerate() {
+        let lent = json!({ "resource": RESOURCE, "token": format!("of {at}") });
+        talk.client.request("authenticate", lent).await.unwrap();
+    }
+    for (at, talk) in talks.iter_mut().enumerate() {
+        assert_eq!(talk.say("!env HAY_TOKEN").await, format!("of {at}"));
+    }
 }
 
 /// Waits until commands find the daemon: its record is written after it has announced itself.
@@ -161,6 +290,7 @@ async fn a_session_of_the_agent_is_listed_and_continued() {
         let method = if loads { "session/load" } else { "session/resume" };
         let opened = sent.lines().filter(|line| line.contains(method) && line.contains("old-2")).count();
         assert!(opened >= 2 && !sent.contains("session/new"), "{sent}");
+        assert!(sent.contains("session/list"), "{sent}");
     }
 }
 
@@ -193,6 +323,7 @@ async fn an_agent_that_signs_in_with_its_key_does_so_where_the_key_is_configured
         stage.talk().await.say("hello").await;
         let sent = std::fs::read_to_string(log.path()).unwrap();
         assert_eq!(sent.contains("\"methodId\":\"api-key\""), key, "{sent}");
+        assert_eq!(sent.contains("\"method\":\"authenticate\""), key, "{sent}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Lines, Read, Stdin, Write, stdin};
 use std::net::TcpStream;
-use std::process::{Command, Stdio, exit};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, exit};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ struct Agent {
     /// The methods of its own requests, by id.
     asked: HashMap<String, String>,
     cancelled: bool,
+    /// The error that the prompt is answered with.
+    refusal: Option<Value>,
 }
 
 impl Agent {
@@ -59,6 +61,7 @@ impl Agent {
             next: 0,
             asked: HashMap::new(),
             cancelled: false,
+            refusal: None,
         }
     }
 
@@ -157,6 +160,14 @@ impl Agent {
             eprintln!("fatal: told to end");
             exit(9);
         }
+        if let Some(mut question) = self.config["ask"].get(&method).cloned() {
+            question["requestId"] = id.clone();
+            let answer = self.request("elicitation/create", question);
+            if answer["action"] != "accept" {
+                let error = json!({ "code": -32603, "message": format!("answered {answer}") });
+                return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            }
+        }
         if let Some(error) = self.config["refuse"].get(&method).cloned() {
             return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
@@ -190,7 +201,12 @@ impl Agent {
             }
             "session/prompt" => {
                 self.cancelled = false;
-                let Some(reason) = self.prompt(&message["params"]["prompt"]) else { return };
+                let Some(reason) = self.prompt(&message["params"]["prompt"]) else {
+                    if let Some(error) = self.refusal.take() {
+                        self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+                    }
+                    return;
+                };
                 let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": reason } });
                 self.send(answer);
                 if let Some(late) = self.config["late"].as_str().map(str::to_owned) {
@@ -283,6 +299,10 @@ impl Agent {
                     sleep(Duration::from_secs(10));
                 }
                 "!hang" => return None,
+                "!refuse" => {
+                    self.refusal = Some(json());
+                    return None;
+                }
                 "!stop" => return Some(String::from(rest).leak()),
                 "!wait" => {
                     // Until the turn is cancelled.
@@ -320,7 +340,10 @@ impl Agent {
         self.next += 1;
         let id = json!(format!("fake-{}", self.next));
         self.asked.insert(format!("fake-{}", self.next), method.to_owned());
-        params["sessionId"] = self.session.as_str().into();
+        // A question about another request is about no session.
+        if params.get("requestId").is_none() {
+            params["sessionId"] = self.session.as_str().into();
+        }
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
@@ -350,6 +373,11 @@ impl Agent {
     fn mcp_change(&mut self) -> String {
         let server =
             self.servers.as_array().unwrap().iter().find(|server| server["name"] == "ostler").unwrap();
+        if server.get("url").is_none() {
+            let mut bridge = Bridge::start(server);
+            self.say("listening ");
+            return bridge.line();
+        }
         let (url, token) = (server["url"].as_str().unwrap(), server["headers"][0]["value"].as_str().unwrap());
         let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -397,35 +425,60 @@ impl Agent {
     }
 }
 
-/// Starts an MCP server, asks it one thing after the handshake, and closes its input.
-fn mcp_over_stdio(server: &Value, method: &str, params: &str) -> String {
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let env = server["env"].as_array().unwrap();
-    let mut child = Command::new(text(&server["command"]))
-        .args(server["args"].as_array().unwrap().iter().map(text))
-        .envs(env.iter().map(|pair| (text(&pair["name"]), text(&pair["value"]))))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut input = child.stdin.take().unwrap();
-    let mut ask = |id: u64, method: &str, params: Value| {
-        writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+/// An MCP server on stdio, after its handshake.
+struct Bridge {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+}
+
+impl Bridge {
+    fn start(server: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let env = server["env"].as_array().unwrap();
+        let mut child = Command::new(text(&server["command"]))
+            .args(server["args"].as_array().unwrap().iter().map(text))
+            .envs(env.iter().map(|pair| (text(&pair["name"]), text(&pair["value"]))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
             .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let input = child.stdin.take().unwrap();
+        let mut bridge = Self { child, lines, input };
+        let about = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "fake", "version": "1" } });
+        let greeted = bridge.ask(1, "initialize", about);
+        assert!(greeted.contains("\"result\""), "{greeted}");
+        bridge
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("a message").unwrap()
+    }
+
+    fn ask(&mut self, id: u64, method: &str, params: Value) -> String {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(self.input, "{message}").unwrap();
         loop {
-            let line = lines.next().expect("an answer").unwrap();
+            let line = self.line();
             if serde_json::from_str::<Value>(&line).unwrap()["id"] == id {
                 return line;
             }
         }
-    };
-    let about = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "fake", "version": "1" } });
-    let greeted = ask(1, "initialize", about);
-    assert!(greeted.contains("\"result\""), "{greeted}");
-    let answer = ask(2, method, serde_json::from_str(params).unwrap());
-    drop(input);
-    assert!(child.wait().unwrap().success());
+    }
+
+    /// Closes its input, and waits for its end.
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Starts an MCP server, asks it one thing after the handshake, and closes its input.
+fn mcp_over_stdio(server: &Value, method: &str, params: &str) -> String {
+    let mut bridge = Bridge::start(server);
+    let answer = bridge.ask(2, method, serde_json::from_str(params).unwrap());
+    bridge.end();
     answer
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent;
-use crate::talk::Stage;
+use crate::talk::{Stage, Talk};
 
 fn stage(agent: Value) -> Stage {
     let config = json!({ "plugins": [{ "name": "@ostler/terminal" }] });
@@ -52,6 +52,35 @@ async fn a_command_runs_in_a_terminal_and_the_agent_is_told_of_it() {
     );
     assert_eq!(prompts[0][1]["text"], "What did I do?");
     assert_eq!(prompts[1].as_array().unwrap().len(), 1, "it is told once");
+}
+
+#[tokio::test]
+async fn the_agent_is_told_after_a_restart_of_the_daemon_too() {
+    for kill in [false, true] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let capabilities = json!({ "sessionCapabilities": { "resume": {} } });
+        let stage = stage(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities } }));
+        let mut talk = stage.talk().await;
+        talk.turn("!printf 'barley\\n'").await;
+        talk.say("hello").await;
+        talk.turn("!printf 'oats\\n'; exit 3").await;
+        talk.turn("!true").await;
+        drop(talk);
+        let stage = stage.restarted(kill);
+        let mut talk = Talk::join(stage.daemon.initialized("later").await, "fake:/one").await;
+        talk.say("What did I do?").await;
+        talk.say("And now?").await;
+        let sent = std::fs::read_to_string(log.path()).unwrap();
+        let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let prompts: Vec<Value> = frames
+            .filter(|frame| frame["method"] == "session/prompt")
+            .map(|frame| frame["params"]["prompt"].clone())
+            .collect();
+        let told = prompts[1][0]["text"].as_str().unwrap();
+        let expected = "oats\n(exit code 3)\n\n$ true\n\n(exit code 0)";
+        assert!(told.ends_with(expected) && !told.contains("barley"), "{told}");
+        assert_eq!(prompts[2].as_array().unwrap().len(), 1, "it is told once: {prompts:?}");
+    }
 }
 
 #[tokio::test]

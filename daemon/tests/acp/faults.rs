@@ -106,9 +106,10 @@ async fn an_expired_login_names_the_ways_to_sign_in() {
     let error = talk.fail("hello").await;
     assert_eq!(error["errorType"], "agentNotSignedIn");
     let message = error["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("fake is not signed in; use \"oauth\" (Log in with Hay), or run `/bin/sh -c "),
-        "{message}"
+    assert_eq!(
+        message,
+        "fake is not signed in; run `ostler agent login fake --method oauth` (Log in with Hay), or run `ostler agent login \
+         fake --method t` (Terminal), or set its API key in agents.fake.env"
     );
 }
 

@@ -112,7 +112,10 @@ fn a_check_names_what_is_missing() {
     assert!(report["authMethods"][1]["command"].as_str().unwrap().ends_with(" login"), "{report}");
     let text = signed_out.run(&["agent", "check", "fake"]).out;
     assert!(text.starts_with("fake: fake, not signed in\n"), "{text}");
-    assert!(text.contains("  sign in    API key (key): Set HAY_KEY\n"), "{text}");
+    assert!(
+        text.contains("  sign in    ostler agent login fake --method key (API key: Set HAY_KEY)\n"),
+        "{text}"
+    );
 
     let failing = folder(agent::entry(json!({ "exitOn": "initialize" })));
     let report = json_of(&failing, &["agent", "check", "fake"], 1);
@@ -153,4 +156,15 @@ fn an_agent_that_is_not_configured_is_refused_with_the_configured_ones() {
     let ended = none.run(&["agent", "check", "fake"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.err.contains("ostler plugin install @ostler/acp"), "{ended:?}");
+}
+
+#[test]
+fn a_check_may_take_longer_than_other_requests() {
+    let options = json!({ "agents": { "fake": agent::entry(json!({})) } });
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    let _daemon = folder.start();
+    // A client waits 30 seconds for other answers.
+    let ended = folder.run(&["agent", "check", "fake", "--prompt", "!sleep 31000\n!say hay"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.contains("  reply      hay\n"), "{ended:?}");
 }

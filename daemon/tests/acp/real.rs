@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use crate::model::Model;
+use crate::record;
 use crate::talk::{Stage, Talk, all, last, text_of};
 
 /// A file of an installed agent.
@@ -17,9 +19,11 @@ fn installed(agent: &str, file: &str) -> PathBuf {
     path
 }
 
-fn example() -> Stage {
+fn example() -> (Stage, NamedTempFile) {
     let script = installed("example", "@agentclientprotocol/sdk/dist/examples/agent.js");
-    Stage::of(json!({ "command": "node", "args": [script], "name": "Example" }), json!({}))
+    let log = NamedTempFile::new().unwrap();
+    let entry = json!({ "command": "node", "args": [script], "name": "Example" });
+    (Stage::of(record::entry(entry, log.path()), json!({})), log)
 }
 
 /// Waits for an approval and answers it; answers the actions until then.
@@ -45,7 +49,7 @@ async fn approve(talk: &mut Talk, turn: &str, option: Option<&str>) -> Vec<Value
 #[tokio::test]
 #[ignore = "needs the example agent of the ACP SDK"]
 async fn the_example_agent_runs_a_tool_with_approval_and_with_denial() {
-    let stage = example();
+    let (stage, log) = example();
     let mut talk = stage.talk().await;
     let turn = talk.begin("hello").await;
     let mut seen = approve(&mut talk, &turn, Some("allow")).await;
@@ -62,12 +66,14 @@ async fn the_example_agent_runs_a_tool_with_approval_and_with_denial() {
     seen.extend(talk.until(&["chat/turnComplete"]).await);
     assert!(text_of(&seen).ends_with("I'll skip the configuration update."), "{}", text_of(&seen));
     assert_eq!(stage.daemon.stop(), Some(0));
+    let methods: Vec<String> = record::checked(log.path()).into_iter().collect();
+    assert_eq!(methods, ["initialize", "session/new", "session/prompt", "session/request_permission"]);
 }
 
 #[tokio::test]
 #[ignore = "needs the example agent of the ACP SDK"]
 async fn the_example_agent_is_cancelled_and_answers_again() {
-    let stage = example();
+    let (stage, _log) = example();
     let mut talk = stage.talk().await;
     let turn = talk.begin("hello").await;
     talk.until(&["chat/responsePart"]).await;
@@ -81,7 +87,7 @@ async fn the_example_agent_is_cancelled_and_answers_again() {
 #[tokio::test]
 #[ignore = "needs the example agent of the ACP SDK"]
 async fn two_clients_watch_the_example_agent() {
-    let stage = example();
+    let (stage, _log) = example();
     let mut talk = stage.talk().await;
     let other = stage.daemon.initialized("other").await;
     let mut other = Talk::join(other, "fake:/one").await;
@@ -222,6 +228,8 @@ async fn run(talk: &mut Talk, text: &str, approved: bool) -> (Vec<Value>, usize)
 /// Everything an agent is expected to do.
 async fn drive(driven: Driven) {
     let Driven { entry, shell, thinks, model, _home } = driven;
+    let log = NamedTempFile::new().unwrap();
+    let entry = record::entry(entry, log.path());
     crate::bots::a_webhook_is_answered(&entry, "hello from outside").await;
     let stage = Stage::configured(entry, json!({}), json!({}), Some(TOOLS));
     let mut talk = stage.talk().await;
@@ -268,6 +276,13 @@ async fn drive(driven: Driven) {
     assert!(text_of(&seen).contains("after the restart"), "{seen:#?}");
     assert!(model.was_asked(&["seen by two", "after the restart"]), "the conversation continues");
     assert_eq!(stage.daemon.stop(), Some(0));
+    // Everything that was sent to the agent fits the protocol's schema.
+    let methods = record::checked(log.path());
+    for method in
+        ["initialize", "session/new", "session/prompt", "session/cancel", "session/request_permission"]
+    {
+        assert!(methods.contains(method), "{method}: {methods:?}");
+    }
 }
 
 #[tokio::test]

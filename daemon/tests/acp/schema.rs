@@ -9,30 +9,43 @@ use serde_json::{Value, json};
 
 use crate::talk::{Stage, Talk, all, last, text_of};
 
-/// The names of a type's variants: constants, plain or of the member that tells them apart.
-fn variants<T: JsonSchema>() -> BTreeSet<String> {
-    let schema = schema_for!(T).to_value();
-    let mut names = BTreeSet::new();
-    for list in ["oneOf", "anyOf"] {
-        for variant in schema[list].as_array().into_iter().flatten() {
-            let members = variant["properties"].as_object().into_iter().flatten();
-            let of_members = members.filter_map(|(_, member)| member["const"].as_str());
-            names.extend(variant["const"].as_str().into_iter().chain(of_members).map(str::to_owned));
-        }
+/// The names of the variants of a type with this schema; none where it has no variants.
+pub fn variants(schema: &Value) -> BTreeSet<String> {
+    let lists = ["oneOf", "anyOf"].iter().filter_map(|list| schema[list].as_array());
+    let names = lists.flatten().flat_map(|variant| match variants(variant) {
+        nested if nested.is_empty() => BTreeSet::from([name(variant)]),
+        nested => nested,
+    });
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    names.chain(schema["enum"].as_array().into_iter().flatten().map(text)).collect()
+}
+
+/// What tells a variant apart: its constant, plain or of a member, and otherwise its type.
+fn name(variant: &Value) -> String {
+    let of_type = |schema: &Value| {
+        let tail = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+        tail.or_else(|| schema["format"].as_str()).or_else(|| schema["type"].as_str()).map(str::to_owned)
+    };
+    let members = || variant["properties"].as_object().into_iter().flatten();
+    let constant = variant.get("const").or_else(|| members().find_map(|(_, member)| member.get("const")));
+    if let Some(constant) = constant {
+        return constant.as_str().map_or_else(|| constant.to_string(), str::to_owned);
     }
-    names
-        .extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
-    assert!(!names.is_empty(), "{schema}");
-    names
+    match (of_type(variant).as_deref(), members().next()) {
+        (Some("array"), _) => format!("{}[]", of_type(&variant["items"]).unwrap_or_default()),
+        (Some("object"), Some((member, _))) => format!("{{{member}}}"),
+        (Some(name), _) => name.to_owned(),
+        (None, _) => panic!("nothing tells this apart: {variant}"),
+    }
 }
 
 #[track_caller]
-fn covers<'a, T: JsonSchema>(rows: impl IntoIterator<Item = &'a str>) {
+pub fn covers<'a, T: JsonSchema>(rows: impl IntoIterator<Item = &'a str>) {
     let rows: BTreeSet<String> = rows.into_iter().map(str::to_owned).collect();
-    assert_eq!(rows, variants::<T>());
+    assert_eq!(rows, variants(&schema_for!(T).to_value()));
 }
 
-fn update(update: &Value) -> String {
+pub fn update(update: &Value) -> String {
     format!("!update {update}")
 }
 
@@ -197,7 +210,7 @@ async fn every_plan_entry_notice_and_compaction_is_shown() {
         assert_eq!(notified(&talk.turn(&update(&plan)).await), [format!("- [{mark}] {priority}")]);
     }
     let severities = [("info", "T"), ("warning", "Warning: T"), ("error", "Error: T")];
-    covers::<acp::NoticeSeverity>(severities.iter().map(|(name, _)| *name));
+    covers::<acp::NoticeSeverity>(severities.iter().map(|(name, _)| *name).chain(["string"]));
     for (severity, expected) in severities.into_iter().chain([("unheard-of", "T")]) {
         let notice = json!({ "sessionUpdate": "notice", "severity": severity, "title": "T" });
         assert_eq!(notified(&talk.turn(&update(&notice)).await), [expected]);
@@ -208,15 +221,17 @@ async fn every_plan_entry_notice_and_compaction_is_shown() {
         ("failed", "The conversation could not be compacted"),
         ("cancelled", "The compaction was cancelled"),
     ];
-    covers::<acp::CompactionStatus>(compactions.iter().map(|(name, _)| *name));
+    covers::<acp::CompactionStatus>(compactions.iter().map(|(name, _)| *name).chain(["string"]));
     for (status, expected) in compactions {
         let compaction =
             json!({ "sessionUpdate": "compaction_update", "compactionId": "x", "status": status });
         assert_eq!(notified(&talk.turn(&update(&compaction)).await), [expected]);
     }
+    let other = json!({ "sessionUpdate": "compaction_update", "compactionId": "x", "status": "unheard-of" });
+    assert!(notified(&talk.turn(&update(&other)).await).is_empty());
 }
 
-async fn answered(talk: &mut Talk, property: &Value, action: &str, answer: Value) -> Value {
+pub async fn answered(talk: &mut Talk, property: &Value, action: &str, answer: Value) -> Value {
     let schema = json!({ "type": "object", "properties": { "f": property } });
     let ask = json!({ "mode": "form", "message": "?", "requestedSchema": schema });
     talk.begin(&format!("!request elicitation/create {ask}")).await;
@@ -243,6 +258,8 @@ async fn every_property_mode_and_answer_of_a_question_is_used() {
             json!({ "kind": "selected-many", "value": ["a"] }),
             json!(["a"]),
         ),
+        // Of a type that is not known yet.
+        ("{type}", json!({ "type": "_colour" }), json!({ "kind": "text", "value": "red" }), json!("red")),
     ];
     covers::<acp::ElicitationPropertySchema>(fields.iter().map(|(name, ..)| *name));
     let stage = Stage::new(json!({}));
@@ -251,16 +268,17 @@ async fn every_property_mode_and_answer_of_a_question_is_used() {
         let told = answered(&mut talk, &property, "accept", answer).await;
         assert_eq!(told, json!({ "action": "accept", "content": { "f": expected } }), "{name}");
     }
-    covers::<acp::ElicitationAction>(["accept", "decline", "cancel"]);
+    // Another action is a later version's: it is never sent.
+    covers::<acp::CreateElicitationResponse>(["accept", "decline", "cancel", "{action}"]);
     let property = json!({ "type": "string" });
-    let declined = answered(&mut talk, &property, "decline", Value::Null).await;
-    assert_eq!(declined, json!({ "action": "decline" }));
-    covers::<acp::ElicitationMode>(["form", "url"]);
+    for response in ["decline", "cancel"] {
+        let told = answered(&mut talk, &property, response, Value::Null).await;
+        assert_eq!(told, json!({ "action": response }));
+    }
     let ask = json!({ "mode": "url", "elicitationId": "e", "url": "https://example.com", "message": "?" });
     talk.begin(&format!("!request elicitation/create {ask}")).await;
     let seen = talk.until(&["session/inputNeededSet"]).await;
     assert_eq!(last(&seen)["request"]["request"]["url"], "https://example.com");
-    // The agent cancels the turn's questions with the turn.
     let id = &last(&seen)["request"]["id"];
     talk.act(json!({ "type": "chat/inputCompleted", "requestId": id, "response": "accept" })).await;
     let told: Value = serde_json::from_str(&text_of(&talk.until(&["chat/turnComplete"]).await)).unwrap();
@@ -269,7 +287,7 @@ async fn every_property_mode_and_answer_of_a_question_is_used() {
 
 #[tokio::test]
 async fn every_kind_of_option_is_a_setting_and_every_way_to_sign_in_is_named() {
-    covers::<acp::SessionConfigKind>(["select", "boolean"]);
+    covers::<acp::SessionConfigOption>(["select", "boolean"]);
     let options = json!([
         { "id": "level", "name": "Level", "type": "select", "currentValue": "a", "options": [{ "value": "a", "name": "A" }] },
         { "id": "fast", "name": "Fast", "type": "boolean", "currentValue": true },
@@ -280,8 +298,7 @@ async fn every_kind_of_option_is_a_setting_and_every_way_to_sign_in_is_named() {
     let params = json!({ "provider": "fake", "config": {} });
     let resolved = talk.client.request("resolveSessionConfig", params).await.unwrap();
     assert_eq!(resolved["values"], json!({ "level": "a", "fast": true }));
-    // One is named by its type; the other has none.
-    covers::<acp::AuthMethod>(["terminal"]);
+    covers::<acp::AuthMethod>(["terminal", "AuthMethodAgent"]);
     let methods = json!([{ "id": "agent", "name": "Agent" }, { "id": "t", "type": "terminal", "name": "T", "args": ["x"] }]);
     let required = json!({ "code": -32000, "message": "Authentication required" });
     let stage = Stage::new(
@@ -289,5 +306,5 @@ async fn every_kind_of_option_is_a_setting_and_every_way_to_sign_in_is_named() {
     );
     let error = stage.talk().await.fail("hello").await;
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("\"agent\" (Agent)") && message.contains(" x` in a terminal (T)"), "{message}");
+    assert!(message.contains("--method agent` (Agent)") && message.contains("--method t` (T)"), "{message}");
 }

@@ -63,8 +63,15 @@ async fn a_clients_tool_is_run_by_the_client() {
 }
 
 #[tokio::test]
-async fn the_agent_hears_that_the_tools_changed() {
-    let stage = stage(json!({}));
+async fn the_agent_hears_that_the_tools_changed_over_http_and_over_stdio() {
+    for http in [true, false] {
+        hears_of_changes(http).await;
+    }
+}
+
+async fn hears_of_changes(http: bool) {
+    let stage =
+        stage(json!({ "initialize": { "agentCapabilities": { "mcpCapabilities": { "http": http } } } }));
     let mut talk = stage.talk().await;
     talk.begin("!mcp-changes").await;
     talk.until(&["chat/responsePart"]).await;

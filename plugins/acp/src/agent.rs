@@ -73,11 +73,11 @@ pub struct AuthMethod {
 impl AuthMethod {
     /// What to do, as an imperative.
     pub fn hint(&self, agent: &AgentOptions) -> String {
-        match (self.command(agent), &self.description) {
-            (Some(command), _) => format!("run `{command}` in a terminal ({})", self.name),
-            (None, Some(description)) => format!("use {:?} ({}: {description})", self.id, self.name),
-            (None, None) => format!("use {:?} ({})", self.id, self.name),
-        }
+        let about = match &self.description {
+            Some(description) => format!("{}: {description}", self.name),
+            None => self.name.clone(),
+        };
+        format!("run `ostler agent login {} --method {}` ({about})", agent.provider, self.id)
     }
 
     /// The command that signs in, where it runs in a terminal.
@@ -248,17 +248,23 @@ impl Running {
     ///
     /// # Errors
     /// It was refused, was not answered in time, or the agent ended.
-    pub async fn ask(&self, method: &'static str, params: Value) -> Result<Value, AgentError> {
+    async fn ask(&self, method: &'static str, params: Value) -> Result<Value, AgentError> {
         match tokio::time::timeout(self.limit, self.wire.request(method, params)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(failure)) => Err(self.error(method, failure).await),
-            Err(_) => Err(AgentError::Silent {
-                method,
-                waited: self.limit,
-                stderr: self.process.stderr(),
-                noise: self.wire.noise(),
-            }),
+            Err(_) => Err(self.silent(method)),
         }
+    }
+
+    /// How long it may take to answer a request that has to be answered in time.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// It did not answer a request in time.
+    pub fn silent(&self, method: &'static str) -> AgentError {
+        let (stderr, noise) = (self.process.stderr(), self.wire.noise());
+        AgentError::Silent { method, waited: self.limit, stderr, noise }
     }
 
     /// What a failed request means: an agent whose connection closed has ended, or is about to.

@@ -79,7 +79,19 @@ async fn delete(shared: &Shared, id: String) -> Result<(), Thrown> {
 /// The resources whose tokens the agent takes from clients.
 fn protected(options: &AgentOptions) -> Option<Vec<ProtectedResourceMetadata>> {
     let resource = |resource: &String| {
-        let record = json!({ "resource": resource, "resource_name": options.name, "required": false });
+        let told = options.resources.get(resource).cloned().unwrap_or_default();
+        let name = told.name.as_ref().unwrap_or(&options.name);
+        let mut record = json!({ "resource": resource, "resource_name": name, "required": told.required });
+        let mut add = |member: &str, value: Value| record[member] = value;
+        if !told.authorization_servers.is_empty() {
+            add("authorization_servers", told.authorization_servers.into());
+        }
+        if !told.scopes.is_empty() {
+            add("scopes_supported", told.scopes.into());
+        }
+        if let Some(page) = told.documentation {
+            add("resource_documentation", page.into());
+        }
         serde_json::from_value(record).ok()
     };
     (!options.credentials.is_empty()).then(|| options.credentials.keys().filter_map(resource).collect())
@@ -93,12 +105,12 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     let (tell, commands) = mpsc::unbounded_channel();
     let own = tell.downgrade();
     let emitter = Emitter::of(&start);
+    let in_terminals = CommandTurns::of(start.seed.as_deref().unwrap_or_default());
     tokio::spawn(Conversation::new(shared, start, id.clone(), (own, commands)).run());
-    let in_terminals = CommandTurns::default();
     let (untold, cancels_commands) = (in_terminals.clone(), in_terminals.clone());
     let with = || tell.clone();
     let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
-    let (answers, tools, completes, stops, forks) = (with(), with(), with(), with(), with());
+    let (answers, tools, completes, stops, forks, lends) = (with(), with(), with(), with(), with(), with());
     AgentSession {
         begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
             let (begun, wait) = oneshot::channel();
@@ -151,9 +163,9 @@ fn session(shared: Shared, start: Start) -> AgentSession {
             async move { Ok(Some(wait.await.unwrap_or(turn))) }
         })),
         agent_id: Some(Call::now(move |()| Ok(id.lock().clone()))),
-        answer: Some(Call::new(move |(id, accepted, given): (String, bool, Answers)| {
+        answer: Some(Call::new(move |(id, _, given, response): (String, bool, Answers, String)| {
             let (done, wait) = oneshot::channel();
-            let _ = answers.send(Command::Answer { id, accepted, answers: given, done });
+            let _ = answers.send(Command::Answer { id, answers: given, response, done });
             async move { Ok(wait.await.unwrap_or_default()) }
         })),
         set_tools: Some(Call::now(move |(all,): (Vec<BoundTool>,)| {
@@ -163,6 +175,10 @@ fn session(shared: Shared, start: Start) -> AgentSession {
             let (done, wait) = oneshot::channel();
             let _ = completes.send(Command::Completed { call, result, done });
             async move { Ok(wait.await.unwrap_or_default()) }
+        })),
+        authenticated: Some(Call::now(move |(resource, token): (String, String)| {
+            let _ = lends.send(Command::Lent { resource, token });
+            Ok(())
         })),
         close: Call::new(move |(removing,): (Option<bool>,)| {
             let (done, wait) = oneshot::channel();

@@ -70,6 +70,7 @@ async fn run(
         resume: None,
         fork: None,
         imported: false,
+        questions: None,
     };
     let outcome = converse(&plan, &running, &mut incoming, catalogue, prompt, report).await;
     drop(incoming);

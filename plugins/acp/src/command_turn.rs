@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::SessionTerminal;
+use ostler_contract::wire::state::Turn as ChatTurn;
 use ostler_contract::{HostFunction, Thrown, Value, json};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -15,6 +16,9 @@ use crate::updates::Emitter;
 const TOLD: usize = 16 << 10;
 /// How many commands the agent is told of at once; the latest count.
 const REMEMBERED: usize = 20;
+
+/// The tool's name in the calls that show commands.
+const TOOL: &str = "command";
 
 /// Opens the terminal that a command runs in.
 pub type Run = HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>;
@@ -32,6 +36,14 @@ struct State {
 }
 
 impl CommandTurns {
+    /// Of a chat with these turns: what was run after the agent's last turn it was not told.
+    pub fn of(turns: &[ChatTurn]) -> Self {
+        let since = turns.iter().rev().map_while(told_of).take(REMEMBERED);
+        let mut untold: Vec<String> = since.collect();
+        untold.reverse();
+        Self(Arc::new(Mutex::new(State { running: None, untold })))
+    }
+
     /// Runs a command and ends its turn. The turn can be cancelled from now on.
     ///
     /// # Errors
@@ -58,7 +70,7 @@ impl CommandTurns {
         cancelled: oneshot::Receiver<()>,
     ) -> Result<(), Thrown> {
         let begun = Instant::now();
-        let call = format!("{turn}-command");
+        let call = call_of(&turn);
         let about = |kind: &str, more: Value| {
             let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": call });
             if let (Some(action), Value::Object(more)) = (action.as_object_mut(), more) {
@@ -66,7 +78,7 @@ impl CommandTurns {
             }
             action
         };
-        let start = json!({ "toolName": "command", "displayName": "Command" });
+        let start = json!({ "toolName": TOOL, "displayName": "Command" });
         emitter.chat(about("chat/toolCallStart", start)).await;
         let ready = json!({ "invocationMessage": format!("Running {command}"), "toolInput": command,
             "confirmed": "not-needed" });
@@ -132,6 +144,32 @@ impl CommandTurns {
     }
 }
 
+/// What the agent is told of a turn that was a command; nothing for another turn.
+fn told_of(turn: &ChatTurn) -> Option<String> {
+    let turn = serde_json::to_value(turn).ok()?;
+    let parts = turn.get("responseParts")?.as_array()?;
+    let call = parts.iter().find_map(|part| {
+        part.get("toolCall").filter(|call| call.get("toolName").is_some_and(|name| name == TOOL))
+    })?;
+    if call.get("toolCallId")?.as_str()? != call_of(turn.get("id")?.as_str()?) {
+        return None;
+    }
+    let text = |content: &Value| content.get("text").and_then(Value::as_str).map(str::to_owned);
+    let output = call.get("content").and_then(Value::as_array).into_iter().flatten().find_map(text);
+    let how = call.pointer("/error/message").and_then(Value::as_str).unwrap_or("exit code 0");
+    Some(told(call.get("toolInput")?.as_str()?, &output.unwrap_or_default(), how))
+}
+
+/// The tool call that shows the command of a turn.
+fn call_of(turn: &str) -> String {
+    format!("{turn}-command")
+}
+
+/// A command with the end of its output, for the agent.
+fn told(command: &str, output: &str, how: &str) -> String {
+    format!("$ {command}\n{}\n({how})", output.trim_end())
+}
+
 /// How a command ended.
 struct Ended {
     /// Its terminal as a tool call's content.
@@ -161,7 +199,7 @@ impl Ended {
     }
 
     fn told(&self, command: &str) -> String {
-        format!("$ {command}\n{}\n({})", end_of(&self.output).trim_end(), self.how())
+        told(command, &end_of(&self.output), &self.how())
     }
 }
 

@@ -75,18 +75,19 @@ impl Forms {
         Ok(Shown { id, request: shown, withdrawal })
     }
 
-    /// Answers a question; `false` where none waits.
-    pub fn answer(&mut self, id: &str, accepted: bool, answers: &BTreeMap<String, ChatInputAnswer>) -> bool {
+    /// Answers a question with `accept`, `decline` or `cancel`; `false` where none waits.
+    pub fn answer(&mut self, id: &str, response: &str, answers: &BTreeMap<String, ChatInputAnswer>) -> bool {
         let Some(form) = self.open.remove(id) else { return false };
-        let answer = match accepted {
-            false => json!({ "action": "decline" }),
-            true if form.fields.is_empty() => json!({ "action": "accept" }),
-            true => {
+        let answer = match response {
+            "accept" if form.fields.is_empty() => json!({ "action": "accept" }),
+            "accept" => {
                 let values = answers.iter().filter_map(|(name, answer)| {
                     Some((name.clone(), value(answer, form.fields.get(name).map(String::as_str))?))
                 });
                 json!({ "action": "accept", "content": values.collect::<serde_json::Map<_, _>>() })
             }
+            "cancel" => json!({ "action": "cancel" }),
+            _ => json!({ "action": "decline" }),
         };
         form.request.answer(Ok(answer));
         true

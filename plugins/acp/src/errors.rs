@@ -104,15 +104,17 @@ impl AgentError {
             ),
             Self::SignIn(methods) => {
                 let mut sentence = format!("{name} is not signed in");
-                for (at, method) in methods.iter().enumerate() {
+                // The method for a key is used where the key is configured.
+                let of_key = agent.needs.key_method.as_deref();
+                let ways = methods.iter().filter(|method| Some(method.id.as_str()) != of_key);
+                for (at, method) in ways.enumerate() {
                     let _ = write!(sentence, "{} {}", if at == 0 { ";" } else { ", or" }, method.hint(agent));
                 }
                 if methods.is_empty() {
-                    let _ = write!(
-                        sentence,
-                        "; sign in with {command} in a terminal, or set its API key in agents.{provider}.env"
-                    );
+                    let _ = write!(sentence, "; sign in with {command} in a terminal");
                 }
+                let key = agent.needs.key.as_deref().unwrap_or("its API key");
+                let _ = write!(sentence, ", or set {key} in agents.{provider}.env");
                 sentence
             }
             Self::Refused { method, failure } => format!("{name} refused {method}: {}", words(failure)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value, json};
 use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant};
 
 use crate::agent::{Running, Surroundings};
 use crate::errors::{AgentError, words};
@@ -14,10 +15,13 @@ use crate::options::{AgentOptions, Runtime};
 use crate::protocol::{Chunk, Content, Update, Voice, member};
 use crate::settings::{self, Setting};
 use crate::transcript::Transcript;
-use crate::wire::{Failure, Incoming};
+use crate::wire::{Failure, Incoming, Request};
 
 /// How many messages are retained that an agent sends before its session is open.
 const EARLY: usize = 1024;
+
+/// How long a user may take to answer what the agent asks before its session is open.
+const USER_LIMIT: Duration = Duration::from_secs(600);
 
 /// What a session is opened with.
 #[derive(Debug, Clone)]
@@ -40,6 +44,8 @@ pub struct Plan {
     pub fork: Option<String>,
     /// Whether the host knows nothing of that session: its turns are read, and a new one is no substitute.
     pub imported: bool,
+    /// Takes what the agent asks the user before its session is open; it is told that nobody answers where left out.
+    pub questions: Option<mpsc::Sender<Request>>,
 }
 
 /// A session that is open.
@@ -122,8 +128,9 @@ pub async fn session(
         (false, true) => params["additionalDirectories"] = json!(additional),
         (false, false) => notes.push("the agent works in one directory; the others are left out".to_owned()),
     }
+    let mut asking = Asking { running, incoming, questions: plan.questions.as_ref() };
     if let Some(method) = sign_in(plan) {
-        ask(running, incoming, "authenticate", json!({ "methodId": method }), Early::Settings).await?;
+        asking.ask("authenticate", json!({ "methodId": method }), Early::Settings).await?;
     }
     if let Some(id) = &plan.resume {
         let mut methods = [("session/resume", facts.resume), ("session/load", facts.load)];
@@ -134,7 +141,7 @@ pub async fn session(
         for (method, _) in methods.into_iter().filter(|(_, able)| *able) {
             let mut params = params.clone();
             params["sessionId"] = id.as_str().into();
-            match ask(running, incoming, method, params, Early::Settings).await {
+            match asking.ask(method, params, Early::Settings).await {
                 Ok((answer, early, replayed)) => {
                     return Ok(Session { id: id.clone(), answer, early, continued: true, notes, replayed });
                 }
@@ -148,7 +155,7 @@ pub async fn session(
     if let Some(source) = plan.fork.as_ref().filter(|_| facts.fork) {
         let mut params = params.clone();
         params["sessionId"] = source.as_str().into();
-        match ask(running, incoming, "session/fork", params, Early::Settings).await {
+        match asking.ask("session/fork", params, Early::Settings).await {
             Ok((answer, early, replayed)) => {
                 if let Some(id) = member::<String>(&answer, "sessionId") {
                     return Ok(Session { id, answer, early, continued: true, notes, replayed });
@@ -165,7 +172,7 @@ pub async fn session(
         let failure = Failure::internal("it can neither load nor resume a session");
         return Err(AgentError::Refused { method: "session/load", failure });
     }
-    let (answer, early, _) = ask(running, incoming, "session/new", params, Early::All).await?;
+    let (answer, early, _) = asking.ask("session/new", params, Early::All).await?;
     let id: String = member(&answer, "sessionId").ok_or_else(|| AgentError::Refused {
         method: "session/new",
         failure: Failure::internal("its answer has no sessionId"),
@@ -194,21 +201,79 @@ enum Early {
     Settings,
 }
 
-/// Sends a request and takes what the agent sends before its answer.
-async fn ask(
-    running: &Running,
-    incoming: &mut mpsc::Receiver<Incoming>,
-    method: &'static str,
-    params: Value,
+/// What requests before an open session need.
+struct Asking<'a> {
+    running: &'a Running,
+    incoming: &'a mut mpsc::Receiver<Incoming>,
+    questions: Option<&'a mpsc::Sender<Request>>,
+}
+
+impl Asking<'_> {
+    /// Sends a request and takes what the agent sends before its answer. While a user is asked something, the agent may
+    /// take as long as the user.
+    async fn ask(
+        &mut self,
+        method: &'static str,
+        params: Value,
+        retained: Early,
+    ) -> Result<(Value, Vec<Incoming>, Transcript), AgentError> {
+        let mut earlier = Earlier { retained, messages: Vec::new(), replay: Replay::default() };
+        let mut until = Instant::now() + self.running.limit();
+        let asked = self.running.wire.request(method, params);
+        tokio::pin!(asked);
+        let answer = loop {
+            tokio::select! {
+                answer = &mut asked => match answer {
+                    Ok(answer) => break answer,
+                    Err(failure) => return Err(self.running.error(method, failure).await),
+                },
+                Some(message) = self.incoming.recv() => match message {
+                    Incoming::Request(request) if request.method == "elicitation/create" => {
+                        if forward(self.questions, request) {
+                            until = Instant::now() + USER_LIMIT;
+                        }
+                    }
+                    message => earlier.take(message),
+                },
+                () = tokio::time::sleep_until(until) => return Err(self.running.silent(method)),
+            }
+        };
+        // What was sent before the answer is in the receiver by now.
+        while let Ok(message) = self.incoming.try_recv() {
+            earlier.take(message);
+        }
+        Ok((answer, earlier.messages, earlier.replay.end()))
+    }
+}
+
+/// Passes a question on; one that nobody takes is cancelled.
+fn forward(questions: Option<&mpsc::Sender<Request>>, request: Request) -> bool {
+    use mpsc::error::TrySendError::{Closed, Full};
+    let request = match questions {
+        Some(questions) => match questions.try_send(request) {
+            Ok(()) => return true,
+            Err(Closed(request) | Full(request)) => request,
+        },
+        None => request,
+    };
+    request.answer(Ok(json!({ "action": "cancel" })));
+    false
+}
+
+/// What an agent sent before an answer.
+struct Earlier {
     retained: Early,
-) -> Result<(Value, Vec<Incoming>, Transcript), AgentError> {
-    let mut early = Vec::new();
-    let mut replay = Replay::default();
-    let mut take = |message: Incoming| {
+    messages: Vec<Incoming>,
+    replay: Replay,
+}
+
+impl Earlier {
+    fn take(&mut self, message: Incoming) {
+        let retained = self.retained;
         if let Incoming::Update { update: Update::Chunk(chunk), .. } = &message
             && retained == Early::Settings
         {
-            replay.take(chunk);
+            self.replay.take(chunk);
         }
         let replayed = match &message {
             Incoming::Update { update, .. } => !matches!(
@@ -221,23 +286,10 @@ async fn ask(
             ),
             _ => false,
         };
-        if early.len() < EARLY && (retained == Early::All || !replayed) {
-            early.push(message);
+        if self.messages.len() < EARLY && (retained == Early::All || !replayed) {
+            self.messages.push(message);
         }
-    };
-    let asked = running.ask(method, params);
-    tokio::pin!(asked);
-    let answer = loop {
-        tokio::select! {
-            answer = &mut asked => break answer?,
-            Some(message) = incoming.recv() => take(message),
-        }
-    };
-    // What was sent before the answer is in the receiver by now.
-    while let Ok(message) = incoming.try_recv() {
-        take(message);
     }
-    Ok((answer, early, replay.end()))
 }
 
 /// The turns of a replay: an answer ends where the user speaks again.

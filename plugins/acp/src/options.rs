@@ -52,6 +52,23 @@ struct WrittenAgent {
     authenticate: Option<String>,
     memory_limit_mb: Option<u64>,
     credentials: BTreeMap<String, String>,
+    resources: BTreeMap<String, Resource>,
+}
+
+/// What clients are told of a protected resource.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Resource {
+    /// Shown to users; the agent's name where left out.
+    pub name: Option<String>,
+    /// Whether the agent cannot be used without a token.
+    pub required: bool,
+    /// Where clients get a token: OAuth authorization servers.
+    pub authorization_servers: Vec<String>,
+    /// The scopes to ask for.
+    pub scopes: Vec<String>,
+    /// A page about it.
+    pub documentation: Option<String>,
 }
 
 /// A model listed before the agent has reported its own.
@@ -92,6 +109,8 @@ pub struct AgentOptions {
     pub memory_limit: Option<u64>,
     /// The variables that receive clients' tokens, by protected resource.
     pub credentials: BTreeMap<String, String>,
+    /// What clients are told of these resources.
+    pub resources: BTreeMap<String, Resource>,
     /// What it needs in a machine.
     pub needs: Needs,
 }
@@ -183,6 +202,20 @@ pub fn schema() -> Value {
                         "credentials": {
                             "type": "object", "additionalProperties": { "type": "string", "minLength": 1 },
                             "description": "By protected resource (an https URL), the environment variable that receives the token a client pushes for it."
+                        },
+                        "resources": {
+                            "type": "object",
+                            "description": "What clients are told of the resources of credentials, by resource.",
+                            "additionalProperties": {
+                                "type": "object",
+                                "properties": {
+                                    "name": { "type": "string", "minLength": 1, "description": "Shown to users [default: the agent's name]." },
+                                    "required": { "type": "boolean", "description": "Whether a client has to push a token before it creates a session [default: false]." },
+                                    "authorizationServers": { "type": "array", "items": { "type": "string" }, "description": "OAuth authorization servers that give out tokens." },
+                                    "scopes": { "type": "array", "items": { "type": "string" }, "description": "Scopes to ask for." },
+                                    "documentation": { "type": "string", "minLength": 1, "description": "URL of a page for users." }
+                                }
+                            }
                         },
                         "authenticate": { "type": "string", "minLength": 1, "description": "Id of the agent's method that signs in without a user, before a session is opened." }
                     }
@@ -294,6 +327,7 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         install: Some(launch.install),
         memory_limit: None,
         credentials: BTreeMap::new(),
+        resources: BTreeMap::new(),
         needs: preset.needs(),
     })
 }
@@ -325,6 +359,7 @@ impl WrittenAgent {
                 install: None,
                 memory_limit: None,
                 credentials: BTreeMap::new(),
+                resources: BTreeMap::new(),
                 needs: Needs::default(),
             },
             (None, None) => return Err("needs a command or a preset".to_owned()),
@@ -344,7 +379,11 @@ impl WrittenAgent {
         agent.models = self.models;
         agent.host_tools = self.host_tools.unwrap_or(true);
         agent.authenticate = self.authenticate;
+        if let Some(other) = self.resources.keys().find(|other| !self.credentials.contains_key(*other)) {
+            return Err(format!("resources: {other} has no variable in credentials"));
+        }
         agent.credentials = self.credentials;
+        agent.resources = self.resources;
         agent.memory_limit = self.memory_limit_mb.map(|megabytes| megabytes << 20);
         Ok(agent)
     }

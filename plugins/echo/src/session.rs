@@ -140,7 +140,12 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
             })
         }),
         answer: Some(Call::now(
-            move |(request, accepted, answers): (String, bool, BTreeMap<String, ChatInputAnswer>)| {
+            move |(request, accepted, answers, _): (
+                String,
+                bool,
+                BTreeMap<String, ChatInputAnswer>,
+                String,
+            )| {
                 let Some(waiting) = answered.waiting.lock().answers.remove(&request) else {
                     return Ok(false);
                 };

@@ -1,14 +1,16 @@
-//! The table of ACP agents in `docs/agents.md`, from the presets.
+//! The table of ACP agents in `docs/agents.md`, from the presets and what the agents report.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::agents;
+
 /// The page.
 pub(super) const PAGE: &str = "docs/agents.md";
-const PRESETS: &str = "plugins/acp/presets";
-const BEGIN: &str = "<!-- The table is generated from plugins/acp/presets by cargo xtask generate. -->\n";
+const BEGIN: &str =
+    "<!-- The table is generated from plugins/acp/presets and probes.json by cargo xtask generate. -->\n";
 const END: &str = "<!-- End of the table. -->\n";
 
 /// The page with the table as the presets are now.
@@ -20,44 +22,56 @@ pub(super) fn page(root: &Path) -> Result<String, String> {
 }
 
 fn table(root: &Path) -> Result<String, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{PRESETS}: {error}");
-    let mut files: Vec<_> = fs::read_dir(root.join(PRESETS))
-        .map_err(|error| failed(&error))?
-        .filter_map(|entry| Some(entry.ok()?.path().join("agent.json")))
-        .collect();
-    files.sort_unstable();
+    let probes = agents::read(root)?;
     let mut rows = String::from(
-        "| preset | agent | runs with | key, or sign-in | sessions | ostler's tools | remarks |\n|---|---|---|---|---|---|---|\n",
+        "| preset | agent | runs with | key | sign-in | sessions | prompts | ostler's tools | remarks |\n|---|---|---|---|---|---|---|---|---|\n",
     );
-    for file in files {
-        let text = fs::read_to_string(&file).map_err(|error| failed(&error))?;
-        let preset: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        rows.push_str(&row(&preset));
+    for preset in agents::presets(root)? {
+        let id = preset["id"].as_str().unwrap_or_default();
+        let probe = probes.get(id).filter(|probe| probe["version"] == preset["version"]);
+        rows.push_str(&row(&preset, probe));
     }
     Ok(rows)
 }
 
-fn row(preset: &Value) -> String {
+fn row(preset: &Value, probe: Option<&Value>) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let meta = &preset["_meta"]["ostler"];
     let code = |value: &Value| value.as_str().map(|text| format!("`{text}`"));
     let distribution = &preset["distribution"];
     let runner = ["npx", "uvx", "binary"].into_iter().find(|kind| distribution.get(kind).is_some());
-    let access: Vec<String> = [code(&meta["key"]), code(&meta["signIn"])].into_iter().flatten().collect();
-    let access =
-        if access.is_empty() { "as `ostler agent check` shows".to_owned() } else { access.join(", ") };
-    let sessions = match text(&meta["sessions"]) {
-        none if none.is_empty() => "—".to_owned(),
-        words => words.replace(' ', ", "),
+    let listed = |member: &str, shown: &dyn Fn(&str) -> String| match probe {
+        None => "not probed".to_owned(),
+        Some(probe) => {
+            let words = probe[member].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let words: Vec<String> = words.map(shown).collect();
+            if words.is_empty() { "—".to_owned() } else { words.join(", ") }
+        }
     };
-    let tools = if meta["mcp"] == "http" { "HTTP" } else { "stdio, if it uses MCP" };
+    let plain = |word: &str| word.to_owned();
+    let methods = listed("signIn", &|id| format!("`{id}`"));
+    let sign_in = match code(&meta["signIn"]) {
+        Some(command) if methods == "—" || methods == "not probed" => command,
+        Some(command) => format!("{methods}; {command}"),
+        None => methods,
+    };
+    let tools = match probe {
+        None => "not probed",
+        Some(probe) if probe["mcp"].as_array().is_some_and(|kinds| kinds.contains(&"mcpHttp".into())) => {
+            "HTTP"
+        }
+        Some(_) => "stdio, if it uses MCP",
+    };
     let (name, repository) = (text(&preset["name"]), text(&preset["repository"]));
     let agent = if repository.is_empty() { name } else { format!("[{name}]({repository})") };
     format!(
-        "| `{}` | {agent} {} | {} | {access} | {sessions} | {tools} | {} |\n",
+        "| `{}` | {agent} {} | {} | {} | {sign_in} | {} | {} | {tools} | {} |\n",
         text(&preset["id"]),
         text(&preset["version"]),
         runner.unwrap_or_default(),
+        code(&meta["key"]).unwrap_or_else(|| "—".to_owned()),
+        listed("sessions", &plain),
+        listed("prompts", &plain),
         text(&meta["note"]),
     )
 }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod javascript;
+mod protocol;
 mod sdk;
 mod wire;
 
@@ -24,6 +25,7 @@ fn all(root: &Path) -> Result<Vec<Generated>, String> {
     Ok(vec![
         Generated { path: "sdk/index.d.ts", text: sdk::declarations(root)? },
         Generated { path: agents::PAGE, text: agents::page(root)? },
+        Generated { path: protocol::PAGE, text: protocol::page(root)? },
         Generated { path: "docs/javascript.md", text: javascript::page(&surface) },
     ])
 }

@@ -249,7 +249,7 @@ impl Wire {
 }
 
 /// Where cargo keeps the source of the official types.
-fn source(root: &Path) -> Result<PathBuf, String> {
+pub(super) fn source(root: &Path) -> Result<PathBuf, String> {
     // Only this machine's own packages are there for certain.
     let output = crate::cargo::cargo()
         .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", &platform()?])

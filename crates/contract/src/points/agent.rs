@@ -457,9 +457,17 @@ pub struct AgentSession {
     pub stop_worker: Option<Call<fn(tool_call_id: String)>>,
     /// Answers a tool call that waits for approval.
     pub confirm: Option<Call<fn(tool_call_id: String, approved: bool, option_id: Option<String>)>>,
-    /// Answers a question; `false` rejects.
+    /// Answers a question; `false` rejects. `response` is the client's: `accept`, `decline` or `cancel`, of which only the
+    /// first is `accepted`.
     pub answer: Option<
-        Call<fn(request_id: String, accepted: bool, answers: BTreeMap<String, ChatInputAnswer>) -> bool>,
+        Call<
+            fn(
+                request_id: String,
+                accepted: bool,
+                answers: BTreeMap<String, ChatInputAnswer>,
+                response: String,
+            ) -> bool,
+        >,
     >,
     /// Receives one of several answers while the user is still editing.
     pub set_answer:

@@ -125,6 +125,9 @@ pub struct KeptSession {
     /// Owner: `user:<id>`, `plugin:<id>`, …; absent without a users file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// The client that created it, whose tokens its backend receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// Its title.
     pub title: String,
     /// Time of creation, ISO 8601; never changes.
@@ -257,6 +260,20 @@ pub struct KeptChat {
     /// The queued message whose turn is being started. It is queued again if the turn is not in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting: Option<StartingTurn>,
+    /// The client that created it, if it is not the client of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lender: Option<Lender>,
+}
+
+/// A client whose tokens the backend of a chat receives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[cross(data)]
+pub struct Lender {
+    /// The client.
+    pub client: String,
+    /// The owner of its work; absent without a users file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// A turn that uses a queued message.

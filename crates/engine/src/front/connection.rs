@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use ostler_contract::Charge;
 use ostler_contract::budget::{SMALL, VALUE};
 use ostler_contract::events::Event;
+use ostler_contract::points::Lender;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::{Message, RpcError, Value, Version};
@@ -137,6 +138,11 @@ impl Connection {
     /// Whose work this connection starts.
     pub(crate) fn owner(&self) -> Option<String> {
         self.front.access.owner_of(&self.principal())
+    }
+
+    /// As whom it lends tokens to the chats it created.
+    pub(crate) fn lender(&self) -> Option<Lender> {
+        Some(Lender { client: self.client_id()?, owner: self.owner() })
     }
 
     pub(crate) fn credentials(&self) -> Option<BTreeMap<String, String>> {
@@ -293,14 +299,21 @@ impl Connection {
         self.front.core.events.raise(Event::ClientConnect { client: id.to_owned() });
     }
 
-    /// Keeps a token for a resource; an empty one is taken back. Answers which of the resource's tokens it is.
+    /// Keeps a token for a resource, and lends it to the chats that the client created; an empty one is taken back. Answers
+    /// which of the resource's tokens it is.
     pub(crate) fn keep_credential(&self, resource: &str, token: &str) -> u64 {
-        let mut state = self.state.lock();
-        match token.is_empty() {
-            true => state.credentials.remove(resource),
-            false => state.credentials.insert(resource.to_owned(), token.to_owned()),
+        let nth = {
+            let mut state = self.state.lock();
+            match token.is_empty() {
+                true => state.credentials.remove(resource),
+                false => state.credentials.insert(resource.to_owned(), token.to_owned()),
+            };
+            state.give(resource)
         };
-        state.give(resource)
+        if let Some(lender) = self.lender() {
+            self.front.sessions.lend(&lender, resource, token);
+        }
+        nth
     }
 
     /// Makes the connection somebody's. Answers which of the sign-in's tokens did.
@@ -438,6 +451,10 @@ impl Client for Connection {
 
     fn owner(&self) -> Option<String> {
         self.owner()
+    }
+
+    fn credentials(&self) -> BTreeMap<String, String> {
+        self.credentials().unwrap_or_default()
     }
 
     fn is_closed(&self) -> bool {

@@ -305,6 +305,7 @@ impl Actor {
                 self.fetch_turns(&spelled, &place, cursor.as_deref(), &connection, responder);
             }
             ToSession::ConfigAnswered { dispatch, refused } => self.config_answered(*dispatch, refused).await,
+            ToSession::TokenLent { lender, resource, token } => self.take_lent(&lender, &resource, &token),
             ToSession::ToolTimedOut { chat, call } => {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.tool_timed_out(at, &call);

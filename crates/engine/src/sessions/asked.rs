@@ -62,6 +62,11 @@ impl Actor {
         let mut answers: BTreeMap<_, _> = open.answers.clone().unwrap_or_default().into_iter().collect();
         answers.extend(completed.answers.clone().unwrap_or_default());
         let accepted = completed.response == ChatInputResponseKind::Accept;
+        let response = match completed.response {
+            ChatInputResponseKind::Accept => "accept",
+            ChatInputResponseKind::Decline => "decline",
+            ChatInputResponseKind::Cancel => "cancel",
+        };
         if accepted && let Some(missing) = required(&open).find(|question| !answers.contains_key(*question)) {
             return refuse(format!("the question {missing} needs an answer"));
         }
@@ -70,7 +75,7 @@ impl Actor {
             return refuse(no_question(&request));
         }
         self.withdraw(&request);
-        self.tell_if_awake(at, Tell::Answer { request, accepted, answers });
+        self.tell_if_awake(at, Tell::Answer { request, accepted, answers, response });
         Ok(())
     }
 

@@ -65,6 +65,8 @@ pub(super) enum Tell {
         request: String,
         accepted: bool,
         answers: BTreeMap<String, ChatInputAnswer>,
+        /// The client's word for it.
+        response: &'static str,
     },
     SetAnswer {
         request: String,
@@ -87,6 +89,10 @@ pub(super) enum Tell {
     },
     SetTitle {
         title: String,
+    },
+    Authenticated {
+        resource: String,
+        token: String,
     },
     Customization {
         id: String,
@@ -449,9 +455,12 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
         Tell::Confirm { call, approved, option } => {
             quiet(session.confirm.as_ref().map(|confirm| confirm.unbounded((call, approved, option))))
         }
-        Tell::Answer { request, accepted, answers } => {
-            quiet(session.answer.as_ref().map(|answer| answer.unbounded((request, accepted, answers))))
-        }
+        Tell::Answer { request, accepted, answers, response } => quiet(
+            session
+                .answer
+                .as_ref()
+                .map(|answer| answer.unbounded((request, accepted, answers, response.to_owned()))),
+        ),
         Tell::SetAnswer { request, question, answer } => {
             quiet(session.set_answer.as_ref().map(|set| set.unbounded((request, question, answer))))
         }
@@ -468,6 +477,10 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 let _ = answered.send(taken.await.err());
                 Outcome::Told(None, Ok(()))
             })
+        }
+        Tell::Authenticated { resource, token } => {
+            let told = session.authenticated.as_ref();
+            quiet(told.map(|authenticated| authenticated.unbounded((resource, token))))
         }
         Tell::SetTitle { title } => quiet(session.set_title.as_ref().map(|set| set.unbounded((title,)))),
         Tell::Customization { id, on } => {

@@ -88,7 +88,7 @@ impl Entry {
         matches!(*self.mailbox.lock(), Resting::Asleep)
             && self.is_stored()
             && self.view().record.draft.is_none()
-            && self.tokens.lock().is_empty()
+            && self.lent_tokens.lock().is_empty()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
-use ostler_contract::points::{KeptChat, SessionFlags, StartingTurn};
+use ostler_contract::points::{KeptChat, Lender, SessionFlags, StartingTurn};
 use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
@@ -77,6 +77,8 @@ pub(super) struct Chat {
     pub span: Span,
     /// The queued message a turn is being started with, and that turn, until both are in the store.
     pub starting: Option<Box<StartingTurn>>,
+    /// The client whose tokens its backend gets, where it is not the one that created the session.
+    pub lender: Option<Box<Lender>>,
 }
 
 /// Streamed text of one part, on its way to being one action.
@@ -212,6 +214,7 @@ impl Chat {
             links: HashMap::new(),
             span: Span::none(),
             starting: None,
+            lender: None,
         }
     }
 
@@ -234,6 +237,7 @@ impl Chat {
         self.state.working_directories.clone_from(&kept.working_directories);
         self.context.clone_from(&kept.context);
         self.rewind = kept.rewind;
+        self.lender = kept.lender.clone().map(Box::new);
         if let Some(last) = turns.last() {
             if let Some(started) = &last.started_at {
                 self.state.modified_at.clone_from(started);
@@ -361,6 +365,7 @@ impl Chat {
             context: self.context.clone(),
             rewind: self.rewind,
             starting: self.starting.as_deref().cloned(),
+            lender: self.lender.as_deref().cloned(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_contract::points::{Agent, AgentSession, PreambleChat, Start};
+use ostler_contract::points::{Agent, AgentSession, Lender, PreambleChat, Start};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::wire::actions::{
@@ -46,6 +46,8 @@ pub struct NewChat {
     pub sender: Option<String>,
     /// A token per protected resource, of the asking connection.
     pub credentials: Option<BTreeMap<String, String>>,
+    /// The client that asks.
+    pub lender: Option<Lender>,
 }
 
 /// A chat on its way: its URI is taken, and what is sent to it waits.
@@ -120,6 +122,10 @@ impl Actor {
             chat.state.turns = from.turns[..=place].to_vec();
             chat.state.working_directories.clone_from(&from.working_directories);
             chat.state.title.clone_from(&from.title);
+        }
+        if let Some(lender) = new.lender.filter(|lender| Some(lender) != self.entry.lender().as_ref()) {
+            self.entry.borrow(&lender, new.credentials.clone().unwrap_or_default());
+            chat.lender = Some(Box::new(lender));
         }
         let mut start = self.start_of(&chat, new.credentials);
         let fork_point = source.fork.map(|(at, place)| {

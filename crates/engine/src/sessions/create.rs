@@ -121,6 +121,7 @@ impl Sessions {
             uri: uri::session(&provider, &new.id),
             provider: provider.clone(),
             owner: new.owner.clone(),
+            client: new.client.clone(),
             title: new.title.clone().unwrap_or_default(),
             created_at: now.clone(),
             modified_at: now,
@@ -135,7 +136,9 @@ impl Sessions {
         };
         let (mailbox, inbox) = Mailbox::open();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.open(&mailbox)));
-        *entry.tokens.lock() = new.credentials.clone().unwrap_or_default();
+        if let (Some(lender), Some(tokens)) = (entry.lender(), new.credentials.clone()) {
+            entry.borrow(&lender, tokens);
+        }
         if !self.claim(&entry) {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
@@ -169,12 +172,13 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         uri: kept.uri.clone(),
         provider: kept.provider.clone(),
         owner: kept.owner.clone(),
+        client: kept.client.clone(),
         origin: kept.origin.clone(),
         scope: kept.scope.clone(),
         published: Published::new(kept, flags),
         unstored: std::sync::atomic::AtomicBool::default(),
         brought: watch::Sender::default(),
-        tokens: parking_lot::Mutex::default(),
+        lent_tokens: parking_lot::Mutex::default(),
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
         used: std::sync::atomic::AtomicU64::default(),
@@ -517,6 +521,9 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
         let turns = stored_turns(&sessions, &entry, &kept.uri).await;
         chat.restore(&kept, turns);
+        if let Some(lender) = &kept.lender {
+            entry.borrow(lender, BTreeMap::new());
+        }
         if kept.default || chats.is_empty() {
             state.default_chat = Some(chat.uri.clone());
             if chat.backend_id.is_none() {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::Emit;
+use ostler_contract::points::{Emit, Lender};
 use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::actions::Action;
@@ -235,6 +235,15 @@ pub enum ToSession {
         dispatch: Box<Dispatch>,
         /// The sentence that refuses, or nothing.
         refused: Option<String>,
+    },
+    /// A client pushed a token for the chats it created.
+    TokenLent {
+        /// The client.
+        lender: Lender,
+        /// What the token is for.
+        resource: String,
+        /// The token.
+        token: String,
     },
     /// A client's tool took too long.
     ToolTimedOut {

@@ -25,6 +25,7 @@ mod deferred;
 mod drafts;
 mod ending;
 mod keep;
+mod lending;
 mod links;
 mod mailbox;
 mod mcp_servers;
@@ -49,7 +50,7 @@ mod turns;
 mod view;
 mod watched;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -138,8 +139,10 @@ pub struct Entry {
     unstored: AtomicBool,
     /// What its clients brought, for its tools endpoint.
     brought: watch::Sender<Brought>,
-    /// Tokens of whoever made it, by what they are for.
-    tokens: Mutex<BTreeMap<String, String>>,
+    /// The client that created it.
+    client: Option<String>,
+    /// Tokens of the clients that created it and its chats.
+    lent_tokens: Mutex<lending::LentTokens>,
     mailbox: Mutex<Resting>,
     /// Its running turns, for those who stop them.
     stops: stop::Stops,
@@ -161,11 +164,6 @@ enum Resting {
 }
 
 impl Entry {
-    /// The token whoever made the session gave for a resource.
-    pub(crate) fn token_of(&self, resource: &str) -> Option<String> {
-        self.tokens.lock().get(resource).cloned()
-    }
-
     /// Whether the session is being ended or is gone.
     pub fn is_gone(&self) -> bool {
         matches!(*self.mailbox.lock(), Resting::Gone)

@@ -237,18 +237,24 @@ impl Sessions {
         let mut lent = wait.await.unwrap_or_else(|_| Err(gone()))?;
         let uri = lent.uri().to_owned();
         let chats = lent.chats.iter().map(|chat| chat.uri.clone()).collect();
-        // Its conversation is taken up again where it goes.
+        // Its conversation is taken up again where it goes, with the tokens of the same client.
+        let lender = from.lender().map(Box::new);
         for chat in &mut lent.chats {
+            chat.lender = chat.lender.take().or_else(|| lender.clone());
             if let Some(backend) = chat.backend.take() {
                 backend.close(false).await;
             }
         }
+        let lenders: Vec<_> = lent.chats.iter().filter_map(|chat| chat.lender.as_deref().cloned()).collect();
         let taken = match to {
             Destination::Session(taker, after) => self.give_to(taker, lent, after).await,
             Destination::New => self.give_a_session(&from, lent).await,
         };
         let (answer, ended) = match taken {
-            Ok(taker) => (Ok(taker.uri.clone()), Ok((taker, chats))),
+            Ok(taker) => {
+                lenders.iter().for_each(|lender| taker.borrow_from(&from, lender));
+                (Ok(taker.uri.clone()), Ok((taker, chats)))
+            }
             Err((refused, lent)) => (Err(refused), Err(lent)),
         };
         let (done, wait) = oneshot::channel();

@@ -23,7 +23,7 @@ impl Actor {
     /// Starts the backend of a chat that sleeps.
     pub(super) fn wake_backend(&mut self, at: usize) {
         let Some(agent) = self.agent.clone() else { return };
-        let mut start = self.start_of(&self.chats[at], None);
+        let mut start = self.start_of(&self.chats[at], self.lent_to(&self.chats[at]));
         start.resume.clone_from(&self.chats[at].backend_id);
         let turns = self.chats[at].state.turns.clone();
         if self.chats[at].rewind {

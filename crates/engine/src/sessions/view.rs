@@ -113,6 +113,7 @@ impl Entry {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
             owner: self.owner.clone(),
+            client: self.client.clone(),
             title: title.to_owned(),
             created_at: view.summary.created_at.clone(),
             modified_at: view.summary.modified_at.clone(),

@@ -1,6 +1,6 @@
 //! The clients that are connected, as the parts below connections see them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
@@ -31,6 +31,9 @@ pub(crate) trait Client: Debug + Send + Sync {
 
     /// The owner of the work it starts.
     fn owner(&self) -> Option<String>;
+
+    /// The tokens it pushed, by resource.
+    fn credentials(&self) -> BTreeMap<String, String>;
 
     /// Whether it is closed.
     fn is_closed(&self) -> bool;

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use ostler_contract::events::TurnStatus;
 use ostler_contract::points::{ToolsChanged, ToolsServerOptions};
 use ostler_contract::{Call, Thrown, Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{Command, Conversation, Live};
@@ -18,6 +18,8 @@ use crate::opening::{self, Opened, Plan};
 use crate::settings::Setting;
 use crate::wire::Failure;
 
+/// How many questions of an agent wait that opens its session.
+const QUESTIONS: usize = 8;
 /// How long a setting may take to be changed.
 const SETTING_LIMIT: Duration = Duration::from_secs(10);
 /// How long the agent may take to close its session before its process is stopped.
@@ -28,8 +30,12 @@ impl Conversation {
     pub(super) async fn open(&mut self) {
         let imported = self.imported.clone();
         let fork = self.fork.take();
+        self.outdated = false;
+        let (ask, asked) = mpsc::channel(QUESTIONS);
+        self.asked_while_opening = Some(asked);
         let plan = Plan {
             fork,
+            questions: Some(ask),
             agent: self.shared.agent.clone(),
             runtime: self.shared.runtime.clone(),
             at: Surroundings {
@@ -52,6 +58,19 @@ impl Conversation {
         let tokens = self.start.credentials.iter().flatten();
         let variable = |resource: &String| self.shared.agent.credentials.get(resource).cloned();
         tokens.filter_map(|(resource, token)| Some((variable(resource)?, token.clone()))).collect()
+    }
+
+    /// Takes a token that was lent. An agent reads its environment once: it is started again with it, for the next turn.
+    pub(super) fn take_token(&mut self, resource: String, token: String) {
+        if !self.shared.agent.credentials.contains_key(&resource) {
+            return;
+        }
+        let before = self.start.credentials.get_or_insert_default().insert(resource, token.clone());
+        if before == Some(token) || self.live.is_none() && self.opening.is_none() {
+            return;
+        }
+        self.log("a client lent another token; the agent is started again with it for the next turn");
+        self.outdated = true;
     }
 
     /// The session's tools endpoint, opened once.
@@ -90,6 +109,7 @@ impl Conversation {
 
     /// The agent's session is open, or could not be.
     pub(super) async fn opened(&mut self, opened: Result<Opened, AgentError>) {
+        self.asked_while_opening = None;
         let Opened { running, incoming, session, settings, early, continued, notes, replayed } = match opened
         {
             Ok(opened) => opened,

@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use ostler_contract::{Value, json};
 
-use super::Conversation;
+use super::{Answers, Conversation};
 use crate::elicitation::Shown;
 use crate::permissions::{Always, Question};
 use crate::protocol::{Command, ContextUsage, Cost, Update};
@@ -22,8 +22,10 @@ impl Conversation {
             }
             Incoming::Request(request) => self.request(request).await,
             Incoming::ElicitationComplete(elicitation) => {
-                if let Some(id) = self.forms.completed(&elicitation) {
-                    self.withdrawn(&id).await;
+                if let Some(id) = self.forms.completed(&elicitation)
+                    && self.forms.answer(&id, "accept", &Answers::new())
+                {
+                    self.completed(&id, "accept").await;
                 }
             }
         }
@@ -177,10 +179,14 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/inputNeededSet", "request": request })).await;
     }
 
-    /// The agent asks the user something.
-    async fn question(&mut self, request: Request) {
+    /// The agent asks the user something: in its turn, or in the one that waits until its session is open.
+    pub(super) async fn question(&mut self, request: Request) {
+        let turn = match self.opening.is_some() {
+            true => self.turn.as_mut(),
+            false => self.prompted_turn(),
+        };
         // Outside a turn no user is asked.
-        let Some(turn) = self.prompted_turn() else {
+        let Some(turn) = turn else {
             return request.answer(Ok(json!({ "action": "cancel" })));
         };
         let turn_id = turn.id.clone();
@@ -212,9 +218,7 @@ impl Conversation {
     /// The agent took a question back.
     pub(super) async fn withdrawn(&mut self, call: &str) {
         if self.forms.withdraw(call) {
-            let completed = json!({ "type": "chat/inputCompleted", "requestId": call, "response": "cancel" });
-            self.emit.chat(completed).await;
-            return self.withdraw_request(call);
+            return self.completed(call, "cancel").await;
         }
         if self.questions.withdraw(call) {
             self.withdraw_request(call);
@@ -222,6 +226,13 @@ impl Conversation {
                 turn.unask(call).await;
             }
         }
+    }
+
+    /// A question needs no answer of a user any more.
+    async fn completed(&mut self, id: &str, response: &str) {
+        let completed = json!({ "type": "chat/inputCompleted", "requestId": id, "response": response });
+        self.emit.chat(completed).await;
+        self.withdraw_request(id);
     }
 
     /// Takes back what users were asked about a call.

@@ -38,7 +38,7 @@ use crate::standing::Standing;
 use crate::terminals::Terminals;
 use crate::transcript::Transcript;
 use crate::updates::{Emitter, Turn};
-use crate::wire::{Failure, Incoming};
+use crate::wire::{Failure, Incoming, Request};
 
 /// A user's answers, by question.
 pub type Answers = BTreeMap<String, ChatInputAnswer>;
@@ -58,13 +58,15 @@ pub enum Command {
     /// Answers an approval.
     Confirm { call: String, approved: bool, option: Option<String> },
     /// Answers a question.
-    Answer { id: String, accepted: bool, answers: Answers, done: oneshot::Sender<bool> },
+    Answer { id: String, answers: Answers, response: String, done: oneshot::Sender<bool> },
     /// Takes the tools of the session anew.
     Tools(Vec<BoundTool>),
     /// Has a client run a tool it contributed.
     RunByClient { name: String, input: Value, done: oneshot::Sender<Result<Value, String>> },
     /// A client ran a tool.
     Completed { call: String, result: Value, done: oneshot::Sender<bool> },
+    /// Takes a token that the client which created the chat pushed.
+    Lent { resource: String, token: String },
     /// Changes a setting.
     Set { key: String, value: Value, done: oneshot::Sender<Result<(), String>> },
     /// Ends the conversation.
@@ -105,6 +107,8 @@ pub struct Conversation {
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     opening: Option<BoxFuture<'static, Result<Opened, AgentError>>>,
+    /// What the agent asks the user while its session is opened.
+    asked_while_opening: Option<mpsc::Receiver<Request>>,
     prompting: Option<BoxFuture<'static, Result<Value, Failure>>>,
     turn: Option<Turn>,
     /// The message that is sent once the agent can take it.
@@ -130,6 +134,8 @@ pub struct Conversation {
     transcript: Transcript,
     context: Option<String>,
     endpoint: Option<ToolsServer>,
+    /// Whether the running agent has another token than it was lent since.
+    outdated: bool,
     settling: Option<Settling>,
     /// What the agent's session cost so far, where it says so, and before the running turn.
     cost: Option<f64>,
@@ -182,6 +188,7 @@ struct Settling {
 enum Next {
     Command(Option<Command>),
     Agent(FromAgent),
+    Asked(Option<Request>),
     Opened(Result<Opened, AgentError>),
     Answered(Result<Value, Failure>),
     Withdrawn(String),
@@ -202,6 +209,14 @@ async fn filled<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     let outcome = future.await;
     *slot = None;
     outcome
+}
+
+/// The next question while a session is opened.
+async fn asked(questions: &mut Option<mpsc::Receiver<Request>>) -> Option<Request> {
+    match questions {
+        Some(questions) => questions.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn from_agent(live: &mut Option<Live>) -> FromAgent {
@@ -261,6 +276,7 @@ impl Conversation {
             commands,
             live: None,
             opening: None,
+            asked_while_opening: None,
             prompting: None,
             turn: None,
             waiting: None,
@@ -273,6 +289,7 @@ impl Conversation {
             own,
             withdrawals: FuturesUnordered::new(),
             endpoint: None,
+            outdated: false,
             settling: None,
             cost: None,
             cost_before: None,
@@ -291,11 +308,13 @@ impl Conversation {
         loop {
             let deadline = self.deadline();
             let next = {
-                let Self { commands, live, opening, prompting, withdrawals, .. } = &mut self;
+                let Self { commands, live, opening, asked_while_opening, prompting, withdrawals, .. } =
+                    &mut self;
                 tokio::select! {
                     biased;
                     command = commands.recv() => Next::Command(command),
                     from = from_agent(live) => Next::Agent(from),
+                    asked = asked(asked_while_opening) => Next::Asked(asked),
                     opened = filled(opening) => Next::Opened(opened),
                     answer = filled(prompting) => Next::Answered(answer),
                     Some(call) = withdrawals.next() => Next::Withdrawn(call),
@@ -312,6 +331,8 @@ impl Conversation {
                 Next::Agent(FromAgent::Message(Some(message))) => self.message(message).await,
                 Next::Agent(FromAgent::Message(None)) => self.hung_up().await,
                 Next::Agent(FromAgent::Exited) => self.exited(),
+                Next::Asked(Some(request)) => self.question(request).await,
+                Next::Asked(None) => self.asked_while_opening = None,
                 Next::Opened(opened) => self.opened(opened).await,
                 Next::Answered(answer) => self.answered(answer).await,
                 Next::Withdrawn(call) => self.withdrawn(&call).await,
@@ -332,14 +353,15 @@ impl Conversation {
             Command::Confirm { call, approved, option } => {
                 self.confirm(&call, approved, option.as_deref()).await
             }
-            Command::Answer { id, accepted, answers, done } => {
-                let _ = done.send(self.forms.answer(&id, accepted, &answers));
+            Command::Answer { id, answers, response, done } => {
+                let _ = done.send(self.forms.answer(&id, &response, &answers));
             }
             Command::Tools(tools) => self.tools = tools,
             Command::RunByClient { name, input, done } => self.run_by_client(&name, &input, done).await,
             Command::Completed { call, result, done } => {
                 let _ = done.send(self.completed_by_client(&call, result).await);
             }
+            Command::Lent { resource, token } => self.take_token(resource, token),
             Command::Set { key, value, done } => {
                 let _ = done.send(self.set(key, value).await);
             }

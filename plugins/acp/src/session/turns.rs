@@ -8,7 +8,7 @@ use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Conversation, Settling, Waiting};
+use super::{Conversation, Live, Settling, Waiting};
 use crate::account;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
@@ -56,6 +56,12 @@ impl Conversation {
         // A prompt that was cancelled has to be answered first.
         if self.waiting.is_none() || self.prompting.is_some() || self.opening.is_some() {
             return;
+        }
+        if self.outdated
+            && let Some(Live { running, .. }) = self.live.take()
+        {
+            self.terminals.close().await;
+            running.close().await;
         }
         if self.live.is_none() {
             return self.open().await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::events::Event;
+use ostler_contract::points::Agent;
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
@@ -85,6 +86,24 @@ impl Connection {
             }
             Err(refused) => responder.fail(refused),
         }
+    }
+
+    /// Whether the connection pushed the tokens without which an agent cannot be used. What a plugin starts uses the
+    /// agent's own credentials.
+    pub(super) fn check_tokens(&self, agent: Option<&Agent>) -> Result<(), RpcError> {
+        let asked = agent.and_then(|agent| agent.protected_resources.as_ref());
+        let (Some(asked), false) = (asked, matches!(self.principal(), Principal::Plugin { .. })) else {
+            return Ok(());
+        };
+        let pushed = self.credentials().unwrap_or_default();
+        let lacks = |asked: &&ProtectedResourceMetadata| {
+            asked.required != Some(false) && !pushed.contains_key(&asked.resource)
+        };
+        let lacking: Vec<_> = asked.iter().filter(lacks).collect();
+        let Some(first) = lacking.first() else { return Ok(()) };
+        let name = first.resource_name.as_ref().unwrap_or(&first.resource);
+        let why = format!("{name} needs a token for {}; push one with authenticate", first.resource);
+        Err(RpcError::auth_required(why).with_data(json!({ "resources": lacking })))
     }
 
     /// Keeps a token for a resource a backend asks for.

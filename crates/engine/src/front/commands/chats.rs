@@ -23,6 +23,9 @@ impl Connection {
         if let Err(refused) = self.is_chat(&params.chat) {
             return responder.fail(refused);
         }
+        if let Err(refused) = self.check_tokens(front.core.agent(&entry.provider).as_deref()) {
+            return responder.fail(refused);
+        }
         if params.initial_message.as_ref().is_some_and(|message| message.origin.kind != MessageKind::User) {
             let why = "initialMessage: a client may only send messages of a person";
             return responder.fail(RpcError::invalid_params(why));
@@ -38,6 +41,7 @@ impl Connection {
             message: params.initial_message,
             sender: self.owner(),
             credentials: self.credentials(),
+            lender: self.lender(),
             ..NewChat::default()
         };
         let wait = match front.sessions.open_chat(&entry, new) {

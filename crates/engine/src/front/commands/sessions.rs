@@ -45,6 +45,13 @@ impl Connection {
         {
             return responder.fail(no_provider(&front.core, provider));
         }
+        let agent = match &params.provider {
+            Some(provider) => front.core.agent(provider),
+            None => front.core.first_agent(),
+        };
+        if let Err(refused) = self.check_tokens(agent.as_deref()) {
+            return responder.fail(refused);
+        }
         // Where the store cannot say, it may be taken.
         if let Some(why) = unknown {
             let error = format!("the session store could not be asked whether {id} is taken: {why}");

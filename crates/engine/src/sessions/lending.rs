@@ -1,0 +1,138 @@
+//! Tokens that clients lend to the chats they created: given to a chat's backend when it starts, and again when the client
+//! pushes another one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ostler_contract::points::Lender;
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::chat::Chat;
+use super::mailbox::ToSession;
+use super::{Entry, Resting, Sessions};
+
+/// Tokens by what they are for.
+pub(super) type Tokens = BTreeMap<String, String>;
+
+/// What the creators of a session and of its chats lent, by creator.
+#[derive(Default)]
+pub(super) struct LentTokens(Vec<(Lender, Tokens)>);
+
+impl fmt::Debug for LentTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(lender, _)| lender)).finish()
+    }
+}
+
+impl LentTokens {
+    fn of(&self, lender: &Lender) -> Option<&Tokens> {
+        self.0.iter().find(|(known, _)| known == lender).map(|(_, tokens)| tokens)
+    }
+
+    fn entry(&mut self, lender: &Lender) -> &mut Tokens {
+        let at = match self.0.iter().position(|(known, _)| known == lender) {
+            Some(at) => at,
+            None => {
+                self.0.push((lender.clone(), Tokens::new()));
+                self.0.len() - 1
+            }
+        };
+        &mut self.0[at].1
+    }
+
+    /// Whether there is a token.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|(_, tokens)| tokens.is_empty())
+    }
+}
+
+impl Entry {
+    /// The client that created the session.
+    pub(super) fn lender(&self) -> Option<Lender> {
+        let client = self.client.clone()?;
+        Some(Lender { client, owner: self.owner.clone() })
+    }
+
+    /// The token that the session's creator lent for a resource.
+    pub(crate) fn token_of(&self, resource: &str) -> Option<String> {
+        self.lent_tokens.lock().of(&self.lender()?)?.get(resource).cloned()
+    }
+
+    /// Takes the tokens that a client has when it creates the session or a chat.
+    pub(super) fn borrow(&self, lender: &Lender, tokens: Tokens) {
+        self.lent_tokens.lock().entry(lender).extend(tokens);
+    }
+
+    /// Takes over what a client lent another session whose chat is moved here.
+    pub(super) fn borrow_from(&self, other: &Self, lender: &Lender) {
+        let tokens = other.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
+        self.borrow(lender, tokens);
+    }
+
+    /// Takes a token of a client that created something here, or takes it back where it is empty; answers whether it is
+    /// such a client.
+    fn take_token(&self, lender: &Lender, resource: &str, token: &str) -> bool {
+        let mut lent = self.lent_tokens.lock();
+        if lent.of(lender).is_none() && self.lender().as_ref() != Some(lender) {
+            return false;
+        }
+        match token.is_empty() {
+            true => drop(lent.entry(lender).remove(resource)),
+            false => drop(lent.entry(lender).insert(resource.to_owned(), token.to_owned())),
+        }
+        true
+    }
+}
+
+impl Sessions {
+    /// Gives the chats that a client created a token it pushed. One that is taken back is not given to backends that start
+    /// from now on; running ones keep what they have.
+    pub(crate) fn lend(&self, lender: &Lender, resource: &str, token: &str) {
+        for entry in self.all() {
+            if !entry.take_token(lender, resource, token) || token.is_empty() {
+                continue;
+            }
+            // One that sleeps is given it when it wakes.
+            if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
+                let (lender, resource, token) = (lender.clone(), resource.to_owned(), token.to_owned());
+                let _ = mailbox.send(ToSession::TokenLent { lender, resource, token });
+            }
+        }
+    }
+
+    /// What a client lends a chat now: what it left, and over it what its open connections have.
+    fn lent_by(&self, entry: &Entry, lender: &Lender) -> Tokens {
+        let mut tokens = entry.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
+        for open in self.access.clients.open() {
+            if open.client_id().as_ref() == Some(&lender.client) && open.owner() == lender.owner {
+                tokens.extend(open.credentials());
+            }
+        }
+        tokens
+    }
+}
+
+impl Actor {
+    fn lender_of(&self, chat: &Chat) -> Option<Lender> {
+        chat.lender.as_deref().cloned().or_else(|| self.entry.lender())
+    }
+
+    /// The tokens a chat's backend starts with.
+    pub(super) fn lent_to(&self, chat: &Chat) -> Option<Tokens> {
+        let asks = |resources: &Vec<_>| !resources.is_empty();
+        self.agent.as_ref()?.protected_resources.as_ref().filter(|resources| asks(resources))?;
+        let tokens = self.sessions.lent_by(&self.entry, &self.lender_of(chat)?);
+        (!tokens.is_empty()).then_some(tokens)
+    }
+
+    /// A client pushed a token: the backends of its chats are told.
+    pub(super) fn take_lent(&self, lender: &Lender, resource: &str, token: &str) {
+        for (at, chat) in self.chats.iter().enumerate() {
+            if !chat.is_worker() && self.lender_of(chat).as_ref() == Some(lender) {
+                let (resource, token) = (resource.to_owned(), token.to_owned());
+                self.tell_if_awake(at, Tell::Authenticated { resource, token });
+            }
+        }
+    }
+}

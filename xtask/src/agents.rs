@@ -1,0 +1,149 @@
+//! Probes of the agents that the presets name: what each reports of itself when `ostler agent check` starts it, which the
+//! table in `docs/agents.md` is made from.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Map, Value, json};
+
+/// What the probed agents reported, by preset.
+pub const PROBES: &str = "plugins/acp/probes.json";
+/// The presets.
+pub const PRESETS: &str = "plugins/acp/presets";
+
+/// Probes every preset whose package is installed, at the preset's version, as an npm project below the folder, and writes
+/// what they report; with `--check`, compares it instead.
+///
+/// # Errors
+/// A sentence where nothing is installed, an agent does not start, or an agent reports something else.
+pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
+    let check = arguments.iter().any(|argument| argument == "--check");
+    let folder = arguments.iter().find(|argument| !argument.starts_with("--"));
+    let folder =
+        folder.ok_or("name the folder of the installed agents: cargo xtask agents [--check] FOLDER")?;
+    let mut known = read(root)?;
+    let (mut probed, mut differ, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for preset in presets(root)? {
+        let id = preset["id"].as_str().unwrap_or_default().to_owned();
+        let Some(program) = installed(Path::new(folder), &preset) else { continue };
+        let report = match probe(root, &id, &program, &preset) {
+            Ok(report) => report,
+            Err(why) => {
+                failed.push(why);
+                continue;
+            }
+        };
+        if known.get(&id) != Some(&report) {
+            differ.push(format!(
+                "{id} reports {report}, {PROBES} has {}",
+                known.get(&id).unwrap_or(&Value::Null)
+            ));
+        }
+        known.insert(id.clone(), report);
+        probed.push(id);
+    }
+    if probed.is_empty() && failed.is_empty() {
+        return Err(format!("no preset's package is installed in {folder}"));
+    }
+    let outcome = match (check, differ.is_empty()) {
+        (true, false) => Err(format!("{}\nRun: cargo xtask agents {folder}", differ.join("\n"))),
+        (true, true) => Ok(format!("as reported: {}", probed.join(", "))),
+        (false, _) => {
+            let text = serde_json::to_string_pretty(&known).map_err(|error| error.to_string())?;
+            fs::write(root.join(PROBES), text + "\n").map_err(|error| format!("{PROBES}: {error}"))?;
+            Ok(format!("probed {}", probed.join(", ")))
+        }
+    };
+    match failed.is_empty() {
+        true => outcome,
+        false => Err([failed.join("\n"), outcome.unwrap_or_else(|why| why)].join("\n")),
+    }
+}
+
+/// The stored probes.
+pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, Value>, String> {
+    let text = fs::read_to_string(root.join(PROBES)).map_err(|error| format!("{PROBES}: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| format!("{PROBES}: {error}"))
+}
+
+/// The presets, in order.
+pub(crate) fn presets(root: &Path) -> Result<Vec<Value>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{PRESETS}: {error}");
+    let folders = fs::read_dir(root.join(PRESETS)).map_err(|error| failed(&error))?;
+    let mut files: Vec<PathBuf> =
+        folders.filter_map(|entry| Some(entry.ok()?.path().join("agent.json"))).collect();
+    files.sort_unstable();
+    let read = |file: &PathBuf| {
+        let text = fs::read_to_string(file).map_err(|error| failed(&error))?;
+        serde_json::from_str(&text).map_err(|error| failed(&error))
+    };
+    files.iter().map(read).collect()
+}
+
+/// The program of a preset's npm package in one of the projects below a folder.
+fn installed(folder: &Path, preset: &Value) -> Option<PathBuf> {
+    let (name, version) = preset["distribution"]["npx"]["package"].as_str()?.rsplit_once('@')?;
+    fs::read_dir(folder).ok()?.flatten().find_map(|project| {
+        let package = project.path().join("node_modules").join(name);
+        let manifest = fs::read_to_string(package.join("package.json")).ok()?;
+        let manifest: Value = serde_json::from_str(&manifest).ok()?;
+        if manifest["version"] != version {
+            return None;
+        }
+        let own = name.rsplit('/').next().unwrap_or(name);
+        let program = match &manifest["bin"] {
+            Value::String(path) => path.as_str(),
+            programs => programs.get(own).or_else(|| programs.as_object()?.values().next())?.as_str()?,
+        };
+        Some(package.join(program))
+    })
+}
+
+/// Starts an agent with the program that `cargo build` made, and answers what it reports.
+fn probe(root: &Path, id: &str, program: &Path, preset: &Value) -> Result<Value, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{id} could not be checked: {error}");
+    let home = tempfile::tempdir().map_err(|error| failed(&error))?;
+    let args = preset["distribution"]["npx"]["args"].as_array().cloned().unwrap_or_default();
+    let runs_with_node = fs::read(program).map_err(|error| failed(&error))?.starts_with(b"#!");
+    let (command, args) = match runs_with_node {
+        true => (PathBuf::from("node"), [vec![json!(program)], args].concat()),
+        false => (program.to_owned(), args),
+    };
+    let entry = json!({ "preset": id, "command": command, "args": args });
+    let config = json!({ "paths": [home.path()],
+        "plugins": [{ "name": "@ostler/acp", "options": { "agents": { id: entry }, "startTimeoutSeconds": 120 } }] });
+    let file = home.path().join("config.json");
+    fs::write(&file, config.to_string()).map_err(|error| failed(&error))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let output = Command::new(target.join("debug/ostler"))
+        .args(["agent", "check", id, "--json", "--config-file"])
+        .arg(&file)
+        .env("HOME", home.path())
+        // What an agent offers depends on whether there is a browser.
+        .env_remove("NO_BROWSER")
+        .envs([("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")])
+        .envs(
+            ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
+                .map(|name| (name, home.path())),
+        )
+        .output()
+        .map_err(|error| failed(&error))?;
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|_| failed(&String::from_utf8_lossy(&output.stderr)))?;
+    if !report["supports"].is_object() {
+        return Err(failed(&report["problem"]));
+    }
+    let supported = |names: &[&str]| -> Value {
+        names.iter().filter(|name| report["supports"][**name] == true).copied().collect()
+    };
+    let mut probe = Map::new();
+    probe.insert("version".to_owned(), preset["version"].clone());
+    probe.insert("sessions".to_owned(), supported(&["list", "close", "resume", "load", "fork", "delete"]));
+    probe.insert("mcp".to_owned(), supported(&["mcpHttp", "mcpSse"]));
+    probe.insert("prompts".to_owned(), supported(&["image", "audio", "embedded"]));
+    let methods = report["authMethods"].as_array().into_iter().flatten();
+    probe.insert("signIn".to_owned(), methods.map(|method| method["id"].clone()).collect());
+    Ok(probe.into())
+}
