@@ -199,8 +199,8 @@ impl Inbox {
 
     /// Whether the priority lane has the end of the session.
     pub fn is_ending(&self) -> bool {
-        let is_end = |posted: &Posted| !matches!(posted.message, ToSession::Dispatch(_));
-        self.has_priority() && self.lane.waiting.lock().iter().any(|posted| is_end(posted))
+        let waiting = self.lane.waiting.lock();
+        waiting.iter().any(|posted| !matches!(posted.message, ToSession::Dispatch(_)))
     }
 
     /// Who sent what waits in the priority lane.
