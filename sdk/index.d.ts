@@ -1530,11 +1530,11 @@ export interface PullRequestChecks {
     /** All of them in one word. */
     state: ChecksState;
     /** How many have passed. */
-    passed: number;
+    passed?: number;
     /** How many have failed. */
-    failed: number;
+    failed?: number;
     /** How many have not ended. */
-    pending: number;
+    pending?: number;
 }
 
 /** The state of all checks of a pull request. */
