@@ -1388,6 +1388,12 @@ export interface Changes {
      * it, at most 5 seconds.
      */
     turnStart?(of: ChangesOf, turn: string): void;
+    /**
+     * Watches a directory while somebody watches a changeset of it; returns the function that stops it. After a change,
+     * the host asks for the content again. The host itself notices commits and staged files (`gitDir` of the working
+     * trees), finished tool calls, what clients write and terminals that exit.
+     */
+    watch?(directory: string, onChange: () => Promise<void>): Awaitable<(() => void) | null | undefined>;
 }
 
 /** The session whose changes are requested. */
@@ -1450,6 +1456,8 @@ export interface Worktrees {
     remove(tree: string): void;
     /** The directory of git's data about a tree, which changes with every commit and staged file. */
     gitDir?(tree: string): Awaitable<string | null | undefined>;
+    /** Deletes a branch, unless commits would be lost with it; returns whether it did. */
+    removeBranch?(repository: string, branch: string): Awaitable<boolean>;
 }
 
 /** A repository. */
@@ -1484,6 +1492,8 @@ export interface Worktree {
     path: string;
     /** Its branch. */
     branch?: string;
+    /** Path of its repository. The host fills it in. */
+    repository?: string;
 }
 
 /** The provider of pull requests. The pull request of a session's branch is in the session's `_meta`. */

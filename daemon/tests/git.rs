@@ -354,6 +354,49 @@ async fn changes_are_followed_and_reviewed() {
     tokio::time::timeout(Duration::from_secs(60), both).await.expect("the mark goes");
 }
 
+/// The next content of a watched changeset that has exactly these files.
+async fn until_files(yard: &Yard, client: &mut Client, expected: &[&str]) -> Value {
+    let told = async {
+        loop {
+            let told =
+                client.actions_until("changeset/contentChanged").await.pop().unwrap()["action"].clone();
+            if names(yard, &told) == expected {
+                return told;
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await;
+    told.unwrap_or_else(|_| panic!("never exactly {expected:?}"))
+}
+
+#[tokio::test]
+async fn changes_of_other_programs_are_followed() {
+    let yard = Yard::new(&[("a.txt", "a\n"), (".gitignore", "out/\n")]);
+    let (daemon, mut client) = session(&yard).await;
+    assert_eq!(client.subscribe(UNCOMMITTED).await["files"], json!([]));
+    yard.write("a.txt", "A\n");
+    until_files(&yard, &mut client, &["a.txt"]).await;
+    // A folder that is new is followed too.
+    yard.write("new/deep/one.txt", "1\n");
+    until_files(&yard, &mut client, &["a.txt", "new/deep/one.txt"]).await;
+    yard.write("new/deep/two.txt", "2\n");
+    until_files(&yard, &mut client, &["a.txt", "new/deep/one.txt", "new/deep/two.txt"]).await;
+    fs::remove_dir_all(yard.repo.join("new")).unwrap();
+    until_files(&yard, &mut client, &["a.txt"]).await;
+    // A commit, and its undoing, which moves neither the index nor the files.
+    yard.git(&["commit", "-qam", "Second"]);
+    until_files(&yard, &mut client, &[]).await;
+    yard.git(&["reset", "-q", "--soft", "HEAD~1"]);
+    let told = until_files(&yard, &mut client, &["a.txt"]).await;
+    assert_eq!(file(&told, "a.txt")["_meta"], json!({ "ostler.staged": "M" }));
+    // What a client writes, and what a command in a terminal changes.
+    let written =
+        json!({ "channel": "ahp-root://", "uri": yard.uri("b.txt"), "data": "b\n", "encoding": "utf-8" });
+    client.request("resourceWrite", written).await.unwrap();
+    until_files(&yard, &mut client, &["a.txt", "b.txt"]).await;
+    drop(daemon);
+}
+
 #[tokio::test]
 async fn turns_and_the_session_have_changesets() {
     let yard = Yard::new(&[("a.txt", "a\n"), ("b.txt", "b\n"), (".gitignore", "ignored\n")]);
@@ -698,4 +741,272 @@ async fn a_large_tree_is_watched() {
         found.retain(|name| !name.starts_with("d2/") || expected.contains(&name.as_str()));
         assert_eq!(found, *expected, "step {at}");
     }
+}
+
+/// Marks a session as archived, or not.
+async fn archive(client: &mut Client, session: &str, seq: i64, archived: bool) {
+    let action = json!({ "type": "session/isArchivedChanged", "isArchived": archived });
+    client.dispatch(session, seq, action).await;
+    client.actions_until("session/isArchivedChanged").await;
+}
+
+#[tokio::test]
+async fn the_tree_of_an_archived_session_leaves_the_disk_and_comes_back() {
+    let yard = Yard::new(&[("a.txt", "a\n"), (".gitignore", ".env\n")]);
+    yard.write(".env", "KEY=1\n");
+    let (daemon, mut client) = {
+        let daemon = yard.start();
+        let mut client = daemon.initialized("c").await;
+        let config = json!({ "isolation": "worktree", "worktreeIncludeFiles": [".env"] });
+        create(&mut client, "one", &yard.repo, config).await.unwrap();
+        (daemon, client)
+    };
+    let tree = yard.repo.with_file_name("repo.worktrees").join("one");
+    client.subscribe(ONE).await;
+    turn(&yard, &mut client, "t1", "Hello").await;
+    fs::write(tree.join("a.txt"), "changed\n").unwrap();
+    archive(&mut client, ONE, 2, true).await;
+    yard.folder.wait_for_log(&format!("kept the working tree {}", tree.display()));
+    assert_eq!(fs::read_to_string(tree.join("a.txt")).unwrap(), "changed\n", "work stays");
+    archive(&mut client, ONE, 3, false).await;
+    git(&tree, &["commit", "-qam", "Second"]);
+
+    archive(&mut client, ONE, 4, true).await;
+    assert!(wait_for(|| (!tree.exists()).then_some(())).is_some(), "{}", yard.folder.read("log"));
+    assert_eq!(yard.git(&["branch", "--list", "one", "--format=%(refname:short)"]), "one");
+    // The daemon that puts it back may be another one.
+    assert_eq!(daemon.stop(), Some(0));
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    client.subscribe(ONE).await;
+    archive(&mut client, ONE, 1, false).await;
+    let back = || fs::read_to_string(tree.join("a.txt")).ok().filter(|text| text == "changed\n");
+    assert!(wait_for(back).is_some(), "{}", yard.folder.read("log"));
+    assert_eq!(git(&tree, &["branch", "--show-current"]), "one");
+    assert!(
+        wait_for(|| fs::read_to_string(tree.join(".env")).ok()).is_some(),
+        "what is copied comes back too"
+    );
+
+    // A turn in an archived session brings it back as well.
+    archive(&mut client, ONE, 2, true).await;
+    assert!(wait_for(|| (!tree.exists()).then_some(())).is_some(), "{}", yard.folder.read("log"));
+    let chat = ostler_protocol::uri::default_chat(ONE);
+    client.subscribe(&chat).await;
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": "Again" } });
+    client.dispatch(&chat, 3, action).await;
+    client.actions_until("chat/turnComplete").await;
+    assert!(tree.join("a.txt").exists(), "{}", yard.folder.read("log"));
+}
+
+#[tokio::test]
+async fn a_window_looks_after_detached_trees() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let daemon = yard.start();
+    let mut client = daemon.client().await;
+    assert_eq!(client.initialize("c").await["_meta"]["vscode.detachedWorktrees"], true);
+    create(&mut client, "plain", &yard.repo, json!({})).await.unwrap();
+    create(&mut client, "one", &yard.repo, json!({ "isolation": "worktree", "branch": "main" }))
+        .await
+        .unwrap();
+    let create = "vscode/createAgentHostDetachedWorktree";
+    let refused =
+        client.request(create, json!({ "session": "echo:/plain", "prompt": "p" })).await.unwrap_err();
+    assert_eq!(
+        (&refused["code"], &refused["message"]),
+        (&json!(-32602), &json!("echo:/plain has no working tree of its own"))
+    );
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let answer = client.request(create, json!({ "session": ONE, "prompt": "p" })).await.unwrap();
+        let path = answer["resource"].as_str().unwrap().strip_prefix("file://").unwrap().to_owned();
+        made.push((json!({ "handle": answer["handle"] }), PathBuf::from(path)));
+    }
+    assert_ne!(made[0].1, made[1].1);
+    let (handle, tree) = &made[0];
+    let branch = git(tree, &["branch", "--show-current"]);
+    assert!(branch.starts_with("agents/"), "{branch}");
+    assert_eq!(fs::read_to_string(tree.join("a.txt")).unwrap(), "a\n");
+
+    let claim = "vscode/claimAgentHostDetachedWorktree";
+    client.request(claim, handle.clone()).await.unwrap();
+    let unknown = client.request(claim, json!({ "handle": "7" })).await.unwrap_err();
+    assert_eq!(unknown["message"], "Unknown detached worktree handle 7");
+
+    let set = "vscode/setAgentHostDetachedWorktreeArchived";
+    let archived = |archived: bool| json!({ "handle": handle["handle"], "archived": archived });
+    client.request(set, archived(true)).await.unwrap();
+    assert!(!tree.exists());
+    assert!(yard.git(&["branch", "--list", &branch]).contains(&branch), "its branch stays");
+    client.request(set, archived(false)).await.unwrap();
+    assert_eq!(git(tree, &["branch", "--show-current"]), branch);
+
+    // What no window names goes after a day, not now.
+    let reconcile = "vscode/reconcileAgentHostDetachedWorktrees";
+    client.request(reconcile, json!({ "scope": "s", "activeHandles": [] })).await.unwrap();
+    assert!(tree.exists() && made[1].1.exists());
+
+    let delete = "vscode/deleteAgentHostDetachedWorktree";
+    for _ in 0..2 {
+        client.request(delete, handle.clone()).await.unwrap();
+    }
+    assert!(!tree.exists());
+    assert_eq!(yard.git(&["branch", "--list", &branch]), "");
+    assert!(client.request(claim, handle.clone()).await.is_err());
+    // Work is not deleted: neither changed files nor commits.
+    let (handle, tree) = &made[1];
+    git(tree, &["commit", "-q", "--allow-empty", "-m", "Second"]);
+    let branch = git(tree, &["branch", "--show-current"]);
+    client.request(delete, handle.clone()).await.unwrap();
+    assert!(!tree.exists());
+    assert!(yard.git(&["branch", "--list", &branch]).contains(&branch));
+    yard.folder.wait_for_log("no other branch has its commits");
+}
+
+#[tokio::test]
+async fn trees_beside_a_served_repository_are_served() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let config = json!({ "port": 0, "paths": [yard.repo], "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/git" }] });
+    yard.folder.write("config.json", &config.to_string());
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    create(&mut client, "one", &yard.repo, json!({ "isolation": "worktree" })).await.unwrap();
+    let trees = yard.repo.with_file_name("repo.worktrees");
+    let uri = |path: &str| format!("file://{}/{path}", trees.display());
+    let write =
+        json!({ "channel": "ahp-root://", "uri": uri("one/a.txt"), "data": "A\n", "encoding": "utf-8" });
+    client.request("resourceWrite", write).await.unwrap();
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    let after = &file(&state, "a.txt")["edit"]["after"]["content"]["uri"];
+    assert_eq!(*after, uri("one/a.txt"));
+    assert_eq!(text(&mut client, file(&state, "a.txt"), "after").await, "A\n");
+    create(&mut client, "two", &trees.join("one"), json!({})).await.unwrap();
+    // But nothing else beside it is.
+    let other = yard.repo.with_file_name("repo.other");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("a.txt"), "o\n").unwrap();
+    std::os::unix::fs::symlink(&other, trees.join("link")).unwrap();
+    assert_eq!(create(&mut client, "three", &other, json!({})).await.unwrap_err()["code"], -32009);
+    for path in ["../repo.other/a.txt", "link/a.txt"] {
+        let uri = format!("file://{}", trees.join(path).display());
+        let refused = client.request("resourceRead", json!({ "channel": "ahp-root://", "uri": uri })).await;
+        assert!(refused.is_err(), "{path}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_is_pushed_and_gets_a_pull_request() {
+    let without = Yard::new(&[("a.txt", "a\n")]);
+    without.write("a.txt", "A\n");
+    let (_daemon, mut client) = session(&without).await;
+    let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("this host makes no pull requests"), "{refused}");
+    assert_eq!(without.git(&["rev-list", "--count", "HEAD"]), "1", "nothing was done");
+
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./pulls.mjs" }]);
+    let yard = Yard::with(&[("a.txt", "a\n")], plugins);
+    yard.folder.write(
+        "pulls.mjs",
+        "export const name = 'pulls';
+        let open = null;
+        export const apply = (host) => host.registerGithub({
+          resource: { resource: 'https://api.example.com' },
+          forBranch: ({ branch }) => (open?.branch === branch ? open : null),
+          create: (asked) => {
+            host.log(`asked ${JSON.stringify(asked)}`);
+            open = { owner: 'inn', repo: 'yard', url: 'https://example.com/1', branch: asked.branch, state: 'open' };
+            return open;
+          },
+        });",
+    );
+    yard.write("a.txt", "A\n");
+    let (daemon, mut client) = session(&yard).await;
+    let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("has no remote to push to"), "{refused}");
+    let bare = yard.repo.with_file_name("origin.git");
+    yard.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    yard.git(&["remote", "add", "origin", bare.to_str().unwrap()]);
+    yard.git(&["fetch", "-q", "origin"]);
+    let form =
+        json!({ "vscode.pullRequest": { "title": "Feed: the oats!", "description": "Why", "draft": true } });
+    let done = with_meta(&mut client, UNCOMMITTED, "create-pr", None, form.clone()).await.unwrap();
+    assert_eq!(done["message"], "Created https://example.com/1");
+    assert_eq!(done["followUp"], json!({ "content": { "uri": "https://example.com/1" }, "external": true }));
+    // On the base, the work gets a branch of its own.
+    assert_eq!(yard.git(&["branch", "--show-current"]), "agents/feed-the-oats");
+    assert_eq!(git(&bare, &["log", "-1", "--format=%s", "agents/feed-the-oats"]), "Feed: the oats!");
+    assert_eq!(yard.git(&["rev-parse", "main"]), yard.git(&["rev-parse", "origin/main"]));
+    let line = yard.folder.wait_for_log("plugin pulls: asked ");
+    let asked: Value = serde_json::from_str(line.split_once("asked ").unwrap().1.trim()).unwrap();
+    assert_eq!(
+        (&asked["title"], &asked["body"], &asked["draft"], &asked["branch"], &asked["base"]),
+        (
+            &json!("Feed: the oats!"),
+            &json!("Why"),
+            &json!(true),
+            &json!("agents/feed-the-oats"),
+            &json!("main")
+        )
+    );
+    // What follows is pushed to the one that is open.
+    yard.write("b.txt", "b\n");
+    let done = with_meta(&mut client, UNCOMMITTED, "create-pr", None, form).await.unwrap();
+    assert_eq!(done["message"], "Updated https://example.com/1");
+    assert_eq!(git(&bare, &["rev-list", "--count", "main..agents/feed-the-oats"]), "2");
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn conflicts_and_damaged_or_refused_repositories_are_told() {
+    let yard = Yard::new(&[("a.txt", "a\n"), ("Name.txt", "n\n")]);
+    yard.git(&["checkout", "-q", "-b", "other"]);
+    yard.write("a.txt", "theirs\n");
+    yard.git(&["commit", "-qam", "Theirs"]);
+    yard.git(&["checkout", "-q", "main"]);
+    yard.write("a.txt", "ours\n");
+    yard.git(&["commit", "-qam", "Ours"]);
+    assert!(!command(&yard.repo).args(["merge", "-q", "other"]).output().unwrap().status.success());
+    let (daemon, mut client) = session(&yard).await;
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    let conflict = file(&state, "a.txt");
+    assert_eq!(conflict["_meta"], json!({ "ostler.conflict": "U" }));
+    assert_eq!(text(&mut client, conflict, "before").await, "ours\n");
+    assert!(text(&mut client, conflict, "after").await.contains("<<<<<<<"));
+    let refused = operate(&mut client, UNCOMMITTED, "commit", None).await.unwrap_err();
+    assert_eq!(refused["message"], "commit cannot be run now");
+    // A turn works in it, too.
+    turn(&yard, &mut client, "t1", "Hello").await;
+    yard.write("a.txt", "both\n");
+    operate(&mut client, UNCOMMITTED, "stage", Some(&yard.uri("a.txt"))).await.unwrap();
+    operate(&mut client, UNCOMMITTED, "commit", None).await.unwrap();
+    assert_eq!(yard.git(&["rev-list", "--count", "--merges", "HEAD"]), "1");
+
+    // Where git takes names that differ only in case for one, a file renamed so is one row.
+    yard.git(&["config", "core.ignorecase", "true"]);
+    fs::rename(yard.repo.join("Name.txt"), yard.repo.join("name.txt")).unwrap();
+    assert_eq!(names(&yard, &changeset(&daemon, UNCOMMITTED).await), ["Name.txt"]);
+    fs::rename(yard.repo.join("name.txt"), yard.repo.join("Name.txt")).unwrap();
+
+    // A damaged index is told, and works again once it is repaired.
+    let index = fs::read(yard.repo.join(".git/index")).unwrap();
+    fs::write(yard.repo.join(".git/index"), b"nonsense").unwrap();
+    let refused = client.request("subscribe", json!({ "channel": UNCOMMITTED })).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("index"), "{refused}");
+    fs::write(yard.repo.join(".git/index"), index).unwrap();
+    assert_eq!(names(&yard, &changeset(&daemon, UNCOMMITTED).await), [""; 0]);
+    drop(daemon);
+
+    // A repository of another user: git says how to allow it.
+    let mut start = yard.folder.command(&[]);
+    environment(&mut start);
+    start.env("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
+    let daemon = yard.folder.started(start);
+    let mut client = daemon.initialized("c").await;
+    create(&mut client, "two", &yard.repo, json!({})).await.unwrap();
+    let refused = client
+        .request("subscribe", json!({ "channel": "echo:/two/changeset/uncommitted" }))
+        .await
+        .unwrap_err();
+    let said = refused["message"].as_str().unwrap();
+    assert!(said.contains("dubious ownership") && said.contains("safe.directory"), "{refused}");
 }

@@ -323,14 +323,20 @@ async fn they_stay(daemon: &Daemon) {
     }
 }
 
+/// A terminal whose processes would like to stay, contained this way.
+async fn with_processes(scope: &str) -> (Folder, Daemon, Watcher) {
+    let folder = folder(json!({ "scope": scope }));
+    let daemon = start(&folder);
+    let mut terminal = Watcher::open(&daemon, json!({})).await;
+    stay(&mut terminal).await;
+    they_stay(&daemon).await;
+    (folder, daemon, terminal)
+}
+
 #[tokio::test]
 async fn no_process_outlives_its_terminal() {
     for scope in SCOPES {
-        let folder = folder(json!({ "scope": scope }));
-        let daemon = start(&folder);
-        let mut terminal = Watcher::open(&daemon, json!({})).await;
-        stay(&mut terminal).await;
-        they_stay(&daemon).await;
+        let (_folder, daemon, mut terminal) = with_processes(scope).await;
         terminal.client.request("disposeTerminal", json!({ "channel": ONE })).await.unwrap();
         none_is_left(daemon.child.id()).await;
         // What a shell leaves when it exits goes, too.
@@ -346,11 +352,7 @@ async fn no_process_outlives_its_terminal() {
 #[tokio::test]
 async fn no_process_outlives_the_daemon() {
     for scope in SCOPES {
-        let folder = folder(json!({ "scope": scope }));
-        let daemon = start(&folder);
-        let mut terminal = Watcher::open(&daemon, json!({})).await;
-        stay(&mut terminal).await;
-        they_stay(&daemon).await;
+        let (_folder, daemon, _terminal) = with_processes(scope).await;
         let id = daemon.child.id();
         assert_eq!(daemon.stop(), Some(0));
         none_is_left(id).await;
@@ -360,11 +362,7 @@ async fn no_process_outlives_the_daemon() {
 #[tokio::test]
 async fn the_next_start_removes_what_a_killed_daemon_left() {
     for scope in SCOPES {
-        let folder = folder(json!({ "scope": scope }));
-        let daemon = start(&folder);
-        let mut terminal = Watcher::open(&daemon, json!({})).await;
-        stay(&mut terminal).await;
-        they_stay(&daemon).await;
+        let (folder, daemon, _terminal) = with_processes(scope).await;
         let id = daemon.child.id();
         daemon.signal(Signal::KILL);
         drop(daemon);

@@ -162,13 +162,53 @@ pub async fn in_time<T>(
 /// let answer = double.call((21,));
 /// ```
 pub struct Call<S: Signature> {
-    native: Option<Arc<Later<S>>>,
-    /// Where it came from the other side: kept, so that a batch crosses once.
-    foreign: Option<Function>,
+    body: Body<S>,
     /// Boxed: a backend's session consists of many functions, and few of them are named.
     named: Option<Box<Named>>,
-    /// The plugin it is from, and its name there.
-    maker: Option<(PluginId, &'static str)>,
+    maker: Option<&'static Maker>,
+}
+
+/// What a call runs.
+enum Body<S: Signature> {
+    /// Nothing: a required function that nobody gave.
+    Missing,
+    /// A function of this side.
+    Native(Arc<Later<S>>),
+    /// A function of the other side: kept, so that a batch crosses once.
+    Foreign(Function),
+}
+
+impl<S: Signature> Clone for Body<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Missing => Self::Missing,
+            Self::Native(native) => Self::Native(native.clone()),
+            Self::Foreign(foreign) => Self::Foreign(foreign.clone()),
+        }
+    }
+}
+
+/// The plugin a function is from, and the function's name there.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Maker {
+    plugin: PluginId,
+    method: &'static str,
+}
+
+impl Maker {
+    /// The one of a plugin's function. There is one for each function of a point and each plugin, so that a backend's
+    /// session, which consists of many functions, has a pointer for each.
+    fn of(plugin: &PluginId, method: &'static str) -> &'static Self {
+        static MAKERS: OnceLock<Mutex<HashMap<PluginId, HashMap<&'static str, &'static Maker>>>> =
+            OnceLock::new();
+        let mut makers = MAKERS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = makers.get(plugin).and_then(|methods| methods.get(method)) {
+            return found;
+        }
+        let maker: &'static Self = Box::leak(Box::new(Self { plugin: plugin.clone(), method }));
+        makers.entry(plugin.clone()).or_default().insert(method, maker);
+        maker
+    }
 }
 
 impl<S: Signature> Call<S> {
@@ -190,12 +230,12 @@ impl<S: Signature> Call<S> {
     }
 
     fn native(native: impl Fn(S::Arguments) -> Pending<S::Answer> + Send + Sync + 'static) -> Self {
-        Self { native: Some(Arc::new(native)), ..Self::missing() }
+        Self { body: Body::Native(Arc::new(native)), ..Self::missing() }
     }
 
     /// Stands for a required function nobody gave; the check refuses it.
     pub fn missing() -> Self {
-        Self { native: None, foreign: None, named: None, maker: None }
+        Self { body: Body::Missing, named: None, maker: None }
     }
 
     /// Calls it and waits for the answer at most for `limit`, from the moment the answer is first awaited. The call takes
@@ -216,13 +256,13 @@ impl<S: Signature> Call<S> {
     }
 
     fn begin(&self, arguments: S::Arguments) -> Pending<S::Answer> {
-        let Some((plugin, method)) = self.maker.clone() else { return self.invoke(arguments) };
-        let span = plugin_call(&plugin, method);
+        let Some(maker) = self.maker else { return self.invoke(arguments) };
+        let span = plugin_call(maker);
         let answer = span.in_scope(|| self.invoke(arguments));
         let answered = async move {
             let mut answer = answer.await;
             match &mut answer {
-                Ok(answer) => answer.made_by(&plugin, method),
+                Ok(answer) => answer.made_by(&maker.plugin, maker.method),
                 Err(_) => {
                     Span::current().record("outcome", "failed");
                 }
@@ -233,10 +273,10 @@ impl<S: Signature> Call<S> {
     }
 
     fn invoke(&self, arguments: S::Arguments) -> Pending<S::Answer> {
-        match (&self.native, &self.foreign) {
-            (Some(native), _) => native(arguments),
-            (None, Some(foreign)) => call_foreign(foreign, arguments),
-            (None, None) => ready(Err(Thrown::new("this function was not given"))),
+        match &self.body {
+            Body::Native(native) => native(arguments),
+            Body::Foreign(foreign) => call_foreign(foreign, arguments),
+            Body::Missing => ready(Err(Thrown::new("this function was not given"))),
         }
     }
 
@@ -254,11 +294,8 @@ impl<S: Signature> Call<S> {
     }
 
     fn begin_each(&self, rows: Vec<S::Arguments>) -> BoxFuture<'static, Vec<Result<S::Answer, Thrown>>> {
-        if let (None, Some(foreign)) = (&self.native, &self.foreign) {
-            let span = match &self.maker {
-                Some((plugin, method)) => plugin_call(plugin, method),
-                None => Span::none(),
-            };
+        if let Body::Foreign(foreign) = &self.body {
+            let span = self.maker.map_or_else(Span::none, plugin_call);
             let answers = foreign.call_each(rows.into_iter().map(Arguments::into_live).collect());
             let answers = async move { answers.await.into_iter().map(read_answer).collect() };
             return Box::pin(answers.instrument(span));
@@ -269,7 +306,8 @@ impl<S: Signature> Call<S> {
 }
 
 /// The span of a call of a plugin's function. Its outcome is recorded if it fails.
-fn plugin_call(plugin: &PluginId, method: &'static str) -> Span {
+fn plugin_call(maker: &Maker) -> Span {
+    let Maker { plugin, method } = maker;
     tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
 }
 
@@ -284,12 +322,7 @@ fn read_answer<R: Cross>(answer: Result<Live, Thrown>) -> Result<R, Thrown> {
 
 impl<S: Signature> Clone for Call<S> {
     fn clone(&self) -> Self {
-        Self {
-            native: self.native.clone(),
-            foreign: self.foreign.clone(),
-            named: self.named.clone(),
-            maker: self.maker.clone(),
-        }
+        Self { body: self.body.clone(), named: self.named.clone(), maker: self.maker }
     }
 }
 
@@ -311,18 +344,18 @@ impl<S: Signature> Cross for Call<S> {
     }
 
     fn into_live(self) -> Live {
-        match (self.native, self.foreign) {
-            (Some(native), _) => {
+        match self.body {
+            Body::Native(native) => {
                 Live::Function(Function::new(Native::<S, Arc<Later<S>>>(native, self.named, PhantomData)))
             }
-            (None, Some(foreign)) => Live::Function(foreign),
-            (None, None) => Live::Undefined,
+            Body::Foreign(foreign) => Live::Function(foreign),
+            Body::Missing => Live::Undefined,
         }
     }
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
         match live {
-            Live::Function(function) => Ok(Self { foreign: Some(function), ..Self::missing() }),
+            Live::Function(function) => Ok(Self { body: Body::Foreign(function), ..Self::missing() }),
             _ => Err(Mismatch::of::<Self>()),
         }
     }
@@ -333,12 +366,12 @@ impl<S: Signature> Cross for Call<S> {
     }
 
     fn made_by(&mut self, plugin: &PluginId, method: &'static str) {
-        self.maker.get_or_insert_with(|| (plugin.clone(), method));
+        self.maker.get_or_insert_with(|| Maker::of(plugin, method));
     }
 
     fn check(&self) -> Result<(), Mismatch> {
-        match (&self.native, &self.foreign) {
-            (None, None) => Err(Mismatch::of::<Self>()),
+        match &self.body {
+            Body::Missing => Err(Mismatch::of::<Self>()),
             _ => Ok(()),
         }
     }

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{Containers, ResourceContent, ResourceFacts, ResourceProvider, TerminalStore};
+use ostler_contract::points::{
+    Containers, ResourceContent, ResourceFacts, ResourceProvider, TerminalStore, Worktrees,
+};
 use ostler_contract::{Call, Plugin, Value, json};
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
@@ -85,6 +87,23 @@ fn rows() -> Vec<Row> {
         row("x-ostler/containers/stop", Some("container:stop"), json!({ "address": "a" })),
         row("x-ostler/containers/remove", Some("container:remove"), json!({ "address": "a" })),
         row(
+            "vscode/createAgentHostDetachedWorktree",
+            Some("session:worktree"),
+            json!({ "session": session, "prompt": "" }),
+        ),
+        row("vscode/claimAgentHostDetachedWorktree", Some("session:worktree"), json!({ "handle": "1" })),
+        row(
+            "vscode/setAgentHostDetachedWorktreeArchived",
+            Some("session:worktree"),
+            json!({ "handle": "1", "archived": true }),
+        ),
+        row("vscode/deleteAgentHostDetachedWorktree", Some("session:worktree"), json!({ "handle": "1" })),
+        row(
+            "vscode/reconcileAgentHostDetachedWorktrees",
+            Some("session:worktree"),
+            json!({ "scope": "", "activeHandles": [] }),
+        ),
+        row(
             "invokeChangesetOperation",
             Some("session:changes"),
             json!({ "channel": "stage:/1/changeset/session", "operationId": "commit" }),
@@ -155,6 +174,15 @@ async fn host() -> MemoryHost {
             };
             host.register_terminals(terminals, None)?;
             host.register_containers(containers, None)?;
+            let worktrees = Worktrees {
+                repository: Call::now(|_| Ok(None)),
+                branches: Call::now(|_| Ok(vec![])),
+                create: Call::now(|_| Err("none".into())),
+                dirty: Call::now(|_| Ok(false)),
+                remove: Call::now(|_| Ok(())),
+                ..Worktrees::default()
+            };
+            host.register_worktrees(worktrees, None)?;
             host.register_resource_provider("notes".into(), provider)
         })
     });

@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ostler_contract::host::SessionRequest;
-use ostler_contract::points::{AutomationStore, Emit, Policies, SessionStore};
-use ostler_contract::{Call, Plugin, Value, json};
+use ostler_contract::points::{
+    Agent, AgentSession, AutomationStore, Changes, ChangesState, Emit, Policies, SessionStore, Usage,
+};
+use ostler_contract::{Call, JsonObject, Plugin, Value, json};
 use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_testkit::cases::{empty_automations, empty_sessions};
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
@@ -404,4 +407,299 @@ async fn a_session_store_that_never_lists_holds_up_no_other_request() {
     };
     let why = "the sessions could not be read from the store: it did not answer within 10 seconds";
     assert_eq!(failed["error"]["message"], why, "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_closes_goes_on_with_its_other_calls() {
+    let ended = Arc::new(Notify::new());
+    let plugin = Plugin::new("@test/slow", move |host, _| {
+        let ended = ended.clone();
+        Box::pin(async move {
+            host.register_agent(Agent {
+                provider: "stage".into(),
+                display_name: "Slow".into(),
+                schema: Call::now(|()| Ok(json!({ "properties": {} }))),
+                defaults: Call::now(|()| Ok(JsonObject::new())),
+                create: Call::now(move |_| {
+                    let (begun, closing, ended) = (ended.clone(), ended.clone(), Arc::new(Notify::new()));
+                    let over = ended.clone();
+                    Ok(AgentSession {
+                        // Its turn ends when it is closed, and it is closed when its turn has ended.
+                        begin: Call::new(move |_| {
+                            let (begun, ended) = (begun.clone(), ended.clone());
+                            async move {
+                                begun.notified().await;
+                                tokio::time::sleep(Duration::from_millis(100)).await;
+                                ended.notify_one();
+                                Ok(())
+                            }
+                        }),
+                        cancel: Call::now(|_| Ok(())),
+                        close: Call::new(move |_| {
+                            closing.notify_one();
+                            let over = over.clone();
+                            async move {
+                                over.notified().await;
+                                Ok(())
+                            }
+                        }),
+                        ..AgentSession::default()
+                    })
+                }),
+                ..Agent::default()
+            })
+        })
+    });
+    let host = MemoryHost::builder().plugin(plugin, json!({})).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    client.actions_until("chat/turnStarted").await;
+    let since = Instant::now();
+    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_is_never_recorded_delays_only_the_turn_that_waits_for_it() {
+    let stage = Stage::default();
+    let changes = Plugin::new("@test/changes", |host, _| {
+        Box::pin(async move {
+            host.register_changes(
+                Changes {
+                    scopes: Call::now(|_| Ok(vec![])),
+                    state: Call::now(|_| Ok(ChangesState::default())),
+                    summary: Call::now(|_| Ok(None)),
+                    turn_start: Some(Call::new(|_| std::future::pending())),
+                    ..Changes::default()
+                },
+                None,
+            )
+        })
+    });
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .plugin(changes, json!({}))
+        .options(|options| options.paths = vec!["/work/yard".to_owned()])
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for channel in [SESSION.to_owned(), chat()] {
+        client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    }
+    let since = Instant::now();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    client.actions_until("chat/turnStarted").await;
+    // Another call of the same backend.
+    let mood = json!({ "type": "session/configChanged", "config": { "mood": "calm" } });
+    client.dispatch(SESSION, 2, mood).await;
+    assert_eq!(echo_of(&mut client, 2).await["rejectionReason"], Value::Null);
+    client.dispatch(&chat(), 3, cancel("t")).await;
+    client.actions_until("chat/turnCancelled").await;
+    client.dispatch(&chat(), 4, begin("u")).await;
+    client.actions_until("chat/turnStarted").await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(told(&stage, "begin"), 0, "the directory may still be recorded");
+    let begun = stage.wait_told("begin").await;
+    assert_eq!(begun[0], "u", "a turn that was cancelled before it began is not begun");
+    assert!(since.elapsed() >= Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!((told(&stage, "begin"), told(&stage, "cancel")), (1, 0));
+}
+
+/// A function of a store that answers until it is stuck.
+fn until_stuck<A: Send + 'static>(
+    stuck: &Arc<AtomicBool>,
+) -> impl Fn(A) -> futures::future::BoxFuture<'static, Result<(), ostler_contract::Thrown>> + Send + Sync + 'static
+{
+    let stuck = stuck.clone();
+    move |_| {
+        let stuck = stuck.load(Ordering::SeqCst);
+        Box::pin(async move {
+            match stuck {
+                true => std::future::pending().await,
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+/// The state of a channel, as a new client is given it.
+async fn seen(host: &MemoryHost, name: &str, channel: &str) -> Value {
+    let mut client = host.raw();
+    client.initialize(name).await;
+    client.request("subscribe", json!({ "channel": channel })).await.unwrap()["snapshot"]["state"].clone()
+}
+
+fn draft(text: &str) -> Value {
+    json!({ "type": "chat/draftChanged", "draft": { "text": text, "origin": { "kind": "user" } } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_stores_a_turn_holds_up_only_what_is_told_of_it() {
+    let (stage, stuck) = (Stage::default(), Arc::new(AtomicBool::new(false)));
+    let store = SessionStore {
+        set_turn: Some(Call::new(until_stuck(&stuck))),
+        turns: Some(Call::now(|_| Ok(Vec::new()))),
+        drop_turns: Some(Call::now(|_| Ok(()))),
+        ..empty_sessions()
+    };
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store).start().await;
+    let (mut client, mut other) = (host.raw(), host.raw());
+    client.initialize("c").await;
+    other.initialize("o").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for client in [&mut client, &mut other] {
+        client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    }
+    stuck.store(true, Ordering::SeqCst);
+    let since = Instant::now();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    stage.wait_told("begin").await;
+    let part = json!({ "kind": "markdown", "id": "p", "content": "Early." });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
+    // The start is being stored.
+    other.dispatch(&chat(), 1, draft("Mine.")).await;
+    assert_eq!(echo_of(&mut other, 1).await["rejectionReason"], Value::Null);
+    let state = seen(&host, "a", &chat()).await;
+    assert_eq!(
+        (&state["activeTurn"], &state["turns"], &state["draft"]["text"]),
+        (&Value::Null, &json!([]), &json!("Mine."))
+    );
+    let session = seen(&host, "b", SESSION).await;
+    assert_eq!(session["title"], "", "the turn will give it a title");
+    client.request("fetchTurns", json!({ "channel": chat() })).await.unwrap();
+    client.dispatch(&chat(), 2, cancel("t")).await;
+    stage.wait_told("cancel").await;
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    let told = client.ready_frames().await;
+    assert!(
+        told.iter().all(|frame| frame["params"]["action"]["type"] != "chat/turnStarted"),
+        "nothing is told before it is stored: {told:?}"
+    );
+    client.actions_until("chat/turnStarted").await;
+    assert!(since.elapsed() >= Duration::from_secs(10), "{:?}", since.elapsed());
+    // The end is being stored.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let state = seen(&host, "d", &chat()).await;
+    assert_eq!((&state["activeTurn"]["id"], &state["turns"]), (&json!("t"), &json!([])));
+    other.dispatch(&chat(), 2, draft("Other.")).await;
+    assert_eq!(echo_of(&mut other, 2).await["action"]["draft"]["text"], "Other.");
+    assert!(since.elapsed() < Duration::from_secs(19), "{:?}", since.elapsed());
+    client.actions_until("chat/turnCancelled").await;
+    assert!(since.elapsed() >= Duration::from_secs(20), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(31), "{:?}", since.elapsed());
+    let state = seen(&host, "e", &chat()).await;
+    assert_eq!((&state["activeTurn"], &state["turns"][0]["id"]), (&Value::Null, &json!("t")));
+    assert_eq!(seen(&host, "f", SESSION).await["title"], "Go.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_turn_streams_while_a_queued_message_and_a_title_are_stored() {
+    let (stage, stuck) = (Stage::default(), Arc::new(AtomicBool::new(false)));
+    let store = SessionStore { set_chats: Call::new(until_stuck(&stuck)), ..empty_sessions() };
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .sessions(store)
+        .options(|options| options.delta_window_ms = 0)
+        .start()
+        .await;
+    let (mut client, mut other) = (host.raw(), host.raw());
+    client.initialize("c").await;
+    other.initialize("o").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for client in [&mut client, &mut other] {
+        client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    }
+    client.dispatch(&chat(), 1, begin("t")).await;
+    let part = json!({ "kind": "markdown", "id": "p", "content": "" });
+    stage.wait_told("begin").await;
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
+    other.actions_until("chat/responsePart").await;
+    stuck.store(true, Ordering::SeqCst);
+    let since = Instant::now();
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q",
+        "message": { "text": "Next.", "origin": { "kind": "user" } } });
+    let rename = json!({ "type": "session/titleChanged", "title": "Hay" });
+    for (seq, action) in [(2, queued), (3, rename)] {
+        client.dispatch(&chat(), seq, action).await;
+        for word in 0..300 {
+            let delta =
+                json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": format!("{word} ") });
+            stage.emit(0, Emit::Chat, delta);
+            if word % 100 == 0 {
+                other.actions_until("chat/delta").await;
+            }
+        }
+        let state = seen(&host, &format!("s{seq}"), &chat()).await;
+        assert!(state["activeTurn"]["responseParts"][0]["content"].as_str().unwrap().ends_with("299 "));
+        match seq {
+            2 => assert_eq!(state["queuedMessages"], Value::Null, "it is being stored"),
+            _ => assert_eq!(state["title"], "Go.", "the other one is being stored"),
+        }
+        let passed = since.elapsed();
+        assert!(passed < Duration::from_secs(if seq == 2 { 2 } else { 13 }), "{passed:?}");
+        assert_eq!(echo_of(&mut client, seq).await["rejectionReason"], Value::Null);
+        assert!(
+            since.elapsed() >= Duration::from_secs(if seq == 2 { 10 } else { 20 }),
+            "{:?}",
+            since.elapsed()
+        );
+    }
+    let state = seen(&host, "last", &chat()).await;
+    assert_eq!((&state["queuedMessages"][0]["id"], &state["title"]), (&json!("q"), &json!("Hay")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_usage_store_that_never_answers_holds_up_only_the_end_of_its_turn() {
+    let stage = Stage::default();
+    let usage = Plugin::new("@test/usage", |host, _| {
+        Box::pin(async move {
+            let usage = Usage {
+                record: Call::new(|_| std::future::pending()),
+                total: Call::new(|_| std::future::pending()),
+                pools: Call::now(|()| Ok(Vec::new())),
+                records: Call::now(|_| Ok(Vec::new())),
+                close: None,
+            };
+            host.register_usage(usage, None)
+        })
+    });
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .plugin(usage, json!({}))
+        .options(|options| options.delta_window_ms = 0)
+        .start()
+        .await;
+    let (mut client, mut other) = (host.raw(), host.raw());
+    client.initialize("c").await;
+    other.initialize("o").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for client in [&mut client, &mut other] {
+        client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    }
+    client.dispatch(&chat(), 1, begin("t")).await;
+    stage.wait_told("begin").await;
+    let usage = json!({ "inputTokens": 5, "outputTokens": 7, "model": "oats" });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/usage", "turnId": "t", "usage": usage }));
+    other.actions_until("chat/usage").await;
+    let since = Instant::now();
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    let totals = json!({ "jsonrpc": "2.0", "id": "slow", "method": "x-ostler/usage/totals",
+        "params": { "pools": ["user:ada"] } });
+    client.send(&totals.to_string()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(seen(&host, "a", &chat()).await["activeTurn"]["id"], "t");
+    other.dispatch(&chat(), 1, draft("Mine.")).await;
+    assert_eq!(echo_of(&mut other, 1).await["rejectionReason"], Value::Null);
+    client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    other.actions_until("chat/turnComplete").await;
+    assert!(since.elapsed() >= Duration::from_secs(10), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(12), "{:?}", since.elapsed());
 }

@@ -129,6 +129,42 @@ pub struct DevContainer {
     pub address: String,
 }
 
+/// `vscode/createAgentHostDetachedWorktree`
+#[derive(Debug, Deserialize)]
+pub struct DetachedWorktreeCreate {
+    /// The session whose repository and settings it is made with.
+    pub session: String,
+    /// What it is for; not read.
+    #[serde(default)]
+    pub prompt: Option<String>,
+}
+
+/// A working tree by its handle.
+#[derive(Debug, Deserialize)]
+pub struct DetachedWorktree {
+    /// As it was answered when the tree was made.
+    pub handle: String,
+}
+
+/// `vscode/setAgentHostDetachedWorktreeArchived`
+#[derive(Debug, Deserialize)]
+pub struct DetachedWorktreeArchived {
+    /// As it was answered when the tree was made.
+    pub handle: String,
+    /// Whether it is put away.
+    pub archived: bool,
+}
+
+/// `vscode/reconcileAgentHostDetachedWorktrees`
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DetachedWorktrees {
+    /// Which of its trees the window knows; not read, as only unnamed trees go.
+    pub scope: String,
+    /// The handles the window still uses.
+    pub active_handles: Vec<String>,
+}
+
 macro_rules! commands {
     ($(
         $(#[$doc:meta])*
@@ -273,6 +309,21 @@ commands! {
     "x-ostler/containers/stop" DevContainersStop(DevContainer) On::Any, grant!("container", "stop");
     /// Stops a container and removes it.
     "x-ostler/containers/remove" DevContainersRemove(DevContainer) On::Any, grant!("container", "remove");
+    /// Makes a working tree that a window looks after.
+    "vscode/createAgentHostDetachedWorktree" DetachedWorktreeCreate(DetachedWorktreeCreate)
+        On::Any, grant!("session", "worktree");
+    /// Keeps such a tree.
+    "vscode/claimAgentHostDetachedWorktree" DetachedWorktreeClaim(DetachedWorktree)
+        On::Any, grant!("session", "worktree");
+    /// Takes such a tree off the disk while it is clean, or puts it back.
+    "vscode/setAgentHostDetachedWorktreeArchived" DetachedWorktreeSetArchived(DetachedWorktreeArchived)
+        On::Any, grant!("session", "worktree");
+    /// Removes such a tree and its branch.
+    "vscode/deleteAgentHostDetachedWorktree" DetachedWorktreeDelete(DetachedWorktree)
+        On::Any, grant!("session", "worktree");
+    /// Removes those that no window named for a day.
+    "vscode/reconcileAgentHostDetachedWorktrees" DetachedWorktreesReconcile(DetachedWorktrees)
+        On::Any, grant!("session", "worktree");
     /// Runs an operation of a changeset.
     "invokeChangesetOperation" InvokeChangesetOperation(c::InvokeChangesetOperationParams) On::Any, grant!("session", "changes");
     /// The event types an automation may wait for.

@@ -18,12 +18,8 @@ use crate::progress::Progress;
 
 /// The backend that comes with this host.
 const ECHO: &str = "@ostler/echo";
-/// The plugins a first configuration has beside its backend.
-const TERMINAL: &str = ostler_plugin_terminal::NAME;
+/// The webhook plugin.
 const WEBHOOK: &str = "@ostler/webhook";
-/// The plugins of the workspace, each with whether a flag omits it.
-const WORKSPACE: &[(&str, fn(&InitFlags) -> bool)] =
-    &[(ostler_plugin_git::NAME, |_| false), (ostler_plugin_github::NAME, |flags| flags.no_github)];
 
 /// The contents of the first configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -43,6 +39,9 @@ pub struct InitFlags {
     /// Omit the webhook plugin
     #[arg(long)]
     pub no_webhook: bool,
+    /// Omit the git plugin
+    #[arg(long)]
+    pub no_git: bool,
     /// Omit the plugin for pull requests
     #[arg(long)]
     pub no_github: bool,
@@ -68,14 +67,16 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     let bundled = bundled_entry(agent)?;
     let mut entries: Vec<Value> = Vec::new();
     entries.extend(bundled.clone());
-    if !flags.no_terminal {
-        entries.push(json!({ "name": TERMINAL, "options": { "shellIntegration": true } }));
-    }
-    if !flags.no_webhook {
-        entries.push(json!({ "name": WEBHOOK }));
-    }
-    let named = WORKSPACE.iter().filter(|(_, is_omitted)| !is_omitted(&flags));
-    entries.extend(named.map(|(name, _)| json!({ "name": name })));
+    let beside = [
+        (
+            flags.no_terminal,
+            json!({ "name": ostler_plugin_terminal::NAME, "options": { "shellIntegration": true } }),
+        ),
+        (flags.no_webhook, json!({ "name": WEBHOOK })),
+        (flags.no_git, json!({ "name": ostler_plugin_git::NAME })),
+        (flags.no_github, json!({ "name": ostler_plugin_github::NAME })),
+    ];
+    entries.extend(beside.into_iter().filter(|(omitted, _)| !omitted).map(|(_, entry)| entry));
     let mut fields = JsonObject::new();
     if let Some(port) = flags.port {
         fields.insert("port".to_owned(), port.into());

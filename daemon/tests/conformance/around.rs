@@ -24,6 +24,7 @@ both! { PLUGIN:
     facts_of_a_directory_stand_in_its_sessions,
     pull_requests_of_a_session_are_found_and_made,
     what_a_session_changed_is_listed_watched_and_operated_on,
+    a_directory_is_watched_while_its_changeset_is,
     a_host_tells_of_itself_what_it_can,
     without_any_of_them_nothing_is_offered,
 }
@@ -65,11 +66,15 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                     return Err("no such branch".into());
                 }
                 let branch = format!("{}{}", asked.branch_prefix.unwrap_or_default(), asked.name);
-                Ok(Worktree { path: format!("/inn.worktrees/{}", asked.name), branch: Some(branch) })
+                Ok(Worktree {
+                    path: format!("/inn.worktrees/{}", asked.name),
+                    branch: Some(branch),
+                    ..Worktree::default()
+                })
             }),
             dirty: Call::now(|(tree,): (String,)| Ok(tree.contains("dirty"))),
             remove: Call::now(move |(tree,): (String,)| removes.log(format!("removed {tree}"))),
-            git_dir: None,
+            ..Worktrees::default()
         },
         None,
     )?;
@@ -112,6 +117,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
         None,
     )?;
     let (logs, summed, starts) = (host.clone(), turns.clone(), host.clone());
+    let (watches, grown) = (host.clone(), turns.clone());
     host.register_changes(
         Changes {
             scopes: Call::now(|_| {
@@ -159,6 +165,18 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                     Ok(serde_json::from_value::<InvokeChangesetOperationResult>(done).unwrap())
                 },
             )),
+            watch: Some(Call::new(move |(directory, changed): (String, HostFunction<fn()>)| {
+                let (watches, grown) = (watches.clone(), grown.clone());
+                async move {
+                    if directory != "/inn/yard" {
+                        return Ok(None);
+                    }
+                    watches.log(format!("watches {directory}"))?;
+                    grown.fetch_add(10, Ordering::AcqRel);
+                    changed.call(()).await?;
+                    Ok(Some(Call::now(move |()| watches.log(format!("{directory} is watched no more")))))
+                }
+            })),
             turn_start: Some(Call::now(move |(of, turn): (ChangesOf, String)| {
                 starts.log(format!("before {turn} in {}", of.directory.unwrap_or_default()))
             })),
@@ -439,6 +457,21 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
     assert_eq!(rows["items"][0]["changes"]["files"], 2);
     client.request("disposeSession", json!({ "channel": "echo:/one" })).await.unwrap();
     client.actions_until("changeset/cleared").await;
+}
+
+async fn a_directory_is_watched_while_its_changeset_is(side: Side) {
+    let (host, mut client) = start(side).await;
+    client.request("createSession", session("one", "/inn/yard", json!({}))).await.unwrap();
+    assert!(lines_of(&host.log, "around").is_empty(), "nobody watches");
+    let channel = "echo:/one/changeset/uncommitted";
+    let mut held = state(&mut client, channel).await;
+    // A change that is reported is told.
+    while held["files"][0]["edit"]["diff"]["added"] != 10 {
+        held = client.actions_until("changeset/contentChanged").await.pop().unwrap()["action"].clone();
+    }
+    client.notify("unsubscribe", json!({ "channel": channel })).await;
+    host.log.wait_for("plugin around: /inn/yard is watched no more").await;
+    assert_eq!(lines_of(&host.log, "around"), ["watches /inn/yard", "/inn/yard is watched no more"]);
 }
 
 async fn a_host_tells_of_itself_what_it_can(side: Side) {

@@ -16,6 +16,7 @@ mod containers;
 mod copies;
 mod examples;
 mod host;
+mod lanes;
 mod listener;
 mod machine_examples;
 mod method;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState};
+use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState, worktrees_beside};
 use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_contract::wire::state::{
     ChangesSummary, ChangesetFile, ContentRef, FileEdit, FileEditDiffStats, FileEditSide,
 };
-use ostler_contract::{Call, JsonObject, RpcError, Thrown, Value};
+use ostler_contract::{Call, HostFunction, JsonObject, RpcError, Thrown, Value};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
@@ -24,6 +25,8 @@ use crate::tree::{Tree, Trees};
 
 /// How many files of a changeset have their lines counted.
 const COUNTED: usize = 1_000;
+/// How often at most changes are reported.
+const REPORTED: Duration = Duration::from_millis(50);
 /// The most counts that are remembered.
 const REMEMBERED: usize = 20_000;
 
@@ -74,8 +77,8 @@ impl Source {
     }
 
     pub(crate) fn into_point(self: Arc<Self>) -> Changes {
-        let (scopes, states, sums, turns, operates) =
-            (self.clone(), self.clone(), self.clone(), self.clone(), self);
+        let (scopes, states, sums, turns, watches, operates) =
+            (self.clone(), self.clone(), self.clone(), self.clone(), self.clone(), self);
         type Operate = (ChangesOf, String, String, Option<ChangesetOperationTarget>, Option<JsonObject>);
         Changes {
             scopes: Call::new(move |(of,): (ChangesOf,)| {
@@ -99,6 +102,10 @@ impl Source {
                     answer
                 }
             })),
+            watch: Some(Call::new(move |(directory, changed): (String, HostFunction<fn()>)| {
+                let source = watches.clone();
+                async move { source.watch(Path::new(&directory), changed).await }
+            })),
             turn_start: Some(Call::new(move |(of, turn): (ChangesOf, String)| {
                 let source = turns.clone();
                 async move {
@@ -115,6 +122,30 @@ impl Source {
     pub(crate) async fn tree(&self, of: &ChangesOf) -> Result<Option<(Arc<Tree>, PathBuf)>, Failure> {
         let Some(directory) = of.directory.as_deref().map(PathBuf::from) else { return Ok(None) };
         Ok(self.trees.of(&directory).await?.map(|tree| (tree, directory)))
+    }
+
+    /// Reports changes of a directory's tree until the answer is called.
+    async fn watch(
+        &self,
+        directory: &Path,
+        changed: HostFunction<fn()>,
+    ) -> Result<Option<Call<fn()>>, Thrown> {
+        let Some(tree) = self.trees.of(directory).await? else { return Ok(None) };
+        let Some(mut changes) = tree.follow().await else { return Ok(None) };
+        let reports = tokio::spawn(async move {
+            // The host that was told is gone otherwise.
+            while changes.changed().await.is_ok() && changed.call(()).await.is_ok() {
+                tokio::time::sleep(REPORTED).await;
+            }
+        });
+        Ok(Some(Call::new(move |()| {
+            reports.abort();
+            let tree = tree.clone();
+            async move {
+                tree.unfollow().await;
+                Ok(())
+            }
+        })))
     }
 
     async fn scopes(&self, of: &ChangesOf) -> Result<Vec<ChangeScope>, Thrown> {
@@ -285,7 +316,12 @@ impl Source {
                 }
                 After::File(mode) => {
                     let full = tree.root.join(path);
-                    let served = *mode != LINK && self.served.iter().any(|root| full.starts_with(root));
+                    let beside = |root: &PathBuf| {
+                        tree.repository.common_dir == root.join(".git")
+                            && worktrees_beside(root).is_some_and(|trees| full.starts_with(trees))
+                    };
+                    let served = *mode != LINK
+                        && self.served.iter().any(|root| full.starts_with(root) || beside(root));
                     ContentRef {
                         uri: if served { file_uri(&full) } else { self.contents.file(tree, path) },
                         size_hint: stamp.and_then(|(size, ..)| i64::try_from(size).ok()),

@@ -145,7 +145,7 @@ async fn read_object(tree: &Tree, id: &str, path: &Path, uri: &str) -> Result<Re
     if size > LARGEST {
         return Err(too_large(uri));
     }
-    let bytes = Git::read(&tree.root).args(["cat-file", "blob", id]).run().await?;
+    let bytes = Git::read(&tree.root).args(["cat-file", "blob", id]).run().await?.into_bytes();
     if size < 1024 && bytes.starts_with(LFS) {
         return stored_elsewhere(tree, path, bytes, uri).await;
     }

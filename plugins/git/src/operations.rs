@@ -15,13 +15,17 @@ use ostler_contract::{JsonObject, RpcError, Thrown, Value, json};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::changes::{Source, file_uri};
-use crate::facts::base_branch;
+use crate::facts::{BASE, base_branch};
 use crate::program::Git;
 use crate::status::Row;
 use crate::tree::Tree;
 
 /// The key of an operation's `_meta` with the message of a commit.
 const COMMIT: &str = "ostler.commit";
+/// The operation that commits and pushes, and after which the host creates a pull request.
+const CREATE: &str = "create-pr";
+/// The key of an operation's `_meta` with the form of a pull request.
+const PULL_REQUEST: &str = "vscode.pullRequest";
 /// The title of a commit where nothing names one.
 const TITLE: &str = "Changes of an agent session";
 /// The most commits that the text of a pull request lists.
@@ -83,6 +87,7 @@ pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[&Row], fresh: bool) -> Vec<
         unless(operation("stage", "Stage Changes", "add", vec![Changeset, Resource]), rows.is_empty()),
         unless(operation("unstage", "Unstage Changes", "remove", vec![Changeset, Resource]), staged == 0),
         operation("prepare-pull-request", "Prepare Pull Request", "git-pull-request", vec![Changeset]),
+        create_operation(conflict),
     ];
     if fresh {
         operations.push(operation("checkout", "Checkout", "git-branch", vec![Changeset]));
@@ -99,7 +104,19 @@ pub(crate) fn of_session() -> Vec<ChangesetOperation> {
             "Restore this file as the session found it? Later changes of it are lost.".to_owned(),
         ),
         operation("prepare-pull-request", "Prepare Pull Request", "git-pull-request", vec![Changeset]),
+        create_operation(false),
     ]
+}
+
+fn create_operation(disabled: bool) -> ChangesetOperation {
+    let create = operation(
+        CREATE,
+        "Create Pull Request",
+        "git-pull-request",
+        vec![ChangesetOperationScope::Changeset],
+    );
+    let question = "Commit what is left, push the branch and create a pull request?".to_owned();
+    unless(confirmed(create, question), disabled)
 }
 
 fn done(message: String) -> InvokeChangesetOperationResult {
@@ -136,6 +153,7 @@ pub(crate) async fn run(
         "revert" => on.revert(&on.target(target)?).await.map(done),
         "checkout" => on.checkout(meta).await.map(done),
         "prepare-pull-request" => on.prepare().await,
+        CREATE => on.publish(meta).await,
         other => Err(refused(format!("{scope} has no operation {other}"))),
     }
 }
@@ -347,6 +365,94 @@ impl Operation<'_> {
         }
         self.write().args(["checkout", "--quiet", named, "--"]).run().await?;
         Ok(format!("Checked out {named}"))
+    }
+
+    /// Commits what is left and pushes the branch, a new one where the work is on the base. Answers the form of the pull
+    /// request, with which the host creates it.
+    async fn publish(&self, meta: &JsonObject) -> Result<InvokeChangesetOperationResult, Thrown> {
+        let status = self.tree.status().await?;
+        if let Some(row) = status.rows.iter().find(|row| row.conflict) {
+            return Err(refused(format!("{} has a conflict; resolve and stage it", row.path.display())));
+        }
+        let branch = &status.branch;
+        let remote = match branch.upstream.as_deref().and_then(|upstream| upstream.split_once('/')) {
+            Some((remote, _)) => remote.to_owned(),
+            None => {
+                let remotes = self.read().args(["remote"]).text().await?;
+                let remotes: Vec<&str> = remotes.lines().collect();
+                let usual = remotes.iter().find(|remote| **remote == "origin").or(remotes.first());
+                let none = || {
+                    refused(format!(
+                        "{} has no remote to push to; add one with git remote add origin <url>",
+                        self.tree.root.display()
+                    ))
+                };
+                (*usual.ok_or_else(none)?).to_owned()
+            }
+        };
+        let form = meta.get(PULL_REQUEST);
+        let asked = form.and_then(|form| form.get("title")).and_then(Value::as_str).map(str::trim);
+        let named = asked.filter(|title| !title.is_empty()).unwrap_or_else(|| title(self.of));
+        let base = match (&branch.name, base_branch(&self.tree.root, branch).await?) {
+            (Some(_), Some(base)) => base,
+            // The base itself, or no branch: the work gets a branch of its own.
+            (name, base) => {
+                let own = self.branch_for(named).await?;
+                self.write().args(["switch", "--quiet", "--create", &own]).run().await?;
+                match name.clone().or(base) {
+                    Some(base) => {
+                        let key = format!("branch.{own}.{BASE}");
+                        self.write().args(["config", &key, &base]).run().await?;
+                        base
+                    }
+                    None => String::new(),
+                }
+            }
+        };
+        let prefix = self.tree.prefix(&self.directory);
+        if !self.rows(&prefix).await?.is_empty() {
+            self.write().args(["add", "--all", "--"]).arg(Self::spelled(&prefix)).run().await?;
+            let message = named.as_bytes().to_vec();
+            self.write().args(["commit", "--quiet", "--file=-"]).input(message).run().await?;
+        }
+        if !base.is_empty() {
+            let known = format!("refs/remotes/{remote}/{base}");
+            let known = self.read().args(["rev-parse", "--verify", "--quiet", &known]).maybe().await?;
+            let range = format!("{}..HEAD", known.as_deref().unwrap_or(&base));
+            let ahead =
+                self.read().args(["rev-list", "--count", "--end-of-options", &range, "--"]).text().await?;
+            if ahead == "0" {
+                return Err(refused(format!("there are no commits that {base} does not have")));
+            }
+        }
+        let current = self.read().args(["symbolic-ref", "--short", "HEAD"]).text().await?;
+        let to = format!("HEAD:refs/heads/{current}");
+        self.write().args(["push", "--quiet", "--set-upstream", &remote, &to]).run().await?;
+        self.prepare().await
+    }
+
+    /// The name of a branch that there is none of yet.
+    async fn branch_for(&self, title: &str) -> Result<String, Thrown> {
+        let words: String = title
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .take(40)
+            .collect();
+        let words: Vec<&str> = words.split('-').filter(|word| !word.is_empty()).collect();
+        let words = if words.is_empty() { "changes".to_owned() } else { words.join("-") };
+        let taken =
+            self.read().args(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/remotes"]);
+        let taken = taken.text().await?;
+        let is_free = |name: &String| {
+            !taken
+                .lines()
+                .any(|other| other == name || other.split_once('/').is_some_and(|(_, short)| short == name))
+        };
+        let mut names = (1..).map(|number| match number {
+            1 => format!("agents/{words}"),
+            number => format!("agents/{words}-{number}"),
+        });
+        names.find(is_free).ok_or_else(|| refused("every name of a branch is taken"))
     }
 
     /// The title, text and branches of a pull request for the branch.

@@ -7,9 +7,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use ostler_contract::{RpcError, Thrown};
+use ostler_contract::{Budget, Charge, RpcError, Thrown};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
@@ -21,9 +21,14 @@ const READ_LIMIT: Duration = Duration::from_secs(25);
 const WRITE_LIMIT: Duration = Duration::from_secs(290);
 /// The largest output of a read, in bytes.
 const OUTPUT_LIMIT: u64 = 128 << 20;
+/// How much of the output of a read is read before the rest is charged.
+const SMALL_OUTPUT: usize = 1 << 20;
+/// The memory for outputs: of two large ones at a time, and of small ones beside them.
+const MEMORY: usize = 384 << 20;
 /// How much of an error message is kept, in bytes.
 const MESSAGE_LIMIT: u64 = 16 << 10;
 
+static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
 static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
 
 /// Variables with which a caller of the daemon could point git at another repository or configuration.
@@ -56,6 +61,46 @@ pub(crate) struct Git {
     environment: Vec<(&'static str, OsString)>,
     input: Vec<u8>,
     writes: bool,
+}
+
+/// What a call wrote to its standard output, charged to a budget until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    _charge: Option<Charge>,
+}
+
+impl Output {
+    /// The bytes, without the charge: for what is passed on.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl std::ops::Deref for Output {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads an output. Who comes to a small one charges the most that it may come to, so that nobody waits for
+/// more while others wait for what they hold.
+async fn read_output(mut from: impl AsyncRead + Unpin) -> std::io::Result<Output> {
+    let mut charge = OUTPUTS.take(SMALL_OUTPUT).await;
+    let mut bytes = Vec::new();
+    (&mut from).take(SMALL_OUTPUT as u64).read_to_end(&mut bytes).await?;
+    if bytes.len() == SMALL_OUTPUT {
+        if let Some(charge) = &mut charge {
+            charge.grow(OUTPUT_LIMIT as usize).await;
+        }
+        from.take(OUTPUT_LIMIT + 1 - SMALL_OUTPUT as u64).read_to_end(&mut bytes).await?;
+    }
+    if let Some(charge) = &mut charge {
+        charge.set(bytes.capacity());
+    }
+    Ok(Output { bytes, _charge: charge })
 }
 
 /// Why git failed.
@@ -138,7 +183,7 @@ impl Git {
     }
 
     /// Runs it and returns its output.
-    pub(crate) async fn run(self) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn run(self) -> Result<Output, Failure> {
         let name = self.name();
         let (status, out, said) = self.outcome().await?;
         match status.success() {
@@ -177,7 +222,7 @@ impl Git {
     }
 
     /// Runs it to its end, within its time; returns its exit status, its output and its messages.
-    pub(crate) async fn outcome(self) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
+    pub(crate) async fn outcome(self) -> Result<(ExitStatus, Output, String), Failure> {
         let limit = if self.writes { WRITE_LIMIT } else { READ_LIMIT };
         let name = self.name();
         match tokio::time::timeout(limit, self.finish()).await {
@@ -188,7 +233,7 @@ impl Git {
         }
     }
 
-    async fn finish(self) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
+    async fn finish(self) -> Result<(ExitStatus, Output, String), Failure> {
         let name = self.name();
         let failed = |why: std::io::Error| match why.kind() {
             std::io::ErrorKind::NotFound => {
@@ -231,11 +276,10 @@ impl Git {
             }
         };
         let read = async {
-            let mut out = Vec::new();
-            if let Some(stdout) = stdout {
-                stdout.take(OUTPUT_LIMIT + 1).read_to_end(&mut out).await?;
+            match stdout {
+                Some(stdout) => read_output(stdout).await,
+                None => Ok(Output::default()),
             }
-            Ok::<_, std::io::Error>(out)
         };
         let listen = async {
             let mut said = Vec::new();
@@ -293,10 +337,28 @@ mod tests {
     async fn failures_are_told_apart() {
         let folder = tempfile::tempdir().expect("a folder");
         let outside = Git::read(folder.path()).args(["rev-parse", "--git-dir"]).run().await;
-        assert_eq!(outside, Err(Failure::NoRepository));
+        assert_eq!(outside.map(Output::into_bytes), Err(Failure::NoRepository));
         let gone = Git::read(&folder.path().join("gone")).args(["rev-parse", "--git-dir"]).run().await;
-        assert_eq!(gone, Err(Failure::NoRepository));
+        assert_eq!(gone.map(Output::into_bytes), Err(Failure::NoRepository));
         let wrong = Git::read(folder.path()).args(["no-such-command"]).run().await;
         assert!(matches!(wrong, Err(Failure::Other(said)) if said.contains("no-such-command")));
+    }
+
+    #[tokio::test]
+    async fn outputs_are_charged_while_they_are_held() {
+        let before = OUTPUTS.used();
+        let small = read_output(&b"small"[..]).await.expect("it is read");
+        assert_eq!(&*small, b"small");
+        let large = vec![7_u8; 3 * SMALL_OUTPUT];
+        let held = read_output(&large[..]).await.expect("it is read");
+        assert_eq!(held.len(), large.len());
+        assert!(OUTPUTS.used() >= before + large.len());
+        assert!(OUTPUTS.used() < before + OUTPUT_LIMIT as usize, "only what it came to");
+        // More than fits at a time wait for each other and all pass.
+        let many = (0..8).map(|_| async { read_output(&large[..]).await.map(|out| out.len()) });
+        let read = futures::future::join_all(many).await;
+        assert!(read.into_iter().all(|len| matches!(len, Ok(len) if len == large.len())));
+        drop((small, held));
+        assert_eq!(OUTPUTS.used(), before);
     }
 }

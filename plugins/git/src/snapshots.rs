@@ -180,8 +180,9 @@ async fn write(tree: &Tree, small: &[PathBuf], large: &[(PathBuf, u32, String)])
     let failed = |why: std::io::Error| Failure::Other(format!("cannot copy the index: {why}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let index = folder.path().join("index");
-    match tokio::fs::copy(tree.repository.git_dir.join("index"), &index).await {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(failed(why)),
+    let (from, to) = (tree.repository.git_dir.join("index"), index.clone());
+    match tokio::task::spawn_blocking(move || copy_index(&from, &to)).await {
+        Ok(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => return Err(failed(why)),
         _ => {}
     }
     let on = || Git::read(&tree.root).env("GIT_INDEX_FILE", &index);
@@ -198,6 +199,14 @@ async fn write(tree: &Tree, small: &[PathBuf], large: &[(PathBuf, u32, String)])
         on().args(["update-index", "--add", "-z", "--index-info"]).input(entry).run().await?;
     }
     on().args(["write-tree", "--missing-ok"]).text().await
+}
+
+/// Copies an index with its time. Git compares seconds, and looks into the files that changed in the second in which the
+/// index was written: with a later time, it would take them for unchanged.
+fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
+    let written = std::fs::metadata(from)?.modified()?;
+    std::fs::copy(from, to)?;
+    std::fs::File::options().write(true).open(to)?.set_modified(written)
 }
 
 /// The changes between two states below a directory. With `live`, the later one is the tree as it is now.

@@ -159,19 +159,21 @@ impl Status {
     }
 }
 
+/// The mode of a file in the working tree; 0 for one that was deleted there. A file that is only in the index, as an intended
+/// addition, has no mode in the tree.
+fn current_mode(unstaged: char, in_index: &str, in_tree: &str) -> u32 {
+    match (unstaged, mode(in_tree)) {
+        ('D', _) => 0,
+        (_, 0) => mode(in_index),
+        (_, in_tree) => in_tree,
+    }
+}
+
 // 1 XY sub mH mI mW hH hI path
 fn ordinary(entry: &[u8]) -> Option<Row> {
     let ([_, xy, sub, in_head, in_index, in_tree, head, _], name) = split::<8>(entry)?;
     let (staged, unstaged) = letters(xy);
-    let in_tree = mode(in_tree);
-    // What is only in the index, as an intended addition, has its content in the tree.
-    let current = if unstaged == 'D' {
-        0
-    } else if in_tree == 0 {
-        mode(in_index)
-    } else {
-        in_tree
-    };
+    let current = current_mode(unstaged, in_index, in_tree);
     Some(Row {
         path: path(name),
         origin: None,
@@ -188,14 +190,7 @@ fn ordinary(entry: &[u8]) -> Option<Row> {
 fn renamed(entry: &[u8], origin: Option<PathBuf>) -> Option<Row> {
     let ([_, xy, sub, in_head, in_index, in_tree, head, _, _], name) = split::<9>(entry)?;
     let (staged, unstaged) = letters(xy);
-    let in_tree = mode(in_tree);
-    let current = if unstaged == 'D' {
-        0
-    } else if in_tree == 0 {
-        mode(in_index)
-    } else {
-        in_tree
-    };
+    let current = current_mode(unstaged, in_index, in_tree);
     Some(Row {
         path: path(name),
         origin,

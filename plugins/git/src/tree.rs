@@ -52,6 +52,7 @@ impl Trees {
             used: Mutex::new(Instant::now()),
             writing: tokio::sync::Mutex::default(),
             scan: tokio::sync::Mutex::default(),
+            unwatched: tokio::sync::Mutex::default(),
         });
         trees.insert(root, tree.clone());
         Ok(Some(tree))
@@ -82,15 +83,19 @@ pub(crate) struct Tree {
     /// Held during a change of the tree or its index.
     pub writing: tokio::sync::Mutex<()>,
     scan: tokio::sync::Mutex<Scan>,
+    /// Whether the system does not allow it to be watched. Held while a watch begins.
+    unwatched: tokio::sync::Mutex<bool>,
 }
 
 /// What was read last.
 #[derive(Default)]
 struct Scan {
     read: Option<Read>,
-    watch: Option<Watch>,
-    /// Whether it is watched, or that was tried in vain.
-    tried: bool,
+    watch: Option<Arc<Watch>>,
+    /// Whether its status is slow: it is watched, and only what moved is read.
+    slow: bool,
+    /// How many follow its changes. It is watched for them, and read as a whole unless it is slow.
+    followers: usize,
 }
 
 struct Read {
@@ -124,8 +129,11 @@ impl Tree {
     pub(crate) async fn status(self: &Arc<Self>) -> Result<Arc<Status>, Failure> {
         let mut scan = self.scan.lock().await;
         let stamps = self.stamps();
-        let moved = match &scan.watch {
-            Some(watch) => watch.moved().await,
+        let moved = match scan.watch.clone() {
+            Some(watch) => match watch.moved().await {
+                Moved::Paths(paths) if scan.slow => Moved::Paths(paths),
+                _ => Moved::All,
+            },
             None => Moved::All,
         };
         let some = match (&scan.read, moved) {
@@ -148,9 +156,10 @@ impl Tree {
             _ => {
                 let begun = Instant::now();
                 let status = Arc::new(self.read(&[]).await?);
-                if begun.elapsed() > SLOW && !scan.tried {
-                    scan.tried = true;
-                    tokio::spawn(self.clone().begin_to_watch());
+                if begun.elapsed() > SLOW && !scan.slow {
+                    scan.slow = true;
+                    let tree = self.clone();
+                    tokio::spawn(async move { tree.watched().await });
                 }
                 scan.read = Some(Read { status: status.clone(), stamps, at: Instant::now() });
                 status
@@ -162,14 +171,45 @@ impl Tree {
         Ok(status)
     }
 
-    /// Watches the tree from now on. What moved until then is read once more.
-    async fn begin_to_watch(self: Arc<Self>) {
-        let Some(watch) = Watch::of(self.root.clone()).await else { return };
+    /// Watches the tree from now on. What moved until then is read once more. `None` where the system does not allow it.
+    async fn watched(&self) -> Option<Arc<Watch>> {
+        let mut unwatched = self.unwatched.lock().await;
+        if let Some(watch) = &self.scan.lock().await.watch {
+            return Some(watch.clone());
+        }
+        if *unwatched {
+            return None;
+        }
+        let Some(watch) = Watch::of(self.root.clone()).await.map(Arc::new) else {
+            *unwatched = true;
+            return None;
+        };
         let mut scan = self.scan.lock().await;
         let stamps = self.stamps();
-        if let Ok(status) = self.read(&[]).await {
+        if scan.slow {
+            let status = self.read(&[]).await.ok()?;
             scan.read = Some(Read { status: Arc::new(status), stamps, at: Instant::now() });
-            scan.watch = Some(watch);
+        }
+        scan.watch = Some(watch.clone());
+        Some(watch)
+    }
+
+    /// Reports each change of the tree until [`Tree::unfollow`]; `None` where the system does not allow it.
+    pub(crate) async fn follow(&self) -> Option<tokio::sync::watch::Receiver<()>> {
+        self.scan.lock().await.followers += 1;
+        let watch = self.watched().await;
+        if watch.is_none() {
+            self.unfollow().await;
+        }
+        watch.map(|watch| watch.changes())
+    }
+
+    /// Ends what one follower needs.
+    pub(crate) async fn unfollow(&self) {
+        let mut scan = self.scan.lock().await;
+        scan.followers = scan.followers.saturating_sub(1);
+        if scan.followers == 0 && !scan.slow {
+            scan.watch = None;
         }
     }
 

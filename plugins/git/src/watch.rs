@@ -45,6 +45,8 @@ struct Seen {
     paths: Mutex<HashSet<PathBuf>>,
     all: std::sync::atomic::AtomicBool,
     mark: watch::Sender<u64>,
+    /// Moves with every change.
+    changed: watch::Sender<()>,
     /// The watched directories.
     watched: Mutex<HashSet<PathBuf>>,
 }
@@ -103,6 +105,11 @@ impl Watch {
             self.descend(&directory);
         }
         Moved::Paths(paths)
+    }
+
+    /// Wakes after every change from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.seen.changed.subscribe()
     }
 
     /// Those of some directories that are not ignored.
@@ -165,10 +172,12 @@ impl Seen {
     fn take(&self, root: &Path, marks: &Path, event: notify::Result<notify::Event>) {
         let Ok(event) = event else {
             self.all.store(true, Ordering::Release);
+            self.changed.send_replace(());
             return;
         };
         if event.need_rescan() {
             self.all.store(true, Ordering::Release);
+            self.changed.send_replace(());
         }
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
@@ -204,6 +213,8 @@ impl Seen {
             if paths.len() <= PATHS {
                 paths.insert(path.to_owned());
             }
+            drop(paths);
+            self.changed.send_replace(());
         }
     }
 }

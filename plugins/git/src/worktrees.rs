@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ostler_contract::points::{Repository as Named, Worktree, WorktreeRequest, Worktrees};
+use ostler_contract::points::{Repository as Named, Worktree, WorktreeRequest, Worktrees, worktrees_beside};
 use ostler_contract::{Call, PluginHost, RpcError, Thrown};
 
 use crate::facts::BASE;
@@ -56,6 +56,9 @@ impl Making {
             git_dir: Some(Call::new(|(tree,): (String,)| async move {
                 let found = Repository::of(Path::new(&tree)).await?;
                 Ok(found.map(|found| found.git_dir.to_string_lossy().into_owned()))
+            })),
+            remove_branch: Some(Call::new(|(repository, branch): (String, String)| async move {
+                remove_branch(Path::new(&repository), &branch).await
             })),
         }
     }
@@ -112,7 +115,7 @@ impl Making {
         for line in brought.unwrap_or_else(|why| vec![Thrown::from(why).message]) {
             let _ = self.host.log(format!("{}: {line}", path.display()));
         }
-        Ok(Worktree { path: path.to_string_lossy().into_owned(), branch })
+        Ok(Worktree { path: path.to_string_lossy().into_owned(), branch, repository: None })
     }
 
     /// Where a tree of this name goes: beside the repository, or in the configured folder.
@@ -124,11 +127,9 @@ impl Making {
         let repository = main.file_name().unwrap_or_else(|| OsStr::new("root"));
         Ok(match &self.root {
             Some(root) => root.join(repository).join(name),
-            None => {
-                let mut folder = repository.to_owned();
-                folder.push(".worktrees");
-                main.with_file_name(folder).join(name)
-            }
+            None => worktrees_beside(main)
+                .ok_or_else(|| refused("/ has no folder beside it".to_owned()))?
+                .join(name),
         })
     }
 
@@ -176,6 +177,21 @@ async fn reachable(path: &Path) -> Result<bool, Failure> {
     let holds =
         ["for-each-ref", "--count=1", "--contains", "HEAD", "refs/heads", "refs/remotes", "refs/tags"];
     Git::read(path).args(holds).text().await.map(|refs| !refs.is_empty())
+}
+
+/// Deletes a branch if other branches or tags have its commits; returns whether it did.
+async fn remove_branch(repository: &Path, branch: &str) -> Result<bool, Thrown> {
+    let name = format!("refs/heads/{branch}");
+    let commit = Git::read(repository).args(["rev-parse", "--verify", "--quiet", &name]).maybe().await?;
+    let Some(commit) = commit else { return Ok(true) };
+    let holds = ["for-each-ref", "--format=%(refname)", "--contains", &commit];
+    let holds = Git::read(repository).args(holds).args(["refs/heads", "refs/remotes", "refs/tags"]);
+    if !holds.text().await?.lines().any(|other| other != name) {
+        return Ok(false);
+    }
+    // Git itself refuses a branch that is checked out somewhere.
+    Git::write(repository).args(["branch", "--quiet", "-D", "--", branch]).run().await?;
+    Ok(true)
 }
 
 /// The branch that is checked out in the main tree.
@@ -227,7 +243,7 @@ async fn ignored(main: &Path, patterns: &[String], folders: bool) -> Result<Vec<
     if patterns.is_empty() {
         return Ok(Vec::new());
     }
-    let paths = |out: Vec<u8>| -> Vec<PathBuf> {
+    let paths = |out: &[u8]| -> Vec<PathBuf> {
         let paths = out.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         paths.map(|path| PathBuf::from(OsStr::from_bytes(path.strip_suffix(b"/").unwrap_or(path)))).collect()
     };
@@ -236,7 +252,7 @@ async fn ignored(main: &Path, patterns: &[String], folders: bool) -> Result<Vec<
     if folders {
         list = list.arg("--directory");
     }
-    let found = paths(list.run().await?);
+    let found = paths(&list.run().await?);
     if found.is_empty() {
         return Ok(found);
     }
@@ -246,7 +262,7 @@ async fn ignored(main: &Path, patterns: &[String], folders: bool) -> Result<Vec<
         .env("GIT_LITERAL_PATHSPECS", "0")
         .paths(found.iter().map(PathBuf::as_path));
     let kept = asked.maybe().await?.unwrap_or_default();
-    Ok(paths(kept.into_bytes()))
+    Ok(paths(kept.as_bytes()))
 }
 
 /// Brings ignored files of the main tree into a new one: folders as links, then files as copies. Returns a line for each

@@ -1,5 +1,6 @@
 //! What every benchmark needs: the programs of both sides, and servers of either.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +23,8 @@ pub struct Context {
     pub ostler: Ostler,
     /// Node, where there is one.
     pub node: Option<Node>,
-    rust_floor: RustFloor,
+    /// Built where a benchmark needs it.
+    rust_floor: OnceCell<RustFloor>,
     rounds: Option<usize>,
 }
 
@@ -43,12 +45,12 @@ impl Context {
     pub fn prepare(root: &Path, options: &Options) -> Result<Self> {
         raise_file_limit();
         progress("building as releases are built");
-        let ostler = Ostler::build(root)?;
+        let ostler = Ostler::build_with(root, &options.profile)?;
         let node = Node::find(root)?;
         if node.is_none() {
             progress("there is no node on this machine, so ostler is measured alone");
         }
-        let rust_floor = RustFloor::build(root)?;
+        let rust_floor = OnceCell::new();
         Ok(Self { root: root.to_owned(), ostler, node, rust_floor, rounds: options.rounds })
     }
 
@@ -64,7 +66,14 @@ impl Context {
     /// Where it does not start.
     pub fn start_rust_floor(&self, keeps: Keeps) -> Result<Running> {
         let folder = Folder::new(&self.root, &[])?;
-        let (process, address) = self.rust_floor.start(keeps, folder.path())?;
+        let floor = match self.rust_floor.get() {
+            Some(floor) => floor,
+            None => {
+                let built = RustFloor::build(&self.root)?;
+                self.rust_floor.get_or_init(|| built)
+            }
+        };
+        let (process, address) = floor.start(keeps, folder.path())?;
         Ok(Running { process, address, _folder: Some(folder) })
     }
 

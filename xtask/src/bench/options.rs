@@ -3,13 +3,21 @@
 use super::figures::GROUPS;
 
 /// What is asked for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Options {
+    /// The profile that the daemon is built with.
+    pub profile: String,
     /// Prints JSON in place of a table.
     pub json: bool,
     /// How many rounds, where not as many as a figure is worth.
     pub rounds: Option<usize>,
     names: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { profile: "dist".to_owned(), json: false, rounds: None, names: Vec::new() }
+    }
 }
 
 impl Options {
@@ -23,6 +31,10 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--json" => options.json = true,
+                "--profile" => {
+                    options.profile =
+                        arguments.next().ok_or("--profile takes the name of a profile")?.clone();
+                }
                 "--rounds" => {
                     let rounds =
                         arguments.next().and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
@@ -32,7 +44,7 @@ impl Options {
                 other => {
                     let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
                     return Err(format!(
-                        "there is no benchmark {other}; there are {}, and --json and --rounds <n>",
+                        "there is no benchmark {other}; there are {}, and --json, --rounds <n> and --profile <name>",
                         names.join(", ")
                     ));
                 }
@@ -60,7 +72,8 @@ mod tests {
         assert!(read(&[]).unwrap().wants("turn"));
         let some = read(&["turn", "--json", "webhook", "--rounds", "3"]).unwrap();
         assert!(some.json && some.wants("turn") && some.wants("webhook") && !some.wants("start"));
-        assert_eq!(some.rounds, Some(3));
+        assert_eq!((some.rounds, some.profile.as_str()), (Some(3), "dist"));
+        assert_eq!(read(&["--profile", "release", "git"]).unwrap().profile, "release");
     }
 
     #[test]

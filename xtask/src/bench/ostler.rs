@@ -26,14 +26,6 @@ pub struct Folder {
 }
 
 impl Ostler {
-    /// Builds it as releases are built.
-    ///
-    /// # Errors
-    /// Where it does not build.
-    pub fn build(root: &Path) -> Result<Self> {
-        Self::build_with(root, "dist")
-    }
-
     /// Builds it with this profile.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use ostler_protocol::wire::state::{ChangesSummary, ChangesetFile, ChangesetOpera
 use serde::{Deserialize, Serialize};
 
 use super::PortValue;
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 
 /// The source of changesets. With this port, each session lists its changesets, and clients subscribe to
 /// `<session>/changeset/<scope>`.
@@ -46,6 +46,10 @@ pub struct Changes {
     /// Called before a backend receives a turn, so that the state of the directory can be recorded. The turn waits for
     /// it, at most 5 seconds.
     pub turn_start: Option<Call<fn(of: ChangesOf, turn: String)>>,
+    /// Watches a directory while somebody watches a changeset of it; returns the function that stops it. After a change,
+    /// the host asks for the content again. The host itself notices commits and staged files (`gitDir` of the working
+    /// trees), finished tool calls, what clients write and terminals that exit.
+    pub watch: Option<Call<fn(directory: String, on_change: HostFunction<fn()>) -> Option<Call<fn()>>>>,
 }
 
 impl PortValue for Changes {

@@ -1,5 +1,7 @@
 //! Working trees for sessions. Spec: *Registration methods*.
 
+use std::path::{Path, PathBuf};
+
 use ostler_contract_derive::Cross;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,16 @@ pub struct Worktrees {
     pub remove: Call<fn(tree: String)>,
     /// The directory of git's data about a tree, which changes with every commit and staged file.
     pub git_dir: Option<Call<fn(tree: String) -> Option<String>>>,
+    /// Deletes a branch, unless commits would be lost with it; returns whether it did.
+    pub remove_branch: Option<Call<fn(repository: String, branch: String) -> bool>>,
+}
+
+/// The folder beside a repository in which its trees are, unless a provider is configured otherwise:
+/// `<repository>.worktrees`. Where the repository is a served directory, this folder is served too.
+pub fn worktrees_beside(repository: &Path) -> Option<PathBuf> {
+    let mut name = repository.file_name()?.to_owned();
+    name.push(".worktrees");
+    Some(repository.with_file_name(name))
 }
 
 impl PortValue for Worktrees {
@@ -86,4 +98,7 @@ pub struct Worktree {
     /// Its branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// Path of its repository. The host fills it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
 }

@@ -61,6 +61,9 @@ impl Front {
         if self.workspace.containers().is_some() {
             meta.insert(crate::workspace::containers::CAPABILITY.to_owned(), true.into());
         }
+        if self.workspace.worktrees().is_some() {
+            meta.insert(crate::workspace::detached::CAPABILITY.to_owned(), true.into());
+        }
         let _ = self.meta.set(meta.clone());
         meta
     }

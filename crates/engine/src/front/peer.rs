@@ -1,29 +1,64 @@
 //! A plugin's own connection: the same door, in memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use ostler_contract::host::Peer;
 use ostler_contract::{Call, Func, HostFunction, JsonObject, Thrown, Value};
 use ostler_protocol::message::Params;
 use ostler_protocol::{Id, Message, RpcError};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::core::outbox::Outbox;
+use crate::core::outbox::{Closed, Item, Outbox};
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::users::principal::Principal;
 
 type Listener = Call<fn(message: Value)>;
-type Pending = HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>;
+type Outcome = Result<Value, RpcError>;
+
+/// How long an answer keeps its place behind messages that the listener has not taken.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Shared {
-    pending: Mutex<Pending>,
+    pending: Mutex<HashMap<u64, Asked>>,
     listener: Mutex<Option<Listener>>,
     next: AtomicU64,
+    inbox: Mutex<Inbox>,
+    /// Something came into `inbox`.
+    arrived: Notify,
+}
+
+/// A request of the plugin.
+struct Asked {
+    answer: oneshot::Sender<Outcome>,
+    /// The call of the listener that was under way when it was sent, and may wait for it.
+    during: Option<u64>,
+}
+
+/// What the plugin has not taken yet.
+#[derive(Default)]
+struct Inbox {
+    queue: VecDeque<Delivery>,
+    /// Of the messages in `queue`.
+    bytes: usize,
+    /// How often the listener was called.
+    calls: u64,
+    /// The call of the listener that is under way.
+    listening: Option<u64>,
+    /// Whether it has been for long: answers no longer wait for it.
+    is_late: bool,
+    is_closed: bool,
+}
+
+enum Delivery {
+    /// With what it is charged by.
+    Message(Message, usize, #[expect(dead_code, reason = "held for its charge")] Arc<Item>),
+    Answer(u64, Outcome),
 }
 
 /// Opens a connection for a plugin.
@@ -33,7 +68,9 @@ pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
     // Nothing instead of a message is the plugin's end: what it sent before is still taken.
     let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();
     let outbox = connection.outbox.clone();
-    let delivering = tokio::spawn(deliver(outbox.clone(), shared.clone()));
+    let most = front.core.options.outbox;
+    let delivering = tokio::spawn(deliver(outbox.clone(), shared.clone(), most));
+    tokio::spawn(listen(shared.clone()));
     tokio::spawn(async move {
         let receiving = async {
             while let Some(Some(message)) = inbox.recv().await {
@@ -112,11 +149,12 @@ fn request(
     shared: &Shared,
     method: String,
     params: Option<JsonObject>,
-) -> Result<oneshot::Receiver<Result<Value, RpcError>>, Thrown> {
+) -> Result<oneshot::Receiver<Outcome>, Thrown> {
     let id = shared.next.fetch_add(1, Ordering::Relaxed);
     let (answer, wait) = oneshot::channel();
     let message = Message::Request { id: id.into(), method, params: params_of(params)? };
-    shared.pending.lock().insert(id, answer);
+    let during = shared.inbox.lock().listening;
+    shared.pending.lock().insert(id, Asked { answer, during });
     if let Err(closed) = line.send(message) {
         shared.pending.lock().remove(&id);
         return Err(closed);
@@ -124,38 +162,127 @@ fn request(
     Ok(wait)
 }
 
-/// Hands answers to whoever asked and everything else to the listener, in order.
-async fn deliver(outbox: Arc<Outbox>, shared: Arc<Shared>) {
+/// Takes what the host writes: answers for whoever asked, everything else for the listener, in order. An answer overtakes
+/// messages only where the listener may be waiting for it.
+async fn deliver(outbox: Arc<Outbox>, shared: Arc<Shared>, most: usize) {
     let mut items = Vec::new();
     while outbox.drain(&mut items).await.is_none() {
         for item in items.drain(..) {
+            let item = Arc::new(item);
             for frame in item.frames() {
-                handle(&shared, frame).await;
+                shared.accept(frame, &item);
             }
         }
+        // As any client that is behind.
+        if shared.inbox.lock().bytes > most {
+            outbox.close(Closed::Behind);
+        }
+        shared.arrived.notify_one();
     }
-    // Whoever still waits hears that there will be no answer.
-    shared.pending.lock().clear();
+    shared.close();
 }
 
-async fn handle(shared: &Shared, frame: &[u8]) {
-    let Ok(text) = std::str::from_utf8(frame) else { return };
-    match Message::parse(text) {
-        Ok(Message::Response { id: Id::Number(id), outcome }) => {
-            let waiting = id.as_u64().and_then(|id| shared.pending.lock().remove(&id));
-            if let Some(waiting) = waiting {
-                let _ = waiting.send(outcome);
+/// Hands the listener one message after the other.
+async fn listen(shared: Arc<Shared>) {
+    loop {
+        let arrived = shared.arrived.notified();
+        match shared.next() {
+            Some(Delivery::Answer(id, outcome)) => shared.answer(id, outcome),
+            Some(Delivery::Message(message, ..)) => shared.call_listener(message).await,
+            None if shared.inbox.lock().is_closed => break,
+            None => arrived.await,
+        }
+    }
+}
+
+impl Shared {
+    /// Nothing more comes: whoever waits for an answer hears that there will be none.
+    fn close(&self) {
+        let answered: HashSet<u64> = {
+            let mut inbox = self.inbox.lock();
+            inbox.is_closed = true;
+            let id = |delivery: &Delivery| match delivery {
+                Delivery::Answer(id, _) => Some(*id),
+                Delivery::Message(..) => None,
+            };
+            inbox.queue.iter().filter_map(id).collect()
+        };
+        self.pending.lock().retain(|id, _| answered.contains(id));
+        self.arrived.notify_one();
+    }
+
+    fn accept(&self, frame: &[u8], item: &Arc<Item>) {
+        let Ok(text) = std::str::from_utf8(frame) else { return };
+        match Message::parse(text) {
+            Ok(Message::Response { id: Id::Number(id), outcome }) => {
+                let Some(id) = id.as_u64() else { return };
+                let during = self.pending.lock().get(&id).and_then(|asked| asked.during);
+                let mut inbox = self.inbox.lock();
+                let is_awaited = during.is_some() && during == inbox.listening;
+                let has_place = !inbox.queue.is_empty() || inbox.listening.is_some();
+                if has_place && !inbox.is_late && !is_awaited {
+                    return inbox.queue.push_back(Delivery::Answer(id, outcome));
+                }
+                drop(inbox);
+                self.answer(id, outcome);
+            }
+            Ok(message @ Message::Notification { .. }) => {
+                let mut inbox = self.inbox.lock();
+                inbox.bytes += frame.len();
+                inbox.queue.push_back(Delivery::Message(message, frame.len(), item.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn next(&self) -> Option<Delivery> {
+        let mut inbox = self.inbox.lock();
+        let next = inbox.queue.pop_front();
+        if let Some(Delivery::Message(_, bytes, _)) = &next {
+            inbox.bytes -= bytes;
+            inbox.calls += 1;
+            inbox.listening = Some(inbox.calls);
+        }
+        next
+    }
+
+    fn answer(&self, id: u64, outcome: Outcome) {
+        let asked = self.pending.lock().remove(&id);
+        if let Some(asked) = asked {
+            let _ = asked.answer.send(outcome);
+        }
+    }
+
+    async fn call_listener(&self, message: Message) {
+        let listener = self.listener.lock().clone();
+        if let (Some(listener), Message::Notification { method, params }) = (listener, message) {
+            let params: Value = serde_json::from_str(params.text()).unwrap_or_default();
+            let mut heard =
+                listener.unbounded((ostler_protocol::json!({ "method": method, "params": params }),));
+            if tokio::time::timeout(PATIENCE, &mut heard).await.is_err() {
+                self.stop_waiting();
+                let _ = heard.await;
             }
         }
-        Ok(Message::Notification { method, params }) => {
-            let listener = shared.listener.lock().clone();
-            if let Some(listener) = listener {
-                let params: Value = serde_json::from_str(params.text()).unwrap_or_default();
-                let _ = listener
-                    .unbounded((ostler_protocol::json!({ "method": method, "params": params }),))
-                    .await;
+        let mut inbox = self.inbox.lock();
+        (inbox.listening, inbox.is_late) = (None, false);
+    }
+
+    /// Hands over the answers that wait for the listener: it may be waiting for one of them.
+    fn stop_waiting(&self) {
+        let answers: Vec<_> = {
+            let mut inbox = self.inbox.lock();
+            inbox.is_late = true;
+            let (answers, messages) = std::mem::take(&mut inbox.queue)
+                .into_iter()
+                .partition::<VecDeque<_>, _>(|delivery| matches!(delivery, Delivery::Answer(..)));
+            inbox.queue = messages;
+            answers.into()
+        };
+        for answer in answers {
+            if let Delivery::Answer(id, outcome) = answer {
+                self.answer(id, outcome);
             }
         }
-        _ => {}
     }
 }

@@ -1,5 +1,6 @@
 //! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +21,14 @@ use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
 use super::mailbox::{Subscription, ToSession};
+use super::pages::cursor;
 use super::prepare::Preparing;
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::rest::{SLEEP_AFTER, release};
 use super::shared::SharedState;
-use super::turns::cursor;
+use super::storing::Storing;
 use super::{Entry, Place};
-use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
+use crate::core::fanout::{Audience, Encoded, Origin, Outgoing, Subscriber};
 use crate::core::refusals::nothing_at;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
@@ -54,6 +56,9 @@ pub(super) struct Actor {
     /// What was held back for one that is there now.
     pub again: VecDeque<Box<Posted>>,
     pub mailbox: Mailbox,
+    /// What has come, while a message is handled.
+    pub inbox: Option<Inbox>,
+    pub storing: Storing,
     pub ahead: Ahead,
     pub audience: Arc<Audience>,
     /// Whether listings know of the session.
@@ -76,7 +81,7 @@ pub(super) struct Actor {
     channel: Arc<str>,
     /// Whether it was asked to sleep.
     rest: bool,
-    out: Vec<(Arc<str>, Outgoing)>,
+    pub out: Vec<(Arc<str>, Outgoing)>,
 }
 
 /// What a session ends as.
@@ -114,6 +119,8 @@ impl Actor {
             next_preparation: 0,
             again: VecDeque::new(),
             mailbox,
+            inbox: None,
+            storing: Storing::default(),
             ahead: Ahead::default(),
             audience,
             announced: false,
@@ -166,8 +173,12 @@ impl Actor {
                 let Some(posted) = self.held_back(posted) else { continue };
                 let Some(posted) = self.waits_for_prepared(posted) else { continue };
                 let Some(message) = self.stream(posted.message) else { continue };
-                if let Some(how) = Box::pin(self.handle(message)).await {
-                    end = Some(how);
+                self.inbox = Some(inbox);
+                let how = Box::pin(self.handle(message)).await;
+                let Some(back) = self.inbox.take() else { return };
+                inbox = back;
+                if how.is_some() {
+                    end = how;
                     break;
                 }
             }
@@ -195,7 +206,7 @@ impl Actor {
     }
 
     /// Takes streamed text of a turn, which waits for nothing; returns any other message.
-    fn stream(&mut self, message: ToSession) -> Option<ToSession> {
+    pub(super) fn stream(&mut self, message: ToSession) -> Option<ToSession> {
         let (chat, action) = match message {
             ToSession::Emit { chat, channel: Emit::Chat, action } if is_streamed(&action) => (chat, action),
             ToSession::WorkerEmit { chat, action } if is_streamed(&action) => (chat, action),
@@ -437,8 +448,9 @@ impl Actor {
         }
     }
 
-    /// Sends what is queued.
-    pub(super) fn flush_out(&mut self) {
+    /// Sends what is queued; answers whether anything was.
+    pub(super) fn flush_out(&mut self) -> bool {
+        let any = !self.out.is_empty();
         let mut run: Vec<Outgoing> = Vec::new();
         let mut of: Option<Arc<str>> = None;
         for (channel, outgoing) in self.out.drain(..) {
@@ -453,6 +465,7 @@ impl Actor {
         if let Some(channel) = of {
             self.core.fanout.publish(&channel, run);
         }
+        any
     }
 
     /// Publishes the text gathered in a chat.
@@ -464,7 +477,7 @@ impl Actor {
 
     /// What every batch ends with.
     pub(super) fn settle(&mut self) {
-        if std::mem::take(&mut self.dirty) {
+        if !self.storing.is_serving && std::mem::take(&mut self.dirty) {
             self.refresh_summaries();
         }
         self.flush_out();
@@ -502,35 +515,43 @@ impl Actor {
     }
 
     /// Answers a subscription with the state as it is, and only then lets actions through.
-    fn handle_subscribe(&mut self, subscription: Subscription) {
+    pub(super) fn handle_subscribe(&mut self, subscription: Subscription) {
         let Subscription { spelled, place, subscriber, turns, client, answer } = subscription;
         for at in 0..self.chats.len() {
             self.flush_gathered(at);
         }
         self.settle();
-        let (channel, state) = match &place {
-            Place::Session => {
-                self.core.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
-                let state = self.shared.encode(&mut self.state, subscriber.version);
-                (self.entry.uri.clone(), state)
-            }
-            _ => match self.chat_at(&place) {
-                Some(at) => {
-                    let state = self.chat_snapshot(at, &spelled, turns, subscriber.version);
-                    (self.chats[at].uri.clone(), state)
-                }
-                None => {
-                    answer.fail(nothing_at(&spelled));
-                    return;
-                }
-            },
-        };
-        let Some(state) = state else {
+        // Not the title that is being stored.
+        let title = self.storing.title.take().map(|title| std::mem::replace(&mut self.state.title, title));
+        let state = self.state_at(&place, &spelled, turns, &subscriber, client);
+        if let Some(title) = title {
+            self.storing.title = Some(std::mem::replace(&mut self.state.title, title));
+        }
+        let Some((channel, state)) = state else {
             answer.fail(nothing_at(&spelled));
             return;
         };
         let seq = self.core.fanout.subscribe(&channel, subscriber);
         answer.give(snapshot(&spelled, &state, seq));
+    }
+
+    /// The name of the channel at a place and its state, as a subscriber is given it.
+    fn state_at(
+        &mut self,
+        place: &Place,
+        spelled: &str,
+        turns: Option<usize>,
+        subscriber: &Subscriber,
+        client: String,
+    ) -> Option<(String, String)> {
+        if *place == Place::Session {
+            self.core.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
+            let state = self.shared.encode(&mut self.state, subscriber.version)?;
+            return Some((self.entry.uri.clone(), state));
+        }
+        let at = self.chat_at(place)?;
+        let state = self.chat_snapshot(at, spelled, turns, subscriber.version)?;
+        Some((self.chats[at].uri.clone(), state))
     }
 
     /// A chat's state as a version has it, its older turns left out where the client wants but the newest.
@@ -541,13 +562,17 @@ impl Actor {
         newest: Option<usize>,
         version: Version,
     ) -> Option<String> {
-        let state = &self.chats[at].state;
+        let chat = &self.chats[at];
+        let state = match &chat.unstored {
+            None => Cow::Borrowed(&chat.state),
+            Some(before) => Cow::Owned(before.seen(&chat.state.turns)),
+        };
         let all = state.turns.len();
         let left_out = newest.and_then(|newest| all.checked_sub(newest)).unwrap_or_default();
         if left_out == 0 && version > Version::V0_9 && spelled == state.resource {
-            return serde_json::to_string(state).ok();
+            return serde_json::to_string(&*state).ok();
         }
-        let mut seen = state.clone();
+        let mut seen = state.into_owned();
         seen.resource = spelled.to_owned();
         if left_out > 0 {
             seen.turns.drain(..left_out);
@@ -560,7 +585,7 @@ impl Actor {
     }
 }
 
-async fn wait_until(deadline: Option<Instant>) {
+pub(super) async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use ostler_contract::points::{Agent, AgentSession, BoundTool, SessionTerminal, Start, TurnFrom};
 use ostler_contract::{Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
@@ -191,60 +191,182 @@ impl Backend {
     }
 }
 
-/// A call under way and the turn it was about.
-type Told = futures::future::BoxFuture<'static, (Option<String>, Result<(), Thrown>)>;
+/// A call under way; resolves to what is to be done next.
+type Told = futures::future::BoxFuture<'static, Outcome>;
+
+/// What became of a call.
+enum Outcome {
+    /// It was about this turn, if about one.
+    Told(Option<String>, Result<(), Thrown>),
+    /// The backend's own id, if it has one yet.
+    Named(Option<String>),
+}
+
+/// The backend of a chat at work. Its calls are polled whatever else it waits for.
+struct Lane {
+    session: Box<AgentSession>,
+    chat: u64,
+    mailbox: Mailbox,
+    under_way: FuturesUnordered<Told>,
+    /// Whether the host knows its id, or there is none.
+    named: bool,
+    asks_id: bool,
+    /// What has to be done before the turns in `held`.
+    before: Option<Pending<()>>,
+    #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
+    held: Vec<Box<Tell>>,
+}
 
 async fn serve(
     session: Box<AgentSession>,
     chat: u64,
-    mut lane: mpsc::UnboundedReceiver<Box<Tell>>,
+    mut receiver: mpsc::UnboundedReceiver<Box<Tell>>,
     mailbox: Mailbox,
 ) {
-    let mut under_way: FuturesUnordered<Told> = FuturesUnordered::new();
-    let mut named = report_id(&session, chat, &mailbox).await;
-    let report = |turn, outcome| {
-        if let Err(why) = outcome {
-            let _ = mailbox.send(ToSession::BackendFailed { chat, turn, why });
-        }
+    let mut lane = Lane {
+        named: session.agent_id.is_none(),
+        session,
+        chat,
+        mailbox,
+        under_way: FuturesUnordered::new(),
+        asks_id: false,
+        before: None,
+        held: Vec::new(),
     };
+    lane.ask_id();
     loop {
         let tell = tokio::select! {
             biased;
-            Some((turn, outcome)) = under_way.next() => {
-                report(turn, outcome);
-                named = named || report_id(&session, chat, &mailbox).await;
+            Some(outcome) = lane.under_way.next() => {
+                lane.take(outcome);
+                lane.ask_id();
                 continue;
             }
-            tell = lane.recv() => tell,
+            () = done(&mut lane.before) => {
+                lane.release();
+                continue;
+            }
+            tell = receiver.recv() => tell,
         };
-        match tell.map(|tell| *tell) {
-            Some(Tell::Close { removing, done }) => {
-                let _ = session.close.unbounded((Some(removing),)).await;
-                let _ = done.send(());
-                return;
-            }
-            Some(Tell::Before { done }) => drop(done.call(()).await),
-            Some(tell) => {
-                under_way.push(begin(&session, tell));
-                // Polled once here, so that calls begin in the order they were told.
-                if let Some(Some((turn, outcome))) = futures::FutureExt::now_or_never(under_way.next()) {
-                    report(turn, outcome);
+        match tell {
+            Some(tell) => match *tell {
+                Tell::Close { removing, done } => {
+                    let close = lane.session.close.unbounded((Some(removing),));
+                    lane.close(close).await;
+                    let _ = done.send(());
+                    return;
                 }
-            }
+                tell => lane.tell(Box::new(tell)),
+            },
             None => {
-                let _ = session.close.within(limit::BACKEND_CLOSE, (None,)).await;
-                return;
+                let close = lane.session.close.within(limit::BACKEND_CLOSE, (None,));
+                return lane.close(close).await;
             }
         }
     }
 }
 
-/// Tells the host the backend's own id once there is one.
-async fn report_id(session: &AgentSession, chat: u64, mailbox: &Mailbox) -> bool {
-    let Some(agent_id) = &session.agent_id else { return true };
-    match agent_id.within(limit::BACKEND_FACTS, ()).await {
-        Ok(Some(id)) => mailbox.send(ToSession::BackendId { chat, id }).is_ok(),
-        _ => false,
+/// Resolves when what comes before a turn is done; never where there is nothing.
+async fn done(before: &mut Option<Pending<()>>) {
+    match before {
+        Some(pending) => {
+            let _ = pending.await;
+            *before = None;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl Lane {
+    /// Begins a call, or holds it back until what comes before its turn is done.
+    fn tell(&mut self, tell: Box<Tell>) {
+        if self.before.is_some() {
+            match &*tell {
+                Tell::Before { .. } | Tell::Begin { .. } | Tell::Ran { .. } | Tell::Steer { .. } => {
+                    return self.held.push(tell);
+                }
+                Tell::Cancel { turn } if self.drop_held(turn) => return,
+                _ => {}
+            }
+        }
+        match *tell {
+            Tell::Before { done } => {
+                let mut before = done.call(());
+                if (&mut before).now_or_never().is_none() {
+                    self.before = Some(before);
+                }
+            }
+            tell => self.start(begin(&self.session, tell)),
+        }
+    }
+
+    /// Polls a call once, so that calls begin in the order they were told.
+    fn start(&mut self, mut call: Told) {
+        match (&mut call).now_or_never() {
+            Some(outcome) => self.take(outcome),
+            None => self.under_way.push(call),
+        }
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Told(turn, Err(why)) => {
+                let _ = self.mailbox.send(ToSession::BackendFailed { chat: self.chat, turn, why });
+            }
+            Outcome::Told(_, Ok(())) => {}
+            Outcome::Named(id) => {
+                self.asks_id = false;
+                if let Some(id) = id {
+                    self.named = self.mailbox.send(ToSession::BackendId { chat: self.chat, id }).is_ok();
+                }
+            }
+        }
+    }
+
+    /// Asks for the backend's own id, until there is one.
+    fn ask_id(&mut self) {
+        if self.named || self.asks_id {
+            return;
+        }
+        let Some(agent_id) = &self.session.agent_id else { return };
+        let asked = agent_id.within(limit::BACKEND_FACTS, ());
+        self.asks_id = true;
+        self.start(Box::pin(async move { Outcome::Named(asked.await.ok().flatten()) }));
+    }
+
+    /// Begins what was held back, as far as nothing else comes before it.
+    fn release(&mut self) {
+        let mut held = std::mem::take(&mut self.held).into_iter();
+        while self.before.is_none()
+            && let Some(tell) = held.next()
+        {
+            self.tell(tell);
+        }
+        self.held.extend(held);
+    }
+
+    /// Forgets a turn that was held back, which its backend has not heard of; answers whether it was.
+    fn drop_held(&mut self, turn: &str) -> bool {
+        let is_it = |tell: &Tell| matches!(tell, Tell::Begin { turn: held, .. } | Tell::Ran { turn: held, .. } if held == turn);
+        let Some(at) = self.held.iter().position(|tell| is_it(tell)) else { return false };
+        self.held.remove(at);
+        // What was to be said in it.
+        while self.held.get(at).is_some_and(|tell| matches!(**tell, Tell::Steer { .. })) {
+            self.held.remove(at);
+        }
+        true
+    }
+
+    /// Waits for the backend's end. Its other calls go on meanwhile.
+    async fn close(mut self, close: impl Future<Output = Result<(), Thrown>>) {
+        let mut close = std::pin::pin!(close);
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut close => return,
+                Some(outcome) = self.under_way.next() => self.take(outcome),
+            }
+        }
     }
 }
 
@@ -273,12 +395,12 @@ pub(super) fn take_settings(
 /// Begins one call.
 fn begin(session: &AgentSession, tell: Tell) -> Told {
     fn about(turn: Option<String>, call: Pending<()>) -> Told {
-        Box::pin(async move { (turn, call.await) })
+        Box::pin(async move { Outcome::Told(turn, call.await) })
     }
     fn quiet<T: Send + 'static>(call: Option<Pending<T>>) -> Told {
         match call {
-            Some(call) => Box::pin(async move { (None, call.await.map(|_| ())) }),
-            None => Box::pin(std::future::ready((None, Ok(())))),
+            Some(call) => Box::pin(async move { Outcome::Told(None, call.await.map(|_| ())) }),
+            None => Box::pin(std::future::ready(Outcome::Told(None, Ok(())))),
         }
     }
     match tell {
@@ -292,7 +414,6 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 about(Some(turn), ostler_contract::live::ready(Err(why.into())))
             }
         },
-        Tell::Before { .. } => quiet::<()>(None),
         Tell::Cancel { turn } => about(None, session.cancel.unbounded((turn,))),
         Tell::Resume { turn } => match &session.resume {
             Some(resume) => {
@@ -303,7 +424,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                         Ok(false) => Err(Thrown::new("the backend cannot continue this turn")),
                         Err(thrown) => Err(thrown),
                     };
-                    (Some(turn), outcome)
+                    Outcome::Told(Some(turn), outcome)
                 })
             }
             None => about(
@@ -317,7 +438,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 Box::pin(async move {
                     let outcome = steered.await;
                     let _ = taken.send(matches!(outcome, Ok(true)));
-                    (None, outcome.map(|_| ()))
+                    Outcome::Told(None, outcome.map(|_| ()))
                 })
             }
             None => {
@@ -345,7 +466,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
             let taken = take_settings(session, values);
             Box::pin(async move {
                 let _ = answered.send(taken.await.err());
-                (None, Ok(()))
+                Outcome::Told(None, Ok(()))
             })
         }
         Tell::SetTitle { title } => quiet(session.set_title.as_ref().map(|set| set.unbounded((title,)))),
@@ -369,13 +490,10 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                     None => Ok(Some(turn)),
                 };
                 let _ = answered.send(point);
-                (None, Ok(()))
+                Outcome::Told(None, Ok(()))
             })
         }
-        // Handled by the caller, which ends with it.
-        Tell::Close { done, .. } => {
-            let _ = done.send(());
-            quiet::<()>(None)
-        }
+        // Handled by the lane.
+        Tell::Before { .. } | Tell::Close { .. } => quiet::<()>(None),
     }
 }

@@ -72,6 +72,7 @@ impl Actor {
                     self.happened(at, finished);
                 }
                 self.withdraw_call(at, &call);
+                self.sessions.workspace.session_worked(&self.entry.uri);
             }
             StateAction::ChatUsage(told) => {
                 let usage = told.usage.clone();
@@ -152,11 +153,13 @@ impl Actor {
     /// A turn the backend begins by itself: there is nothing to tell it.
     async fn own_turn(&mut self, at: usize, started: ChatTurnStartedAction) {
         let action = StateAction::ChatTurnStarted(started.clone());
+        let before = self.chats[at].before(true);
         self.chats[at].reduce(&action);
         let draft = self.begin_draft();
         let record_kept = draft.is_some().then(|| self.keep_session());
         let turn_kept = self.keep_running_turn(at);
-        futures::join!(OptionFuture::from(record_kept), turn_kept);
+        let writes = futures::future::join(OptionFuture::from(record_kept), turn_kept);
+        self.stored_in(at, before, writes).await;
         self.republish(at, &action, None);
         self.happened(at, Happened::Began);
         if let Some(draft) = draft {
@@ -221,7 +224,6 @@ impl Actor {
         chat.lead = Some(parent);
         chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         chat.state.origin = Some(ChatOrigin::Tool { chat: parent_uri, tool_call_id: call.to_owned() });
-        chat.published = chat.summary();
         let summary = chat.summary();
         self.chats.push(chat);
         self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);

@@ -1,5 +1,7 @@
 //! What a session's turns took, put down under whom it is charged to.
 
+use futures::FutureExt as _;
+use futures::future::OptionFuture;
 use ostler_contract::Value;
 use ostler_contract::points::UsageEntry;
 use ostler_protocol::wire::state::{Message, UsageInfo};
@@ -10,15 +12,14 @@ use crate::usage::{Taken, UsagePer};
 
 impl Actor {
     /// Puts down what the latest turn of a chat took, where turns are counted whole.
-    pub(super) async fn charge_turn(&self, at: usize) {
-        if self.core.options.usage.per != UsagePer::Turn {
-            return;
-        }
-        if let Some(turn) = self.chats[at].state.turns.last()
-            && let Some(usage) = &turn.usage
-        {
-            self.charge(at, &turn.id, Taken::read(usage), &turn.message).await;
-        }
+    pub(super) fn charge_turn(&self, at: usize) -> impl Future<Output = ()> + Send + use<> {
+        let turn = self.chats[at].state.turns.last();
+        let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
+        let charged = turn.and_then(|turn| {
+            let usage = turn.usage.as_ref()?;
+            self.charge(at, &turn.id, Taken::read(usage), &turn.message)
+        });
+        OptionFuture::from(charged).map(drop)
     }
 
     /// Puts down what a report of the running turn adds, where each is counted.
@@ -32,15 +33,21 @@ impl Actor {
         let before = self.chats[at].counted.take().filter(|before| before.0 == turn).map(|before| before.1);
         let added = taken.since(&before.unwrap_or_default());
         self.chats[at].counted = Some(Box::new((turn.clone(), taken)));
-        self.charge(at, &turn, added, &message).await;
+        if let Some(charged) = self.charge(at, &turn, added, &message) {
+            self.stored(charged).await;
+        }
     }
 
-    async fn charge(&self, at: usize, turn: &str, taken: Taken, message: &Message) {
-        if self.sessions.usage.usage_store().is_none() {
-            return;
-        }
+    fn charge(
+        &self,
+        at: usize,
+        turn: &str,
+        taken: Taken,
+        message: &Message,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.sessions.usage.usage_store()?;
         let model = || message.model.as_ref().map_or_else(|| "default".to_owned(), |model| model.id.clone());
-        let Some(entry) = taken.entry(model) else { return };
+        let entry = taken.entry(model)?;
         let (team, project) = self.charged_to();
         let entry = UsageEntry {
             // Work nobody started as themselves is the host's.
@@ -55,8 +62,11 @@ impl Actor {
             agent: Some(self.entry.provider.clone()),
             ..entry
         };
-        let record = self.sessions.usage.record_use(entry);
-        kept(&self.core.log, &format!("what a turn of {} took", self.entry.uri), record).await;
+        let (sessions, uri) = (self.sessions.clone(), self.entry.uri.clone());
+        Some(async move {
+            let record = sessions.usage.record_use(entry);
+            kept(&sessions.core.log, &format!("what a turn of {uri} took"), record).await;
+        })
     }
 
     /// The team and project the session is charged to: the ones it was made for, or where its person's work goes.

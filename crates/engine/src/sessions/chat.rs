@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
+use super::storing::Before;
 use super::summary::{flags_in, marks};
 use crate::core::fanout::Audience;
 use crate::usage::Taken;
@@ -30,8 +31,8 @@ pub(super) struct Chat {
     channel: Arc<str>,
     /// What every watcher reduces to.
     pub state: ChatState,
-    /// What of it was published last in a summary.
-    pub published: ChatSummary,
+    /// What its watchers have of it, while a change is being stored.
+    pub unstored: Option<Before>,
     /// When it said it changed last, as far as its session has looked.
     pub modified: Option<String>,
     /// Its running half; absent while it sleeps.
@@ -187,8 +188,8 @@ impl Chat {
             number,
             channel: uri.as_str().into(),
             uri,
-            published: summary_of(&state),
             state,
+            unstored: None,
             modified: None,
             backend: None,
             cancelled: None,
@@ -243,11 +244,13 @@ impl Chat {
         }
         self.state.status |= marks(kept.flags);
         self.state.turns = turns;
-        self.published = self.summary();
     }
 
     /// Applies an action as every watcher will.
     pub fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
+        if let Some(before) = &mut self.unstored {
+            before.reduce(action);
+        }
         apply_action_to_chat(&mut self.state, action)
     }
 
@@ -308,34 +311,6 @@ impl Chat {
     /// What a listing shows of the chat.
     pub fn summary(&self) -> ChatSummary {
         summary_of(&self.state)
-    }
-
-    /// Whether what a listing shows of the chat was published.
-    pub fn is_published(&self) -> bool {
-        // Every field is named here, so that a field the protocol adds does not compile until it is.
-        let ChatSummary {
-            resource,
-            title,
-            status,
-            activity,
-            modified_at,
-            changes,
-            origin,
-            movable,
-            interactivity,
-            working_directories,
-        } = &self.published;
-        let state = &self.state;
-        *status == state.status
-            && *modified_at == state.modified_at
-            && *title == state.title
-            && *activity == state.activity
-            && *resource == state.resource
-            && *changes == state.changes
-            && *origin == state.origin
-            && *movable == state.movable
-            && *interactivity == state.interactivity
-            && *working_directories == state.working_directories
     }
 
     /// Whether the chat changed since this was asked last. Clients' clocks say when it did, so only whether it moved

@@ -79,18 +79,20 @@ impl Actor {
             StateAction::ChatPendingMessageSet(set) => self.set_pending(at, set, origin, dispatch).await,
             StateAction::ChatPendingMessageRemoved(removed) => {
                 let id = removed.id.clone();
+                let before = self.chats[at].before(false);
                 if removed.kind == PendingMessageKind::Steering {
                     self.chats[at].steering.retain(|held| held.id != id);
                 }
                 if !self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), origin) {
                     return refuse(format!("no message {id} waits here"));
                 }
-                self.keep_chats().await;
+                self.stored_in(at, before, self.keep_chats()).await;
                 Ok(())
             }
             StateAction::ChatQueuedMessagesReordered(reordered) => {
+                let before = self.chats[at].before(false);
                 if self.apply_chat(at, StateAction::ChatQueuedMessagesReordered(reordered), origin) {
-                    self.keep_chats().await;
+                    self.stored_in(at, before, self.keep_chats()).await;
                 }
                 Ok(())
             }
@@ -103,6 +105,7 @@ impl Actor {
             }
             StateAction::ChatTurnResume(resume) => {
                 let turn = resume.turn_id.clone();
+                let before = self.chats[at].before(true);
                 if self.chats[at].is_worker()
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
                 {
@@ -110,7 +113,8 @@ impl Actor {
                         "only the latest turn can go on, and only where it failed and says it can",
                     );
                 }
-                self.keep_running_turn(at).await;
+                let kept = self.keep_running_turn(at);
+                self.stored_in(at, before, kept).await;
                 self.tell_backend(at, Tell::Resume { turn });
                 Ok(())
             }
@@ -124,8 +128,9 @@ impl Actor {
             }
             StateAction::ChatIsArchivedChanged(_) => {
                 if self.chats[at].would_mark(&action) {
+                    let before = self.chats[at].before(false);
                     self.apply_chat(at, action, origin);
-                    self.keep_chats().await;
+                    self.stored_in(at, before, self.keep_chats()).await;
                 }
                 Ok(())
             }
@@ -139,9 +144,9 @@ impl Actor {
                 let title = named(&changed.title)?;
                 self.chats[at].titled = true;
                 self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
+                self.set_title(at, title, None).await;
                 // Its sender waits for it on the chat's own channel.
                 self.republish(at, &StateAction::SessionTitleChanged(changed), origin);
-                self.set_title(at, title, None).await;
                 Ok(())
             }
             _ => refuse(does_not_belong(dispatch.row.name, "a chat")),
@@ -233,9 +238,10 @@ impl Actor {
             return Ok(());
         }
         let id = set.id.clone();
+        let before = self.chats[at].before(false);
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
         self.happened(at, Happened::Queued);
-        self.keep_chats().await;
+        self.stored_in(at, before, self.keep_chats()).await;
         if self.chats[at].running().is_none() {
             // The policies have just allowed this one.
             match self.first_queued(at) {
@@ -279,8 +285,9 @@ impl Actor {
                 id: message.id,
                 message: message.message,
             };
+            let before = self.chats[at].before(false);
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
-            self.keep_chats().await;
+            self.stored_in(at, before, self.keep_chats()).await;
             if self.chats[at].running().is_none() {
                 self.begin_queued(at).await;
             }

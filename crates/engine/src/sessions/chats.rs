@@ -280,7 +280,6 @@ impl Actor {
     async fn take_in(&mut self, mut chat: Chat, backend: Backend) -> Result<usize, RpcError> {
         chat.backend = Some(backend);
         chat.state.movable = Some(true);
-        chat.published = chat.summary();
         let at = self.chats.len();
         self.chats.push(chat);
         // Its turns first, so that a chat that is there is whole.

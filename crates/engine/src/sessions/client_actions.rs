@@ -90,9 +90,11 @@ impl Actor {
                 Ok(())
             }
             StateAction::SessionIsArchivedChanged(changed) => {
-                if self.flags().is_archived != changed.is_archived {
+                let archived = changed.is_archived;
+                if self.flags().is_archived != archived {
                     self.apply_session(StateAction::SessionIsArchivedChanged(changed), origin);
-                    self.keep_flags(self.flags()).await;
+                    self.stored_session(self.keep_flags(self.flags())).await;
+                    self.settle_tree(archived);
                 }
                 Ok(())
             }
@@ -251,7 +253,7 @@ impl Actor {
             let values = config.values.clone();
             self.revise(|record| record.values = values);
         }
-        self.keep_session().await;
+        self.stored_session(self.keep_session()).await;
         Ok(())
     }
 
@@ -296,7 +298,7 @@ impl Actor {
         }
         if self.apply_session(action, origin) {
             self.refresh_row();
-            self.keep_session().await;
+            self.stored_session(self.keep_session()).await;
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }

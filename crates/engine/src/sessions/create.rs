@@ -352,7 +352,6 @@ impl Claimed {
         let Self { entry, agent, mailbox, inbox, .. } = self;
         let mut state = state_of(&entry, Some(config));
         state.default_chat = chats.first().map(|chat| chat.uri.clone());
-        chats.iter_mut().for_each(|chat| chat.published = chat.summary());
         state.chats = chats.iter().map(Chat::summary).collect();
         let mut actor = Actor::new(sessions.clone(), entry.clone(), Some(agent), state, chats, mailbox);
         if !(actor.adopt_attachments(&actor.chats).await
@@ -525,14 +524,12 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
             }
             if chat.state.title.is_empty() {
                 chat.state.title.clone_from(&state.title);
-                chat.published = chat.summary();
             }
         }
         chats.push(chat);
     }
     for chat in &mut chats {
         chat.state.movable = (Some(&chat.uri) != state.default_chat.as_ref()).then_some(true);
-        chat.published = chat.summary();
     }
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);

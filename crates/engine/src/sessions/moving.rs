@@ -48,7 +48,6 @@ impl Actor {
             self.apply_chat(at, StateAction::ChatMovableChanged(ChatMovableChangedAction { movable }), None);
             // A change of a row leaves this field as it was; the whole row does not.
             let summary = self.chats[at].summary();
-            self.chats[at].published = summary.clone();
             self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
         }
     }

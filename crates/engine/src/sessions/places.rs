@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals};
+use ostler_contract::JsonObject;
+use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
 use ostler_protocol::names::{RUN_VARIABLE, SESSION_VARIABLE};
 use ostler_protocol::wire::state::SessionOrigin;
 
@@ -37,6 +38,14 @@ impl SessionView for Entry {
     fn changes_of(&self) -> ChangesOf {
         let title = Some(self.view().summary.title.clone()).filter(|title| !title.is_empty());
         ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path), title }
+    }
+
+    fn worktree(&self) -> Option<Worktree> {
+        self.view().record.worktree.clone()
+    }
+
+    fn settings(&self) -> JsonObject {
+        self.view().record.values.clone()
     }
 
     fn is_running(&self) -> bool {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::ToSession;
 use super::actor::Actor;
+use crate::core::ids::ConnectionId;
 
 /// How many messages are taken out of the channel at once.
 pub(super) const BATCH: usize = 256;
@@ -170,6 +171,46 @@ impl Inbox {
         Some(next)
     }
 
+    /// Waits until something comes.
+    pub async fn arrive(&mut self) {
+        let mut taken = std::mem::take(&mut self.taken);
+        let count = self.receiver.recv_many(&mut taken, BATCH).await;
+        taken.drain(..).for_each(|posted| self.arrived(posted));
+        self.taken = taken;
+        if count == 0 {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Takes the messages of a kind that no backend emitted, out of their place.
+    pub fn take_where(&mut self, mut which: impl FnMut(&ToSession) -> bool) -> VecDeque<Box<Posted>> {
+        self.pull();
+        let (taken, rest) =
+            std::mem::take(&mut self.other).into_iter().partition(|held| which(&held.message));
+        self.other = rest;
+        taken
+    }
+
+    /// The emitted message that came first, if it is of a kind.
+    pub fn next_emitted(&mut self, which: impl FnOnce(&ToSession) -> bool) -> Option<Box<Posted>> {
+        self.emitted.front().filter(|posted| which(&posted.message))?;
+        self.emitted.pop_front()
+    }
+
+    /// Whether the priority lane has the end of the session.
+    pub fn is_ending(&self) -> bool {
+        let is_end = |posted: &Box<Posted>| !matches!(posted.message, ToSession::Dispatch(_));
+        self.has_priority() && self.lane.waiting.lock().iter().any(is_end)
+    }
+
+    /// Who sent what waits in the priority lane.
+    pub fn priority_senders(&self) -> Vec<ConnectionId> {
+        if !self.has_priority() {
+            return Vec::new();
+        }
+        self.lane.waiting.lock().iter().filter_map(|posted| posted.message.dispatched_by()).collect()
+    }
+
     /// Takes what was sent before a message and has to be handled before it, though it waits behind others.
     pub fn sent_before(
         &mut self,
@@ -247,7 +288,7 @@ impl Actor {
     }
 
     /// Has the backends of all running turns stop.
-    fn stop_backends(&mut self) {
+    pub(super) fn stop_backends(&mut self) {
         for at in 0..self.chats.len() {
             // A worker's turn ends with the one that spawned it.
             if let Some(turn) = self.chats[at].running().map(str::to_owned)

@@ -36,7 +36,11 @@ impl Actor {
         }
         let (number, ending) = (self.chats[at].number, self.chats[at].ending.take());
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
-        let servers = async move { sessions.mcp_servers_for(&entry).await };
+        let servers = async move {
+            // It may have left the disk with an archived session.
+            sessions.restore_tree_of(&entry).await;
+            sessions.mcp_servers_for(&entry).await
+        };
         self.chats[at].backend =
             Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone(), ending));
     }

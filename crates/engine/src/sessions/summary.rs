@@ -3,7 +3,9 @@
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
-use ostler_protocol::wire::state::{ChatSummary, SessionChatSummary, SessionStatus, SessionSummary};
+use ostler_protocol::wire::state::{
+    ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
+};
 use ostler_protocol::{JsonObject, uri};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -93,21 +95,29 @@ fn listed(chat: &ChatSummary) -> SessionChatSummary {
 impl Actor {
     /// Publishes what changed of the chats since last time, and of the session's row.
     pub(super) fn refresh_summaries(&mut self) {
+        if self.storing.is_serving {
+            // They have what is being stored.
+            self.dirty = true;
+            return;
+        }
         for at in 0..self.chats.len() {
-            if self.chats[at].is_published() {
-                continue;
-            }
-            let next = self.chats[at].summary();
-            let last = &self.chats[at].published;
-            let changes = chat_changes(last, &next);
-            let chat = next.resource.clone();
-            self.chats[at].published = next;
+            let Some(last) = self.published_chat(at) else { continue };
+            let Some(changes) = chat_changes(last, &self.chats[at].state) else { continue };
+            let chat = self.chats[at].uri.clone();
             self.apply_session(
                 StateAction::SessionChatUpdated(SessionChatUpdatedAction { chat, changes }),
                 None,
             );
         }
         self.refresh_row();
+    }
+
+    /// A chat as the session's watchers know it. The session lists its chats in their order, but for one that is about to
+    /// be added or has just been taken away.
+    fn published_chat(&self, at: usize) -> Option<&ChatSummary> {
+        let (uri, chats) = (&self.chats[at].uri, &self.state.chats);
+        let listed = chats.get(at).filter(|chat| chat.resource == *uri);
+        listed.or_else(|| chats.iter().find(|chat| chat.resource == *uri))
     }
 
     /// The activity of the session: that of its default chat, raised by any chat that needs somebody or
@@ -133,6 +143,10 @@ impl Actor {
 
     /// Publishes the session's view and tells the root's watchers what changed of it.
     pub(super) fn refresh_row(&mut self) {
+        if self.storing.is_serving {
+            self.dirty = true;
+            return;
+        }
         let moved = self.chats.iter_mut().fold(false, |moved, chat| chat.take_modified() | moved);
         let modified = moved.then(|| self.core.clock.iso());
         let last = self.entry.view();
@@ -158,7 +172,11 @@ impl Actor {
 
     /// What listings show of the session now.
     fn summary(&self, last: &SessionSummary, modified: Option<String>) -> SessionSummary {
-        let listed = || self.chats.iter().map(|chat| listed(&chat.published)).collect();
+        let chat = |at| match self.published_chat(at) {
+            Some(published) => listed(published),
+            None => listed(&self.chats[at].summary()),
+        };
+        let listed = || (0..self.chats.len()).map(chat).collect();
         SessionSummary {
             resource: last.resource.clone(),
             provider: last.provider.clone(),
@@ -187,23 +205,40 @@ struct SummaryChanged<'a> {
     changes: RowChanges<'a>,
 }
 
-fn chat_changes(last: &ChatSummary, next: &ChatSummary) -> PartialChatSummary {
+/// What of a chat its session's watchers do not know yet; nothing where they know all of it. What an update cannot say is no
+/// change: that a field is no longer there, and the two fields that the reducer takes from a whole row only.
+fn chat_changes(last: &ChatSummary, next: &ChatState) -> Option<PartialChatSummary> {
     fn changed<T: PartialEq + Clone>(last: &T, next: &T) -> Option<T> {
         (last != next).then(|| next.clone())
     }
-    PartialChatSummary {
+    // Every field is named here, so that a field the protocol adds does not compile until it is.
+    let ChatSummary {
+        resource: _,
+        title,
+        status,
+        activity,
+        modified_at,
+        changes,
+        origin,
+        movable: _,
+        interactivity: _,
+        working_directories,
+    } = last;
+    // The reducer reads an absent activity as unchanged; an empty one clears what is drawn.
+    let (drawn, drawing) = (activity.as_deref().unwrap_or(""), next.activity.as_deref().unwrap_or(""));
+    let changes = PartialChatSummary {
         resource: None,
-        title: changed(&last.title, &next.title),
-        status: changed(&last.status, &next.status),
-        // The reducer reads an absent activity as unchanged; an empty one clears what is drawn.
-        activity: changed(&last.activity, &next.activity).map(Option::unwrap_or_default),
-        modified_at: changed(&last.modified_at, &next.modified_at),
-        changes: changed(&last.changes, &next.changes).flatten(),
-        origin: changed(&last.origin, &next.origin).flatten(),
-        movable: changed(&last.movable, &next.movable).flatten(),
-        interactivity: changed(&last.interactivity, &next.interactivity).flatten(),
-        working_directories: changed(&last.working_directories, &next.working_directories).flatten(),
-    }
+        title: changed(title, &next.title),
+        status: changed(status, &next.status),
+        activity: (drawn != drawing).then(|| drawing.to_owned()),
+        modified_at: changed(modified_at, &next.modified_at),
+        changes: changed(changes, &next.changes).flatten(),
+        origin: changed(origin, &next.origin).flatten(),
+        movable: None,
+        interactivity: None,
+        working_directories: changed(working_directories, &next.working_directories).flatten(),
+    };
+    (changes != PartialChatSummary::default()).then_some(changes)
 }
 
 /// The fields of a summary that changed. An activity that ended is `null`; other fields that are absent are left out.

@@ -8,14 +8,14 @@ use ostler_contract::points::{
 };
 use ostler_contract::{HostFunction, Thrown, Value, limit};
 use ostler_protocol::wire::actions::{
-    ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, ChatTurnsLoadedAction,
-    SessionInputNeededRemovedAction, SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
+    ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, SessionInputNeededRemovedAction,
+    SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
     ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind, ResponsePart,
     SessionInputRequest, SessionStatus, TurnState,
 };
-use ostler_protocol::{RpcError, names, uri};
+use ostler_protocol::{names, uri};
 use tracing::Span;
 
 use super::Happened;
@@ -24,21 +24,22 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
+use super::storing::Before;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
-use crate::core::refusals::{NO_SUCH_CHAT, nothing_at};
-use crate::core::responder::{ConnectionRef, Responder};
+use crate::core::refusals::NO_SUCH_CHAT;
 use crate::core::titles::tidy_title;
 use crate::core::traces;
 use crate::workspace::sessions_view::SessionView as _;
 use crate::workspace::terminals::PREFIX;
 
-/// How many older turns a fetch loads.
-const PAGE: usize = 50;
-
 /// A turn whose start is being stored.
 struct Opening {
     stored: BoxFuture<'static, ()>,
+    /// The chat before it.
+    before: Before,
+    /// The session's title, where the turn gives it another one.
+    title: Option<String>,
     turn: String,
     text: String,
     sender: Option<String>,
@@ -98,6 +99,7 @@ impl Actor {
         self.chats[at].sender.clone_from(&sender);
         self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
+        let before = self.chats[at].before(true);
         // Reduced first, so that what is kept is what watchers will see; published once it is kept.
         let taken = self.queued_message(at, action.queued_message_id.as_deref());
         let action = StateAction::ChatTurnStarted(action);
@@ -118,6 +120,7 @@ impl Actor {
             None => (queue || unread && title.is_none()).then(|| self.keep_chats()),
             kept => kept,
         };
+        let shown = title.is_some().then(|| self.state.title.clone());
         let title_kept = title.map(|title| {
             self.show_title(at, &title, None);
             self.keep_titles(at, title)
@@ -134,13 +137,24 @@ impl Actor {
             OptionFuture::from(title_kept),
             OptionFuture::from(flags_kept),
         );
-        Opening { stored: Box::pin(writes.map(drop)), turn, text, sender, draft, was_read }
+        Opening {
+            stored: Box::pin(writes.map(drop)),
+            before,
+            title: shown,
+            turn,
+            text,
+            sender,
+            draft,
+            was_read,
+        }
     }
 
     /// Tells everybody of a turn once its start is durable.
     async fn announce_turn(&mut self, at: usize, opening: Opening) {
-        let Opening { stored, turn, text, sender, draft, was_read } = opening;
-        stored.await;
+        let Opening { stored, before, title, turn, text, sender, draft, was_read } = opening;
+        self.storing.title = title;
+        self.stored_in(at, before, stored).await;
+        self.storing.title = None;
         if was_read {
             let unread = SessionIsReadChangedAction { is_read: false };
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
@@ -262,9 +276,10 @@ impl Actor {
             }
             let id = self.core.new_id();
             let queued = ChatPendingMessageSetAction { kind: PendingMessageKind::Queued, id, message };
+            let before = self.chats[at].before(false);
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
             self.happened(at, Happened::Queued);
-            self.keep_chats().await;
+            self.stored_in(at, before, self.keep_chats()).await;
             return Ok(TurnTaken::Queued);
         }
         let turn = self.core.new_id();
@@ -437,14 +452,19 @@ impl Actor {
     /// wait for that.
     pub(super) async fn end_turn(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
         self.flush_gathered(at);
-        self.flush_out();
-        let before = self.chats[at].state.turns.len();
+        if self.flush_out() {
+            // Connections send it before the writer takes the processor.
+            tokio::task::yield_now().await;
+        }
+        let before = self.chats[at].before(true);
+        let turns = self.chats[at].state.turns.len();
         self.chats[at].reduce(&action);
-        if self.chats[at].state.turns.len() == before {
+        if self.chats[at].state.turns.len() == turns {
             return false;
         }
         self.close_span(at);
-        futures::join!(self.charge_turn(at), self.keep_last_turn(at));
+        let writes = futures::future::join(self.charge_turn(at), self.keep_last_turn(at));
+        self.stored_in(at, before, writes).await;
         self.republish(at, &action, origin);
         self.after_turn(at).await;
         true
@@ -484,8 +504,11 @@ impl Actor {
     /// Gives a chat a title; the default chat's is the session's.
     pub(super) async fn set_title(&mut self, at: usize, title: String, origin: Option<Origin>) {
         self.flush_out();
+        let before = self.chats[at].before(false);
         self.show_title(at, &title, origin);
-        self.keep_titles(at, title).await;
+        self.chats[at].unstored = Some(before);
+        self.stored_session(self.keep_titles(at, title)).await;
+        self.chats[at].unstored = None;
         self.refresh_summaries();
     }
 
@@ -518,48 +541,6 @@ impl Actor {
         self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
         self.set_title(at, title, origin).await;
     }
-
-    /// Loads older turns for one client: the turns first, then the answer.
-    pub(super) fn fetch_turns(
-        &mut self,
-        spelled: &str,
-        place: &Place,
-        from: Option<&str>,
-        connection: &ConnectionRef,
-        responder: Responder,
-    ) {
-        let Some(at) = self.chat_at(place) else {
-            return responder.fail(nothing_at(spelled));
-        };
-        let turns = &self.chats[at].state.turns;
-        let before = match from {
-            None => turns.len().saturating_sub(PAGE),
-            Some(text) => match read_cursor(text).filter(|&before| before <= turns.len()) {
-                Some(before) => before,
-                None => return responder.fail(RpcError::unrecognised_cursor(text)),
-            },
-        };
-        let start = before.saturating_sub(PAGE);
-        let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
-            turns: turns[start..before].to_vec(),
-            turns_next_cursor: (start > 0).then(|| cursor(start)),
-        });
-        self.flush_out();
-        if let Ok(text) = serde_json::to_string(&action) {
-            self.core.fanout.publish_to(&self.chats[at].uri, connection.id, text);
-        }
-        responder.raw("{}");
-    }
-}
-
-/// Where older turns begin: an opaque word to clients.
-pub(super) fn cursor(before: usize) -> String {
-    format!("turn-{before}")
-}
-
-/// Reads a [`cursor`].
-fn read_cursor(cursor: &str) -> Option<usize> {
-    cursor.strip_prefix("turn-")?.parse().ok()
 }
 
 /// The id of a thing asked and the chat that asked it.

@@ -171,8 +171,15 @@ impl Workspace {
         held.keys().any(|uri| uri.starts_with(&beginning) && !self.core.fanout.watchers(uri).is_empty())
     }
 
+    /// Asks again what the watched changesets of sessions hold.
+    pub(crate) async fn refresh_all(self: &Arc<Self>, sessions: Vec<Arc<dyn SessionView>>) {
+        for session in sessions {
+            self.refresh_changesets(session).await;
+        }
+    }
+
     /// Asks again what the watched changesets of a session hold.
-    pub(crate) async fn refresh_changesets(&self, session: Arc<dyn SessionView>) {
+    pub(crate) async fn refresh_changesets(self: &Arc<Self>, session: Arc<dyn SessionView>) {
         let beginning = format!("{}/changeset/", session.uri());
         let held: Vec<String> =
             self.changesets.0.lock().keys().filter(|uri| uri.starts_with(&beginning)).cloned().collect();
@@ -184,6 +191,10 @@ impl Workspace {
             }
             let scope = uri[beginning.len()..].to_owned();
             self.refresh_changeset(&Of { session: session.clone(), scope, uri }).await;
+        }
+        // It may work in another directory than before.
+        if self.has_watched_changesets(session.uri()) {
+            self.follow_tree(&session);
         }
     }
 

@@ -71,7 +71,16 @@ impl Workspace {
                 | Command::DevContainersStop(_)
                 | Command::DevContainersRemove(_)
         );
-        (of_containers && self.containers().is_none()).then(|| RpcError::no_command(command.name()))
+        let of_trees = matches!(
+            command,
+            Command::DetachedWorktreeCreate(_)
+                | Command::DetachedWorktreeClaim(_)
+                | Command::DetachedWorktreeSetArchived(_)
+                | Command::DetachedWorktreeDelete(_)
+                | Command::DetachedWorktreesReconcile(_)
+        );
+        (of_containers && self.containers().is_none() || of_trees && self.worktrees().is_none())
+            .then(|| RpcError::no_command(command.name()))
     }
 
     /// Ends the relays a test picks, here and where they lead.

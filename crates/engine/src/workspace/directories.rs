@@ -3,7 +3,11 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+<<<<<<< HEAD
 use ostler_contract::problem::outside;
+=======
+use ostler_contract::points::worktrees_beside;
+>>>>>>> main
 use ostler_contract::{Thrown, in_time};
 use ostler_protocol::RpcError;
 
@@ -59,7 +63,7 @@ fn check(here: &dyn LocalSystem, directory: &str, served: &[String]) -> Result<(
     let real = real(here, Path::new(&path));
     let holds = |root: &String| {
         let root = here.look(root).map_or_else(|| root.clone(), |found| found.real);
-        real.as_ref().is_some_and(|real| real.starts_with(root))
+        real.as_ref().is_some_and(|real| real.starts_with(&root) || is_in_tree_of(here, real, &root))
     };
     if !served.is_empty() && !served.iter().any(holds) {
         return Err(RpcError::permission_denied(format!("workingDirectories: {}", outside(directory))));
@@ -70,6 +74,12 @@ fn check(here: &dyn LocalSystem, directory: &str, served: &[String]) -> Result<(
         None => "does not exist",
     };
     Err(RpcError::invalid_params(format!("workingDirectories: {directory} {wrong}")))
+}
+
+/// Whether a path is in the folder of a repository's working trees.
+fn is_in_tree_of(here: &dyn LocalSystem, path: &Path, repository: &str) -> bool {
+    worktrees_beside(Path::new(repository)).is_some_and(|trees| path.starts_with(trees))
+        && here.look(&format!("{repository}/.git")).is_some()
 }
 
 /// Where a path leads once its links are followed, as far as it exists. `None` where that cannot be known.

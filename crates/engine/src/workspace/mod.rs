@@ -3,6 +3,7 @@
 
 pub(crate) mod changesets;
 pub(crate) mod containers;
+pub(crate) mod detached;
 pub(crate) mod directories;
 pub(crate) mod machines;
 pub(crate) mod sessions_view;
@@ -10,19 +11,20 @@ pub(crate) mod terminals;
 pub(crate) mod tree_watch;
 pub(crate) mod worktrees;
 
-use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_protocol::uri;
-use parking_lot::Mutex;
 
 use crate::core::shared::Core;
 use crate::usage::Ledger;
 use crate::users::access::Access;
 use changesets::Changesets;
 use containers::Relays;
+use detached::Detached;
 use sessions_view::{SessionView, SessionsView};
 use terminals::Terminals;
+use tree_watch::FollowedTrees;
+use worktrees::MovingTrees;
 
 /// Where sessions work, and what they share there with clients.
 #[derive(Debug)]
@@ -33,8 +35,9 @@ pub struct Workspace {
     pub(crate) terminals: Terminals,
     pub(crate) relays: Relays,
     changesets: Changesets,
-    /// Sessions whose tree is followed.
-    followed_trees: Mutex<HashSet<String>>,
+    followed_trees: FollowedTrees,
+    moving_trees: MovingTrees,
+    pub(crate) detached: Detached,
     sessions: OnceLock<Weak<dyn SessionsView>>,
 }
 
@@ -47,7 +50,9 @@ impl Workspace {
             terminals: Terminals::default(),
             relays: Relays::default(),
             changesets: Changesets::default(),
-            followed_trees: Mutex::default(),
+            followed_trees: FollowedTrees::default(),
+            moving_trees: MovingTrees::default(),
+            detached: Detached::default(),
             sessions: OnceLock::new(),
         })
     }

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use ostler_contract::points::ChangesOf;
+use ostler_contract::JsonObject;
+use ostler_contract::points::{ChangesOf, Worktree};
 
 /// The sessions of the host.
 pub(crate) trait SessionsView: Debug + Send + Sync {
@@ -25,6 +26,12 @@ pub(crate) trait SessionView: Debug + Send + Sync {
 
     /// Whose changes a session's are: its URI and directory.
     fn changes_of(&self) -> ChangesOf;
+
+    /// The working tree that was made for it.
+    fn worktree(&self) -> Option<Worktree>;
+
+    /// The settings that were chosen for it.
+    fn settings(&self) -> JsonObject;
 
     /// Whether a turn runs in it.
     fn is_running(&self) -> bool;

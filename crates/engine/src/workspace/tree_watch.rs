@@ -1,69 +1,158 @@
-//! Watched changesets follow the tree they are of: what git keeps of it moves with every commit and every staged file.
+//! Watched changesets follow the directory they are of: what its source reports, what git keeps of it, which moves with
+//! every commit and every staged file, and what the host itself knows to have been written there.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ostler_contract::limit;
-use ostler_contract::points::Worktrees;
+use ostler_contract::points::{Changes, Worktrees};
+use ostler_contract::{Call, HostFunction, limit};
+use ostler_protocol::uri;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::core::file_uris::file_path;
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
-/// How often it is looked at.
+/// How often git's files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The files that move.
-const FOLLOWED: &[&str] = &["index", "HEAD"];
+/// How long changes are gathered before the changesets are asked for.
+const GATHERED: Duration = Duration::from_millis(100);
+/// Git's files that move. The last one moves with a branch that is reset without its index.
+const FOLLOWED: &[&str] = &["index", "HEAD", "logs/HEAD"];
+
+/// The directories with watched changesets, by path.
+#[derive(Debug, Default)]
+pub(crate) struct FollowedTrees(Mutex<HashMap<String, Followed>>);
+
+#[derive(Debug, Default)]
+struct Followed {
+    /// The sessions with watched changesets. They stay in memory.
+    sessions: Vec<Arc<dyn SessionView>>,
+    moved: Arc<Notify>,
+}
+
+impl FollowedTrees {
+    /// The sessions of a directory that somebody still watches. Without any, the directory is not followed any more.
+    fn watched(&self, directory: &str, workspace: &Workspace) -> Option<Vec<Arc<dyn SessionView>>> {
+        // Held over both, so that whoever comes now is followed by this task or begins another.
+        let mut trees = self.0.lock();
+        let followed = trees.get_mut(directory)?;
+        followed.sessions.retain(|session| {
+            workspace.has_watched_changesets(session.uri())
+                && session.changes_of().directory.as_deref() == Some(directory)
+        });
+        if followed.sessions.is_empty() {
+            trees.remove(directory);
+            return None;
+        }
+        Some(followed.sessions.clone())
+    }
+}
 
 impl Workspace {
-    /// Follows the tree of a session while somebody watches a changeset of it. Nothing follows one whose git folder
-    /// nobody tells.
+    /// Follows the directory of a session while somebody watches a changeset of it.
     pub(crate) fn follow_tree(self: &Arc<Self>, session: &Arc<dyn SessionView>) {
-        let told = self.core.registry().and_then(|registry| registry.port::<Worktrees>());
-        let Some(git_dir) = told.and_then(|worktrees| worktrees.git_dir.clone()) else { return };
-        let Some(tree) = session.changes_of().directory else { return };
-        if !self.followed_trees.lock().insert(session.uri().to_owned()) {
-            return;
+        let Some(directory) = session.changes_of().directory else { return };
+        let mut trees = self.followed_trees.0.lock();
+        let begun = trees.contains_key(&directory);
+        let followed = trees.entry(directory.clone()).or_default();
+        if !followed.sessions.iter().any(|held| held.uri() == session.uri()) {
+            followed.sessions.push(session.clone());
         }
-        let (workspace, session) = (Arc::downgrade(self), session.clone());
-        tokio::spawn(async move {
-            match git_dir.within(limit::REPOSITORY, (tree.clone(),)).await {
-                Ok(Some(folder)) => follow(&workspace, &session, &folder).await,
-                Ok(None) => {}
-                Err(why) => {
-                    if let Some(workspace) = workspace.upgrade() {
-                        workspace.core.log.line(format_args!("{tree} is not followed: {}", why.for_log()));
-                    }
-                }
+        if !begun {
+            let (workspace, moved) = (Arc::downgrade(self), followed.moved.clone());
+            tokio::spawn(async move { follow(&workspace, &directory, &moved).await });
+        }
+    }
+
+    /// Asks again for the watched changesets of directories in which a path is, or that are below it.
+    pub(crate) fn path_changed(&self, path: &str) {
+        let path = Path::new(path);
+        for (directory, followed) in self.followed_trees.0.lock().iter() {
+            if path.starts_with(directory) || Path::new(directory).starts_with(path) {
+                followed.moved.notify_one();
             }
-            if let Some(workspace) = workspace.upgrade() {
-                workspace.followed_trees.lock().remove(session.uri());
+        }
+    }
+
+    /// The same for what a client wrote.
+    pub(crate) fn resource_changed(&self, resource: &str) {
+        if uri::scheme(resource).as_deref() == Some("file") {
+            self.path_changed(&file_path(resource));
+        }
+    }
+
+    /// Asks again for the watched changesets of a session's directory: something worked in it.
+    pub(crate) fn session_worked(&self, session: &str) {
+        for followed in self.followed_trees.0.lock().values() {
+            if followed.sessions.iter().any(|held| held.uri() == session) {
+                followed.moved.notify_one();
             }
+        }
+    }
+
+    /// Has a directory watched by the source of changes; returns what ends that.
+    async fn watch_directory(&self, directory: &str, moved: &Arc<Notify>) -> Option<Call<fn()>> {
+        let watch = self.core.registry()?.port::<Changes>()?.watch.clone()?;
+        let reported = moved.clone();
+        let on_change = HostFunction::now(move |()| {
+            reported.notify_one();
+            Ok(())
         });
+        let begun = watch.within(limit::DIRECTORY, (directory.to_owned(), on_change)).await;
+        // What moved before is not reported.
+        moved.notify_one();
+        begun.unwrap_or_else(|why| {
+            self.core.log.line(format_args!("{directory} is not watched: {}", why.for_log()));
+            None
+        })
+    }
+
+    async fn git_dir(&self, directory: &str) -> Option<String> {
+        let git_dir = self.core.registry()?.port::<Worktrees>()?.git_dir.clone()?;
+        let told = git_dir.within(limit::REPOSITORY, (directory.to_owned(),)).await;
+        told.unwrap_or_else(|why| {
+            self.core.log.line(format_args!("{directory} is not followed: {}", why.for_log()));
+            None
+        })
     }
 }
 
 /// Asks again whenever something moved, until nobody watches.
-async fn follow(workspace: &Weak<Workspace>, session: &Arc<dyn SessionView>, folder: &str) {
+async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify>) {
+    let Some(begun) = workspace.upgrade() else { return };
+    let (host, path, reported) = (begun.clone(), directory.to_owned(), moved.clone());
+    // A large directory takes long to watch.
+    let watch = tokio::spawn(async move { host.watch_directory(&path, &reported).await });
+    let git = begun.git_dir(directory).await;
+    drop(begun);
     let mut seen = None;
-    loop {
-        let Some(workspace) = workspace.upgrade() else { return };
-        {
-            // Held over both, so that whoever comes now is followed by this or begins anew.
-            let mut followed = workspace.followed_trees.lock();
-            if !workspace.has_watched_changesets(session.uri()) {
-                followed.remove(session.uri());
-                return;
-            }
-        }
-        let Some(here) = workspace.core.local_system.get() else { return };
-        let now: Vec<_> = FOLLOWED.iter().map(|file| here.stamp(&format!("{folder}/{file}"))).collect();
+    while let Some(workspace) = workspace.upgrade() {
+        let Some(sessions) = workspace.followed_trees.watched(directory, &workspace) else { break };
+        let now: Option<Vec<_>> = git
+            .as_ref()
+            .zip(workspace.core.local_system.get())
+            .map(|(git, here)| FOLLOWED.iter().map(|file| here.stamp(&format!("{git}/{file}"))).collect());
+        let begun = Instant::now();
         // What moved before the first look may have been missed.
-        let moved = seen.as_ref() != Some(&now);
+        let moves = seen.as_ref() != Some(&now);
         seen = Some(now);
-        if moved {
-            workspace.refresh_changesets(session.clone()).await;
+        if moves {
+            workspace.refresh_all(sessions).await;
         }
         drop(workspace);
-        tokio::time::sleep(LOOK_EVERY).await;
+        let took = begun.elapsed();
+        if tokio::time::timeout(LOOK_EVERY, moved.notified()).await.is_ok() {
+            // Many changes are one question, and questions take at most half of the time.
+            tokio::time::sleep(GATHERED.max(took)).await;
+            seen = None;
+        }
+    }
+    if let Ok(Some(watch)) = watch.await {
+        let _ = watch.within(limit::DIRECTORY, ()).await;
     }
 }

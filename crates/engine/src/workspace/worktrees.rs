@@ -1,12 +1,15 @@
 //! A working tree of its own for a session: the settings that ask for one, and how it comes and goes.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ostler_contract::points::{Agent, Repository, Worktree, WorktreeRequest, Worktrees};
 use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands::SessionConfigValueItem;
 use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigState};
+use parking_lot::Mutex;
 
 use crate::core::file_uris::{file_path, file_uri};
 use crate::workspace::Workspace;
@@ -28,7 +31,7 @@ pub(crate) struct Isolated {
 }
 
 impl Workspace {
-    fn worktrees(&self) -> Option<&Worktrees> {
+    pub(crate) fn worktrees(&self) -> Option<&Worktrees> {
         self.core.registry()?.port::<Worktrees>()
     }
 
@@ -109,14 +112,71 @@ impl Workspace {
         };
         let repository =
             found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is not in a repository")))?;
-        let request = request(&repository, self.tree_name(id), chosen);
-        let made = worktrees.create.within(limit::WORKTREE, (request,)).await.map_err(failed)?;
+        let made = self.make_tree(&repository, self.tree_name(id), chosen).await.map_err(failed)?;
         let below = Path::new(&directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
         let mut place = PathBuf::from(&made.path);
         if !below.as_os_str().is_empty() {
             place.push(below);
         }
         Ok(Some(Isolated { worktree: made, directory: file_uri(&place.to_string_lossy()) }))
+    }
+
+    /// Makes a tree of a repository.
+    pub(crate) async fn make_tree(
+        &self,
+        repository: &Repository,
+        name: String,
+        chosen: &JsonObject,
+    ) -> Result<Worktree, Thrown> {
+        let worktrees = self.worktrees().ok_or_else(|| Thrown::new("this host has no working trees"))?;
+        let request = request(repository, name, chosen);
+        let mut made = worktrees.create.within(limit::WORKTREE, (request,)).await?;
+        made.repository.get_or_insert_with(|| repository.root.clone());
+        Ok(made)
+    }
+
+    /// Whether a tree holds nothing that would be lost with it. One that cannot be asked about holds something.
+    pub(crate) async fn is_clean(&self, tree: &Worktree) -> bool {
+        let Some(worktrees) = self.worktrees() else { return false };
+        let dirty = worktrees.dirty.within(limit::REPOSITORY, (tree.path.clone(),)).await;
+        dirty.is_ok_and(|dirty| !dirty)
+    }
+
+    /// Whether a tree is on the disk; nothing where the host sees none.
+    async fn is_there(&self, tree: &Worktree) -> Option<bool> {
+        let (here, path) = (self.core.local_system.get()?.clone(), tree.path.clone());
+        tokio::task::spawn_blocking(move || here.look(&path).is_some()).await.ok()
+    }
+
+    /// Takes a clean tree off the disk; its branch stays. `still` says whether that is wanted by then.
+    pub(crate) async fn archive_tree(&self, session: &str, tree: &Worktree, still: impl Fn() -> bool) {
+        let _moving = self.moving_trees.hold(&tree.path).await;
+        // Without a branch or a repository it could not come back.
+        let returns = tree.branch.is_some() && repository_of(tree).is_some();
+        if returns && still() && self.is_there(tree).await == Some(true) {
+            self.release_tree(session, tree.clone()).await;
+        }
+    }
+
+    /// Puts a tree that is not on the disk back, on its branch.
+    pub(crate) async fn restore_tree(&self, tree: &Worktree, chosen: &JsonObject) -> Result<(), RpcError> {
+        let _moving = self.moving_trees.hold(&tree.path).await;
+        let (Some(repository), Some(branch)) = (repository_of(tree), &tree.branch) else { return Ok(()) };
+        if self.worktrees().is_none() || self.is_there(tree).await != Some(false) {
+            return Ok(());
+        }
+        let name = Path::new(&tree.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut chosen = chosen.clone();
+        chosen.insert(BRANCH.to_owned(), branch.as_str().into());
+        chosen.insert("worktreeCreateNewBranch".to_owned(), false.into());
+        let made = self.make_tree(&repository, name, &chosen).await;
+        let failed =
+            |why: &str| RpcError::internal(format!("cannot put the working tree {} back: {why}", tree.path));
+        match made {
+            Ok(made) if made.path == tree.path => Ok(()),
+            Ok(made) => Err(failed(&format!("it is now at {}", made.path))),
+            Err(why) => Err(failed(&why.message)),
+        }
     }
 
     /// A name no other tree has: the session's id, where that is a word.
@@ -132,8 +192,9 @@ impl Workspace {
     }
 
     /// Removes the tree of a session that is gone. One that holds work stays, and is named in the log.
-    pub(crate) async fn release_tree(&self, session: &str, tree: Worktree) {
-        let (Worktree { path, .. }, Some(worktrees)) = (tree, self.worktrees()) else { return };
+    /// Returns whether it is removed.
+    pub(crate) async fn release_tree(&self, session: &str, tree: Worktree) -> bool {
+        let (Worktree { path, .. }, Some(worktrees)) = (tree, self.worktrees()) else { return false };
         let removed = async {
             if worktrees.dirty.within(limit::REPOSITORY, (path.clone(),)).await? {
                 return Ok(false);
@@ -141,7 +202,7 @@ impl Workspace {
             worktrees.remove.within(limit::WORKTREE, (path.clone(),)).await.map(|()| true)
         };
         match removed.await {
-            Ok(true) => {}
+            Ok(true) => return true,
             Ok(false) => self.core.log.line(format_args!(
                 "{session}: kept the working tree {path} because it has uncommitted changes"
             )),
@@ -149,7 +210,31 @@ impl Workspace {
                 self.core.log.line(format_args!("{session}: cannot remove the working tree {path}: {why}"));
             }
         }
+        false
     }
+}
+
+/// The trees that are being removed or put back, by path.
+#[derive(Debug, Default)]
+pub(crate) struct MovingTrees(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl MovingTrees {
+    /// Waits until nobody else moves a tree.
+    async fn hold(&self, path: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let lane = {
+            let mut trees = self.0.lock();
+            // Those that nobody holds or waits for.
+            trees.retain(|_, lane| Arc::strong_count(lane) > 1);
+            trees.entry(path.to_owned()).or_default().clone()
+        };
+        lane.lock_owned().await
+    }
+}
+
+/// The repository of a tree. One made before repositories were recorded is beside its repository.
+pub(crate) fn repository_of(tree: &Worktree) -> Option<Repository> {
+    let beside = || Path::new(&tree.path).parent()?.to_str()?.strip_suffix(".worktrees").map(str::to_owned);
+    tree.repository.clone().or_else(beside).map(|root| Repository { root })
 }
 
 /// Whether it is the name of a setting of working trees.

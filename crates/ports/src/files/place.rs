@@ -7,7 +7,12 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+<<<<<<< HEAD
 use ostler_contract::{RpcError, problem};
+=======
+use ostler_contract::RpcError;
+use ostler_contract::points::worktrees_beside;
+>>>>>>> main
 use url::Url;
 
 /// The directories served, and what is not served even where it lies below one of them.
@@ -54,8 +59,8 @@ impl Roots {
     /// Whether a real path is the host's own. A directory that is served for itself, below the host's own, is not.
     pub fn is_private(&self, path: &Path) -> bool {
         self.private.iter().filter(|own| path.starts_with(own)).any(|own| {
-            let meant = |root: &&PathBuf| *root != own && root.starts_with(own) && path.starts_with(root);
-            self.served.iter().find(meant).is_none()
+            let meant = |root: PathBuf| root != *own && root.starts_with(own);
+            !self.roots_of(path).any(meant)
         })
     }
 
@@ -72,11 +77,17 @@ impl Roots {
         }
     }
 
+    /// The roots a path is below: directories served, and the folders of their working trees.
+    fn roots_of(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
+        let served = self.served.iter().filter(move |root| path.starts_with(root)).cloned();
+        served.chain(self.served.iter().filter_map(move |root| trees_of(root, path)))
+    }
+
     /// The root a path is below, the nearest one, and the rest of it.
     fn below(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
-        let roots = self.served.iter().filter(|root| path.starts_with(root));
-        let root = roots.max_by_key(|root| root.components().count())?;
-        Some((root.clone(), path.strip_prefix(root).ok()?.to_owned()))
+        let root = self.roots_of(path).max_by_key(|root| root.components().count())?;
+        let rest = path.strip_prefix(&root).ok()?.to_owned();
+        Some((root, rest))
     }
 
     /// Does something with what a place names. A link that leads out of its root may still lead to a place that is
@@ -124,6 +135,14 @@ impl Roots {
             .map_err(|error| refusal(&place.uri, &error))?;
         self.below(&real).map(|_| real).ok_or_else(|| outside(&place.uri))
     }
+}
+
+/// The folder of a served repository's working trees, if a path is in it.
+fn trees_of(root: &Path, path: &Path) -> Option<PathBuf> {
+    let trees = worktrees_beside(root).filter(|trees| path.starts_with(trees))?;
+    // A link would lead to what is not the repository's.
+    let is_itself = std::fs::canonicalize(&trees).is_ok_and(|real| real == trees);
+    (is_itself && root.join(".git").exists()).then_some(trees)
 }
 
 impl Place {

@@ -47,6 +47,13 @@ export function apply(host, { bare }) {
       };
     },
     summary: () => ({ files: 2, additions: turns }),
+    watch: async (directory, changed) => {
+      if (directory !== '/inn/yard') return null;
+      host.log(`watches ${directory}`);
+      turns += 10;
+      await changed();
+      return () => host.log(`${directory} is watched no more`);
+    },
     turnStart: ({ directory }, turn) => host.log(`before ${turn} in ${directory}`),
     operate: (of, scope, operation, target, meta) => {
       host.log(`${operation} ${scope} ${target?.resource ?? 'everything'}${meta ? JSON.stringify(meta) : ''}`);

@@ -6,6 +6,7 @@ mod busy;
 mod connections;
 mod create_session;
 mod debian;
+mod git;
 mod latency;
 mod modules;
 mod peaks;
@@ -92,6 +93,11 @@ pub const GROUPS: &[Group] = &[
         name: "busy",
         what: "a JavaScript plugin's tool, route and channel under load",
         measure: busy::measure,
+    },
+    Group {
+        name: "git",
+        what: "the changes of a large repository beside git status, sessions in trees beside git worktree add",
+        measure: git::measure,
     },
     Group {
         name: "agents",

@@ -166,8 +166,24 @@ lanes! { connection, by, prepared, responder;
     inline DevContainersDisconnect(params) => connection.handle_relay_end(params, responder);
     spawned DevContainersStop(params) => by.end_container(params, false, responder).await;
     spawned DevContainersRemove(params) => by.end_container(params, true, responder).await;
+    spawned DetachedWorktreeCreate(params) => {
+        responder.settle(by.front().workspace.create_detached(params).await);
+    };
+    spawned DetachedWorktreeClaim(params) => {
+        responder.settle(by.front().workspace.claim_detached(&params));
+    };
+    spawned DetachedWorktreeSetArchived(params) => {
+        responder.settle(by.front().workspace.archive_detached(params).await);
+    };
+    spawned DetachedWorktreeDelete(params) => {
+        responder.settle(by.front().workspace.delete_detached(&params).await);
+    };
+    spawned DetachedWorktreesReconcile(params) => {
+        by.front().workspace.reconcile_detached(&params).await;
+        responder.done();
+    };
     spawned InvokeChangesetOperation(params) => {
-        responder.settle(by.front().workspace.operate(params).await);
+        responder.settle(by.connection.handle_changeset_operation(params).await);
     };
 }
 
@@ -193,6 +209,7 @@ pub(super) fn concerned(command: &Command) -> Vec<&str> {
         Command::CreateSession(params) => vec![&params.channel],
         Command::Completions(params) => vec![&params.channel],
         Command::InvokeChangesetOperation(params) => vec![&params.channel],
+        Command::DetachedWorktreeCreate(params) => vec![&params.session],
         Command::PullRequestCreate(params) => vec![&params.channel],
         Command::ResourceRead(params) => vec![&params.uri],
         Command::CreateTerminal(params) => {
@@ -250,6 +267,11 @@ pub(super) fn channels_of(command: &Command) -> Vec<&str> {
         | Command::DevContainersDisconnect(_)
         | Command::DevContainersStop(_)
         | Command::DevContainersRemove(_)
+        | Command::DetachedWorktreeCreate(_)
+        | Command::DetachedWorktreeClaim(_)
+        | Command::DetachedWorktreeSetArchived(_)
+        | Command::DetachedWorktreeDelete(_)
+        | Command::DetachedWorktreesReconcile(_)
         | Command::InvokeChangesetOperation(_)
         | Command::ListAutomationTriggerDefinitions(_)
         | Command::RunAutomation(_)

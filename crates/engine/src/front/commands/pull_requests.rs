@@ -2,15 +2,86 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{PullRequestRequest, PullRequests};
+use ostler_contract::points::{BranchAsked, PullRequestRequest, PullRequestState, PullRequests};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::own::PullRequestCreateParams;
+use ostler_protocol::wire::commands::{
+    ChangesetOperationFollowUp, InvokeChangesetOperationParams, InvokeChangesetOperationResult,
+};
+use ostler_protocol::wire::common::StringOrMarkdown;
+use ostler_protocol::wire::state::ContentRef;
 use ostler_protocol::{RpcError, Value, json};
 
 use crate::core::refusals::nothing_at;
 use crate::front::connection::Connection;
 
+/// The operation of a changeset after which a pull request is created.
+const CREATE: &str = "create-pr";
+/// The key of its `_meta` with what a user filled in.
+const FORM: &str = "vscode.pullRequest";
+/// What a source of changes answers the form in.
+const JSON: &str = "data:application/json,";
+
 impl Connection {
+    /// `invokeChangesetOperation`. What `create-pr` committed and pushed gets a pull request, or has one.
+    pub(crate) async fn handle_changeset_operation(
+        self: &Arc<Self>,
+        params: InvokeChangesetOperationParams,
+    ) -> Result<InvokeChangesetOperationResult, RpcError> {
+        let front = self.front();
+        if params.operation_id != CREATE {
+            return front.workspace.operate(params).await;
+        }
+        let none = "this host makes no pull requests; add a plugin for that to its configuration, such as @ostler/github";
+        let github = front.core.registry().and_then(|registry| registry.port::<PullRequests>());
+        let github = github.ok_or_else(|| RpcError::invalid_params(none))?;
+        let form = params.meta.as_ref().and_then(|meta| meta.get(FORM)).cloned().unwrap_or_default();
+        let session = params.channel.split_once("/changeset/").map_or("", |(session, _)| session);
+        let entry = front.sessions.session_at(session).await.ok_or_else(|| nothing_at(&params.channel))?;
+        let pushed = front.workspace.operate(params).await?;
+        let told = told_form(pushed.follow_up.as_ref());
+        let text = |key: &str, told_key: &str| {
+            let typed = form.get(key).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+            typed.or_else(|| told.get(told_key)?.as_str()).map(str::to_owned)
+        };
+        let (directory, _) = entry.directory().ok_or_else(|| nothing_at(&entry.uri))?;
+        let resource = &github.resource.0.resource;
+        let own = self.credentials().and_then(|mut tokens| tokens.remove(resource));
+        let asked = BranchAsked {
+            directory,
+            branch: told.get("branch").and_then(Value::as_str).map(str::to_owned),
+            token: own.or_else(|| entry.token_of(resource)),
+        };
+        let open = github.for_branch.within(limit::DIRECTORY, (asked.clone(),)).await;
+        let open = open.map_err(Thrown::into_rpc)?.filter(|found| found.state == PullRequestState::Open);
+        let (message, found) = match open {
+            Some(found) => ("Updated", found),
+            None => {
+                let request = PullRequestRequest {
+                    directory: asked.directory,
+                    branch: asked.branch,
+                    token: asked.token,
+                    title: text("title", "title").unwrap_or_else(|| entry.view().summary.title.clone()),
+                    body: text("description", "body"),
+                    base: text("base", "base"),
+                    draft: form.get("draft").and_then(Value::as_bool).unwrap_or_default(),
+                };
+                let made = github.create.within(limit::PULL_REQUEST, (request,)).await;
+                ("Created", made.map_err(Thrown::into_rpc)?)
+            }
+        };
+        let url = found.url.clone();
+        if let Some((_, uri)) = entry.directory() {
+            front.sessions.store_pull_request(&entry, &uri, &found).await;
+        }
+        front.sessions.look_around(&entry, false);
+        let content = ContentRef { uri: url.clone(), size_hint: None, content_type: None, nonce: None };
+        Ok(InvokeChangesetOperationResult {
+            message: Some(StringOrMarkdown::Plain(format!("{message} {url}"))),
+            follow_up: Some(ChangesetOperationFollowUp { content, external: Some(true) }),
+        })
+    }
+
     /// `x-ostler/pull-request/create`: one for the branch of a session.
     pub(crate) async fn handle_pull_request(
         self: &Arc<Self>,
@@ -45,4 +116,11 @@ impl Connection {
         front.sessions.look_around(&entry, false);
         Ok(answer)
     }
+}
+
+/// The form that a source of changes answered, or an empty one.
+fn told_form(told: Option<&ChangesetOperationFollowUp>) -> Value {
+    let text = told.and_then(|told| told.content.uri.strip_prefix(JSON));
+    let text = text.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy());
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }

@@ -161,6 +161,7 @@ impl Requester {
                 write.within(limit::RESOURCE_CHANGE, (params.uri.clone(), content, writer)),
             )
             .await?;
+        front.workspace.resource_changed(&params.uri);
         front.core.events.raise(ostler_contract::events::Event::ResourceWrite { uri: params.uri });
         Ok(json!({}))
     }
@@ -197,10 +198,11 @@ impl Requester {
                 "delete",
                 delete.within(
                     limit::RESOURCE_CHANGE,
-                    (params.uri, params.recursive.unwrap_or_default(), writer),
+                    (params.uri.clone(), params.recursive.unwrap_or_default(), writer),
                 ),
             )
             .await?;
+        front.workspace.resource_changed(&params.uri);
         Ok(json!({}))
     }
 
@@ -220,9 +222,14 @@ impl Requester {
             .asked(
                 &provider,
                 "move",
-                r#move.within(limit::RESOURCE_CHANGE, (params.source, params.destination, transfer, writer)),
+                r#move.within(
+                    limit::RESOURCE_CHANGE,
+                    (params.source.clone(), params.destination.clone(), transfer, writer),
+                ),
             )
             .await?;
+        front.workspace.resource_changed(&params.source);
+        front.workspace.resource_changed(&params.destination);
         Ok(json!({}))
     }
 
@@ -242,9 +249,13 @@ impl Requester {
             .asked(
                 &provider,
                 "copy",
-                copy.within(limit::RESOURCE_CHANGE, (params.source, params.destination, transfer, writer)),
+                copy.within(
+                    limit::RESOURCE_CHANGE,
+                    (params.source, params.destination.clone(), transfer, writer),
+                ),
             )
             .await?;
+        front.workspace.resource_changed(&params.destination);
         Ok(json!({}))
     }
 

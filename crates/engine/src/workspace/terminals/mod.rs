@@ -204,6 +204,7 @@ impl Workspace {
                     if new {
                         open.ended.send_replace(Some(code));
                         open.lane.lock().take();
+                        workspace.terminal_worked(&open);
                     }
                     workspace.relist(&open, new);
                 }
@@ -231,6 +232,22 @@ impl Workspace {
                     Ok(())
                 }
             }),
+        }
+    }
+
+    /// What ran in a terminal may have changed the files where it worked.
+    fn terminal_worked(&self, open: &Open) {
+        let (claim, cwd) = {
+            let screen = open.screen.lock();
+            (screen.state.claim.clone(), screen.state.cwd.clone())
+        };
+        if let Some(cwd) = cwd {
+            self.resource_changed(&cwd);
+        }
+        if let TerminalClaim::Session(claim) = claim
+            && let Some(session) = self.session(&claim.session)
+        {
+            self.session_worked(session.uri());
         }
     }
 

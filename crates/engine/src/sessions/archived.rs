@@ -1,0 +1,58 @@
+//! The working tree of an archived session: a clean one leaves the disk and comes back with the session.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Entry;
+use super::actor::Actor;
+use crate::sessions::Sessions;
+
+impl Actor {
+    /// Takes the session's tree off the disk once its backends have ended, or puts it back.
+    pub(super) fn settle_tree(&mut self, archived: bool) {
+        if self.entry.view().record.worktree.is_none() {
+            return;
+        }
+        let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
+        if !archived {
+            tokio::spawn(async move { sessions.restore_tree_of(&entry).await });
+            return;
+        }
+        if self.chats.iter().any(|chat| chat.running().is_some()) {
+            return;
+        }
+        // A process in a directory that is removed would not work in the one that comes back.
+        let mut ended = Vec::new();
+        for chat in &mut self.chats {
+            if let Some(backend) = chat.backend.take() {
+                let (done, wait) = oneshot::channel();
+                chat.ending = Some(tokio::spawn(async move {
+                    backend.close(false).await;
+                    let _ = done.send(());
+                }));
+                ended.push(wait);
+            }
+        }
+        tokio::spawn(async move {
+            futures::future::join_all(ended).await;
+            let Some(tree) = entry.view().record.worktree.clone() else { return };
+            let still = || {
+                let view = entry.view();
+                view.flags().is_archived && !view.is_running()
+            };
+            sessions.workspace.archive_tree(&entry.uri, &tree, still).await;
+        });
+    }
+}
+
+impl Sessions {
+    /// Puts a session's tree back where it is not on the disk. What fails is a line: who works there sees it.
+    pub(super) async fn restore_tree_of(&self, entry: &Arc<Entry>) {
+        let record = entry.view().record.clone();
+        let Some(tree) = &record.worktree else { return };
+        if let Err(why) = self.workspace.restore_tree(tree, &record.values).await {
+            self.core.log.line(format_args!("{}: {}", entry.uri, why.message));
+        }
+    }
+}

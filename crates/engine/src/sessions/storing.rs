@@ -1,0 +1,281 @@
+//! What a session does while it waits for a store. Nothing is acknowledged before it is stored; what needs no store goes
+//! on meanwhile: snapshots, drafts, read marks, answers, streamed text. See D-303.
+//!
+//! A change is in the state when its write begins, so that every later write has it. Until it is stored, watchers and
+//! snapshots have the state as it was.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use ostler_contract::points::Emit;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{ChatState, Turn};
+use tokio::time::Instant;
+
+use super::Place;
+use super::actor::{Actor, wait_until};
+use super::chat::Chat;
+use super::mailbox::{Dispatch, ToSession};
+use super::queue::Inbox;
+use crate::core::ids::ConnectionId;
+use crate::usage::UsagePer;
+
+/// How long a write may take before the session turns to something else. Local stores take a few milliseconds.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Actions of clients that no store is waited for.
+const UNSTORED: &[&str] = &[
+    "chat/draftChanged",
+    "chat/isReadChanged",
+    "chat/toolCallConfirmed",
+    "chat/toolCallComplete",
+    "chat/toolCallContentChanged",
+    "chat/inputAnswerChanged",
+    "chat/inputCompleted",
+    "session/isReadChanged",
+    "session/activeClientSet",
+    "session/activeClientRemoved",
+    "session/customizationToggled",
+];
+/// Those of them that are about no turn.
+const BESIDE_TURNS: &[&str] = &["chat/draftChanged", "chat/isReadChanged"];
+
+/// A chat as its watchers have it while a change of it is being stored.
+#[derive(Debug)]
+pub(super) struct Before {
+    /// Without its turns.
+    state: Box<ChatState>,
+    /// How many of the chat's turns it has.
+    turns: usize,
+    /// Whether the change begins or ends a turn: what its backend emits comes after it.
+    is_turn: bool,
+}
+
+impl Before {
+    /// Applies an action of which watchers are told immediately.
+    pub fn reduce(&mut self, action: &StateAction) {
+        let _ = ahp::reducers::apply_action_to_chat(&mut self.state, action);
+    }
+
+    /// The state, with its turns.
+    pub fn seen(&self, turns: &[Turn]) -> ChatState {
+        let turns = turns[..self.turns.min(turns.len())].to_vec();
+        ChatState { turns, ..ChatState::clone(&self.state) }
+    }
+}
+
+impl Chat {
+    /// The chat as it is now, before a change that has to be stored.
+    pub fn before(&mut self, is_turn: bool) -> Before {
+        let turns = std::mem::take(&mut self.state.turns);
+        let state = Box::new(self.state.clone());
+        self.state.turns = turns;
+        Before { state, turns: self.state.turns.len(), is_turn }
+    }
+
+    /// The turns that watchers may know of.
+    pub fn stored_turns(&self) -> &[Turn] {
+        let known = self.unstored.as_ref().map_or(self.state.turns.len(), |before| before.turns);
+        &self.state.turns[..known.min(self.state.turns.len())]
+    }
+
+    fn is_in_turn_change(&self) -> bool {
+        self.unstored.as_ref().is_some_and(|before| before.is_turn)
+    }
+}
+
+/// What of a session its watchers have while a change of it is being stored.
+#[derive(Debug, Default)]
+pub(super) struct Storing {
+    /// Whether the session serves others while it waits.
+    pub is_serving: bool,
+    /// The title that watchers have.
+    pub title: Option<String>,
+    /// Whether more of it changes, so that it cannot be shown.
+    pub session: bool,
+}
+
+impl Actor {
+    /// Waits until a change of a chat is stored.
+    pub(super) async fn stored_in<T>(
+        &mut self,
+        at: usize,
+        before: Before,
+        write: impl Future<Output = T> + Send,
+    ) -> T {
+        self.chats[at].unstored = Some(before);
+        let number = self.chats[at].number;
+        let stored = self.stored(write).await;
+        if let Some(at) = self.chat_numbered(number) {
+            self.chats[at].unstored = None;
+        }
+        stored
+    }
+
+    /// Waits until a change of the session itself is stored.
+    pub(super) async fn stored_session<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
+        self.storing.session = true;
+        let stored = self.stored(write).await;
+        self.storing.session = false;
+        stored
+    }
+
+    /// Waits for a store. After a while the session turns to what needs none.
+    pub(super) async fn stored<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
+        let mut write = std::pin::pin!(write);
+        if self.storing.is_serving || self.inbox.is_none() {
+            return write.await;
+        }
+        if let Ok(stored) = tokio::time::timeout(GRACE, &mut write).await {
+            return stored;
+        }
+        let Some(mut inbox) = self.inbox.take() else { return write.await };
+        // What is queued may be told only once the write is done.
+        let held = std::mem::take(&mut self.out);
+        self.storing.is_serving = true;
+        let stored = loop {
+            self.serve(&mut inbox).await;
+            tokio::select! {
+                biased;
+                stored = &mut write => break stored,
+                () = inbox.arrive() => {}
+                () = wait_until(self.next_gathered()) => {}
+            }
+        };
+        self.flush_out();
+        self.storing.is_serving = false;
+        self.out = held;
+        self.inbox = Some(inbox);
+        stored
+    }
+
+    /// When text is due that watchers may be told now.
+    fn next_gathered(&self) -> Option<Instant> {
+        let chats = self.chats.iter().filter(|chat| !chat.is_in_turn_change());
+        chats.filter_map(|chat| chat.gathered.as_ref().map(|gathered| gathered.due)).min()
+    }
+
+    /// Takes the messages that need no store, each behind what its sender sent before.
+    fn serve<'a>(&'a mut self, inbox: &'a mut Inbox) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if inbox.is_ending() {
+                self.stop_backends();
+            }
+            let mut waiting: Vec<(ConnectionId, Option<Place>)> =
+                self.again.iter().filter_map(|posted| sender_of(&posted.message)).collect();
+            waiting.extend(inbox.priority_senders().into_iter().map(|connection| (connection, None)));
+            let ready = inbox.take_where(|message| {
+                let sender = sender_of(message);
+                let is_watching = !matches!(message, ToSession::Dispatch(_));
+                let is_behind = sender.as_ref().is_some_and(|(connection, place)| {
+                    let mut earlier = waiting.iter().filter(|earlier| earlier.0 == *connection);
+                    earlier.any(|earlier| !is_watching || earlier.1 == *place)
+                });
+                let served = !is_behind && self.needs_no_store(message);
+                if !served {
+                    waiting.extend(sender);
+                }
+                served
+            });
+            for posted in ready {
+                let Some(posted) = self.held_back(posted) else { continue };
+                let Some(posted) = self.waits_for_prepared(posted) else { continue };
+                self.handle_meanwhile(posted.message).await;
+            }
+            let mut emitted = 0;
+            while let Some(posted) = inbox.next_emitted(|message| self.needs_no_store(message)) {
+                emitted += 1;
+                let Some(posted) = self.held_back(posted) else { continue };
+                if let Some(message) = self.stream(posted.message) {
+                    self.handle_meanwhile(message).await;
+                }
+            }
+            self.ahead.taken(emitted);
+            let now = Instant::now();
+            for at in 0..self.chats.len() {
+                let chat = &self.chats[at];
+                if !chat.is_in_turn_change()
+                    && chat.gathered.as_ref().is_some_and(|gathered| gathered.due <= now)
+                {
+                    self.flush_gathered(at);
+                }
+            }
+            self.flush_out();
+        })
+    }
+
+    async fn handle_meanwhile(&mut self, message: ToSession) {
+        match message {
+            ToSession::Dispatch(dispatch) => {
+                self.busy_at = Instant::now();
+                self.handle_dispatch(*dispatch).await;
+            }
+            ToSession::Subscribe(subscription) => {
+                self.busy_at = Instant::now();
+                self.handle_subscribe(*subscription);
+            }
+            ToSession::FetchTurns { spelled, place, cursor, connection, responder } => {
+                self.fetch_turns(&spelled, &place, cursor.as_deref(), &connection, responder);
+            }
+            ToSession::Emit { chat, channel, action } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.handle_emit(at, channel, action).await;
+                }
+            }
+            ToSession::WorkerEmit { chat, action } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.handle_emit(at, Emit::Chat, action).await;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a message can be handled while a change is being stored.
+    fn needs_no_store(&self, message: &ToSession) -> bool {
+        match message {
+            ToSession::Dispatch(dispatch) => self.changes_no_store(dispatch),
+            ToSession::Subscribe(subscription) => match &subscription.place {
+                Place::Session => !self.storing.session,
+                Place::Annotations => false,
+                Place::DefaultChat | Place::Chat(_) => true,
+            },
+            ToSession::FetchTurns { .. } => true,
+            ToSession::Emit { chat, channel, action } => self.emits_no_store(*chat, *channel, action),
+            ToSession::WorkerEmit { chat, action } => self.emits_no_store(*chat, Emit::Chat, action),
+            _ => false,
+        }
+    }
+
+    fn changes_no_store(&self, dispatch: &Dispatch) -> bool {
+        let name = dispatch.row.name;
+        let in_turn_change =
+            self.chat_at(&dispatch.place).is_some_and(|at| self.chats[at].is_in_turn_change());
+        UNSTORED.contains(&name) && (!in_turn_change || BESIDE_TURNS.contains(&name))
+    }
+
+    fn emits_no_store(&self, chat: u64, channel: Emit, action: &StateAction) -> bool {
+        let in_turn_change = self.chat_numbered(chat).is_some_and(|at| self.chats[at].is_in_turn_change());
+        let is_stored = match action {
+            StateAction::ChatTurnStarted(_)
+            | StateAction::ChatTurnComplete(_)
+            | StateAction::ChatTurnCancelled(_)
+            | StateAction::ChatError(_) => channel == Emit::Chat,
+            StateAction::ChatUsage(_) => self.core.options.usage.per == UsagePer::Report,
+            StateAction::SessionTitleChanged(_) => true,
+            _ => false,
+        };
+        !in_turn_change && !is_stored
+    }
+}
+
+/// The connection a message is of, and where to.
+fn sender_of(message: &ToSession) -> Option<(ConnectionId, Option<Place>)> {
+    let connection = match message {
+        ToSession::Dispatch(dispatch) => dispatch.connection.id,
+        ToSession::Subscribe(subscription) => subscription.subscriber.connection,
+        ToSession::FetchTurns { connection, .. } => connection.id,
+        _ => return None,
+    };
+    Some((connection, message.place().cloned()))
+}

@@ -1,0 +1,153 @@
+//! VS Code's detached worktrees: trees that a window asks for beside a session's own, and looks after by their handles.
+//! Handles last as long as the host.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ostler_contract::points::Worktree;
+use ostler_contract::{JsonObject, Thrown, Value, json, limit};
+use ostler_protocol::RpcError;
+use ostler_protocol::commands::{
+    DetachedWorktree, DetachedWorktreeArchived, DetachedWorktreeCreate, DetachedWorktrees,
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::core::file_uris::file_uri;
+use crate::core::refusals::nothing_at;
+use crate::workspace::Workspace;
+use crate::workspace::worktrees::repository_of;
+
+/// The key at `initialize` that says detached worktrees are served.
+pub(crate) const CAPABILITY: &str = "vscode.detachedWorktrees";
+/// How long a tree stays that no window names.
+const UNNAMED: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most trees at a time.
+const MOST: usize = 256;
+/// How the names of their branches begin, where the session names no prefix.
+const PREFIX: &str = "agents/";
+
+/// The trees, by handle.
+#[derive(Debug, Default)]
+pub(crate) struct Detached(Mutex<HashMap<String, Held>>);
+
+#[derive(Debug, Clone)]
+struct Held {
+    /// The session it was made for.
+    session: String,
+    tree: Worktree,
+    /// When a window named it last.
+    named: Instant,
+}
+
+impl Detached {
+    fn get(&self, handle: &str) -> Result<Held, RpcError> {
+        let held = self.0.lock().get(handle).cloned();
+        held.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
+    }
+
+    fn name(&self, handle: &str) -> Option<Held> {
+        let mut all = self.0.lock();
+        let held = all.get_mut(handle)?;
+        held.named = Instant::now();
+        Some(held.clone())
+    }
+}
+
+impl Workspace {
+    /// Makes a tree like a session's own, on a branch of its own.
+    pub(crate) async fn create_detached(&self, params: DetachedWorktreeCreate) -> Result<Value, RpcError> {
+        let session = match (self.sessions(), ostler_protocol::uri::session_id(&params.session)) {
+            (Some(sessions), Some(id)) => sessions.load(id).await,
+            _ => None,
+        };
+        let session = session.ok_or_else(|| nothing_at(&params.session))?;
+        let repository = session.worktree().and_then(|tree| repository_of(&tree)).ok_or_else(|| {
+            RpcError::invalid_params(format!("{} has no working tree of its own", session.uri()))
+        })?;
+        if self.detached.0.lock().len() >= MOST {
+            return Err(RpcError::invalid_params(format!(
+                "there are {MOST} detached worktrees, which is the limit; delete some first"
+            )));
+        }
+        let handle = self.core.new_id();
+        let mut chosen = session.settings();
+        chosen.insert("worktreeCreateNewBranch".to_owned(), true.into());
+        chosen.entry("worktreeBranchPrefix".to_owned()).or_insert_with(|| PREFIX.into());
+        let tree = self.make_tree(&repository, handle.clone(), &chosen).await.map_err(Thrown::into_rpc)?;
+        let resource = file_uri(&tree.path);
+        let held = Held { session: session.uri().to_owned(), tree, named: Instant::now() };
+        self.detached.0.lock().insert(handle.clone(), held);
+        Ok(json!({ "handle": handle, "resource": resource }))
+    }
+
+    /// Keeps a tree for another day.
+    pub(crate) fn claim_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
+        self.detached.get(&params.handle)?;
+        self.detached.name(&params.handle);
+        Ok(())
+    }
+
+    /// Takes a clean tree off the disk, or puts it back. Its branch stays.
+    pub(crate) async fn archive_detached(&self, params: DetachedWorktreeArchived) -> Result<(), RpcError> {
+        let held = self.detached.get(&params.handle)?;
+        self.detached.name(&params.handle);
+        match params.archived {
+            true => self.archive_tree(&held.session, &held.tree, || true).await,
+            false => self.restore_tree(&held.tree, &JsonObject::new()).await?,
+        }
+        Ok(())
+    }
+
+    /// Removes a tree and its branch, and forgets its handle. What would be lost stays and is named in the log.
+    pub(crate) async fn delete_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
+        let Ok(held) = self.detached.get(&params.handle) else { return Ok(()) };
+        if self.session(&held.session).is_some_and(|session| session.is_running()) {
+            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", held.session)));
+        }
+        self.detached.0.lock().remove(&params.handle);
+        self.discard_tree(&held.session, held.tree).await;
+        Ok(())
+    }
+
+    /// Removes the trees that no window named for a day, if they are clean.
+    pub(crate) async fn reconcile_detached(&self, params: &DetachedWorktrees) {
+        for handle in &params.active_handles {
+            self.detached.name(handle);
+        }
+        let unnamed = |held: &Held| held.named.elapsed() >= UNNAMED;
+        let old: Vec<(String, Held)> = {
+            let all = self.detached.0.lock();
+            let old = all.iter().filter(|(_, held)| unnamed(held));
+            old.map(|(handle, held)| (handle.clone(), held.clone())).collect()
+        };
+        for (handle, held) in old {
+            if self.is_clean(&held.tree).await && self.detached.0.lock().get(&handle).is_some_and(unnamed) {
+                self.detached.0.lock().remove(&handle);
+                self.discard_tree(&held.session, held.tree).await;
+            }
+        }
+    }
+
+    /// Removes a clean tree, and its branch if other branches have its commits.
+    async fn discard_tree(&self, session: &str, tree: Worktree) {
+        let delete = self.worktrees().and_then(|worktrees| worktrees.remove_branch.clone());
+        let (branch, repository, path) = (tree.branch.clone(), repository_of(&tree), tree.path.clone());
+        if !self.release_tree(session, tree).await {
+            return;
+        }
+        if let (Some(delete), Some(branch), Some(repository)) = (delete, branch, repository) {
+            let deleted = delete.within(limit::REPOSITORY, (repository.root, branch.clone())).await;
+            match deleted {
+                Ok(true) => {}
+                Ok(false) => self.core.log.line(format_args!(
+                    "{session}: kept the branch {branch} of the working tree {path}: no other branch has its commits"
+                )),
+                Err(why) => self.core.log.line(format_args!(
+                    "{session}: cannot delete the branch {branch}: {}",
+                    why.for_log()
+                )),
+            }
+        }
+    }
+}
