@@ -3,11 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-<<<<<<< HEAD
-use ostler_contract::problem::outside;
-=======
 use ostler_contract::points::worktrees_beside;
->>>>>>> main
+use ostler_contract::problem::outside;
 use ostler_contract::{Thrown, in_time};
 use ostler_protocol::RpcError;
 

@@ -7,12 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-<<<<<<< HEAD
-use ostler_contract::{RpcError, problem};
-=======
-use ostler_contract::RpcError;
 use ostler_contract::points::worktrees_beside;
->>>>>>> main
+use ostler_contract::{RpcError, problem};
 use url::Url;
 
 /// The directories served, and what is not served even where it lies below one of them.
