@@ -160,7 +160,13 @@ async fn files_of_the_directories_served_are_read_and_no_others() {
     assert_eq!(read(&served.join("menu")).await.unwrap()["data"], "Stew");
     let refused = read(&folder.path().join("vault.json")).await.unwrap_err();
     assert_eq!(refused["code"], -32009, "{refused}");
-    assert!(refused["message"].as_str().unwrap().ends_with("is outside the directories this host serves"));
+    assert!(
+        refused["message"].as_str().unwrap().ends_with(
+            "vault.json is outside the directories this host serves; to serve it, add its directory to paths in the \
+             configuration, or start the host with --path <directory>"
+        ),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

@@ -206,6 +206,13 @@ pub(crate) fn needs(plugin: impl std::fmt::Display, method: &str, wrong: impl st
     Thrown::new(format_args!("plugin {plugin}: {method} needs {wrong}"))
 }
 
+/// What a file or directory is refused with that is not served, and how it can be.
+pub fn outside(what: impl std::fmt::Display) -> String {
+    format!(
+        "{what} is outside the directories this host serves; to serve it, add its directory to paths in the configuration, or start the host with --path <directory>"
+    )
+}
+
 /// What a call that sends over the network throws where there is none.
 pub fn no_network(plugin: impl std::fmt::Display) -> Thrown {
     Thrown::new(format_args!("plugin {plugin}: this host gives plugins no way to the network"))

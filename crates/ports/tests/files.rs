@@ -340,7 +340,7 @@ async fn what_a_person_types_is_found() {
     assert_eq!(complete("").await, ["a.txt", "node_modules/", "src/", "sub/"]);
     assert_eq!(
         complete("s").await,
-        ["src/", "sub/", "src/deep/", "src/main.rs", "sub/b.txt", "src/deep/Main.txt"]
+        ["src/", "sub/", "src/main.rs", "src/deep/", "sub/b.txt", "src/deep/Main.txt"]
     );
     assert_eq!(complete("main").await, ["src/main.rs", "src/deep/Main.txt"]);
     assert_eq!(complete("src/ma").await, ["src/main.rs"]);
@@ -352,6 +352,65 @@ async fn what_a_person_types_is_found() {
     let found = ground.files.complete.unbounded((ground.uri("work"), "a.t".to_owned())).await.unwrap();
     assert_eq!(found[0].uri, ground.uri("work/a.txt"));
     assert_eq!(code(ground.files.complete.unbounded((ground.uri("secret"), String::new())).await), OUTSIDE);
+}
+
+#[tokio::test]
+async fn files_that_lie_deep_are_found_by_name_unless_they_are_ignored() {
+    let ground = Ground::new();
+    let put = |path: &str, text: &str| {
+        let path = ground.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for path in [
+        "work/app/menu-old/a.rs",
+        "work/app/my-menu.rs",
+        "work/app/deep/er/menus.rs",
+        "work/app/deep/er/still/menu.rs",
+        "work/app/build/menu.rs",
+        "work/app/build/keep/menu.txt",
+        "work/app/deep/target/menu.rs",
+        "work/app/deep/menu.log",
+        "work/app/private/menu.rs",
+        "work/app/elsewhere/menu.tmp",
+    ] {
+        put(path, "");
+    }
+    put("work/.gitignore", "*.log\n/app/build/\n[\n");
+    put("work/app/.ignore", "target\n");
+    put("work/.git/info/exclude", "private\n");
+    put("work/app/elsewhere/.gitignore", "*.tmp\n");
+    let complete = async |directory: &str, typed: &str| -> Vec<String> {
+        let found = ground.files.complete.unbounded((ground.uri(directory), typed.to_owned())).await.unwrap();
+        found.into_iter().map(|found| found.path).collect()
+    };
+    assert_eq!(
+        complete("work/app", "menu").await,
+        ["menu-old/", "deep/er/still/menu.rs", "deep/er/menus.rs", "my-menu.rs", "menu-old/a.rs"],
+        "the name itself, then what begins with it, then what has it"
+    );
+    assert_eq!(complete("work/app", "menu.tmp").await, [""; 0], "patterns of the directory it is in");
+    // By its own path, also what is ignored.
+    assert_eq!(complete("work/app", "build/m").await, ["build/menu.rs"]);
+    assert_eq!(complete("work", "er/still").await, ["app/deep/er/still/", "app/deep/er/still/menu.rs"]);
+}
+
+#[tokio::test]
+async fn a_large_tree_is_searched_while_somebody_types() {
+    let ground = Ground::new();
+    for folder in 0..200 {
+        let folder = ground.at(&format!("work/many/{folder}"));
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..150 {
+            fs::write(folder.join(format!("file-{file}.txt")), "").unwrap();
+        }
+    }
+    fs::create_dir_all(ground.at("work/many/199/x")).unwrap();
+    fs::write(ground.at("work/many/199/x/needle.rs"), "").unwrap();
+    let begun = std::time::Instant::now();
+    let found = ground.files.complete.unbounded((ground.uri("work"), "needle".to_owned())).await.unwrap();
+    assert_eq!(found[0].path, "many/199/x/needle.rs", "behind 30,000 others");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use ostler_contract::points::worktrees_beside;
+use ostler_contract::problem::outside;
 use ostler_contract::{Thrown, in_time};
 use ostler_protocol::RpcError;
 
@@ -62,8 +63,7 @@ fn check(here: &dyn LocalSystem, directory: &str, served: &[String]) -> Result<(
         real.as_ref().is_some_and(|real| real.starts_with(&root) || is_in_tree_of(here, real, &root))
     };
     if !served.is_empty() && !served.iter().any(holds) {
-        let why = format!("workingDirectories: {directory} is outside the directories this host serves");
-        return Err(RpcError::permission_denied(why));
+        return Err(RpcError::permission_denied(format!("workingDirectories: {}", outside(directory))));
     }
     let wrong = match found {
         Some(found) if found.is_directory => return Ok(()),

@@ -1,9 +1,13 @@
-//! Files a person may mean who typed the beginning of a path.
+//! Files a person may mean who typed the beginning of a path, or a name that lies deeper.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cap_std::fs::Dir;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ostler_contract::RpcError;
 use ostler_contract::points::ResourceCompletion;
 
@@ -11,16 +15,26 @@ use super::place::{Roots, real, uri_of};
 
 /// How many are answered.
 const ANSWERED: usize = 50;
-/// How many entries are looked at.
-const LOOKED_AT: usize = 20_000;
+/// How many entries are looked at, and for how long: somebody is typing.
+const LOOKED_AT: usize = 200_000;
+const LOOKED_FOR: Duration = Duration::from_millis(1_000);
+/// The longest file of patterns that is read, in bytes.
+const PATTERNS: u64 = 1 << 20;
 /// Directories nobody means who does not say so.
-const PASSED_OVER: &[&str] = &["node_modules", "target"];
+const PASSED_OVER: &[&str] = &["node_modules"];
+/// The same, where no patterns say what is ignored.
+const PASSED_OVER_WITHOUT_PATTERNS: &[&str] = &["target"];
+/// The files of patterns, those that decide last at the end.
+const IGNORE_FILES: &[&str] = &[".git/info/exclude", ".gitignore", ".ignore"];
 
 impl Roots {
-    /// First what goes on as it was typed, then what lies deeper and holds it in its path.
+    /// First what continues what was typed, then what lies deeper and has it in its name, then in its path. What is
+    /// ignored is found by its own path only.
     pub fn complete(&self, directory: &str, typed: &str) -> Result<Vec<ResourceCompletion>, RpcError> {
         let place = self.locate(directory)?;
-        let root = self.at(&place, |root, path| root.open_dir(path))?;
+        let named = place.path();
+        let (root, rules) =
+            self.at(&place, |root, path| Ok((root.open_dir(path)?, Rules::above(root, path, &named))))?;
         let base = self.real(&place)?;
         let found =
             |path: String| ResourceCompletion { uri: uri_of(&base.join(path.trim_end_matches('/'))), path };
@@ -31,7 +45,7 @@ impl Roots {
         let (folder, beginning) = typed.rsplit_once('/').unwrap_or(("", typed));
         let mut paths = going_on(&root, folder, &beginning.to_lowercase());
         if paths.len() < ANSWERED && !beginning.is_empty() {
-            for deeper in holding(&root, &typed.to_lowercase()) {
+            for deeper in holding(&root, &named, rules, &typed.to_lowercase()) {
                 if !paths.contains(&deeper) {
                     paths.push(deeper);
                 }
@@ -40,6 +54,62 @@ impl Roots {
         paths.truncate(ANSWERED);
         paths.retain(|path| real(&base.join(path)).is_none_or(|path| !self.is_private(&path)));
         Ok(paths.into_iter().map(found).collect())
+    }
+}
+
+/// The patterns of a directory, over those of the directories above.
+struct Rules {
+    own: Gitignore,
+    above: Option<Arc<Rules>>,
+}
+
+impl Rules {
+    /// Those of the directories above a path, from the directory that is served.
+    fn above(root: &Dir, path: &Path, named: &Path) -> Option<Arc<Self>> {
+        let depth = path.components().filter(|part| part.as_os_str() != ".").count();
+        let mut folders: Vec<&Path> = named.ancestors().skip(1).take(depth).collect();
+        folders.reverse();
+        let mut rules = None;
+        let mut below = PathBuf::new();
+        for (folder, part) in folders.into_iter().zip(path.components()) {
+            rules = Self::of(root, &below, folder, rules);
+            below.push(part);
+        }
+        rules
+    }
+
+    /// With those of one more directory: `below` is where it is from the root, `named` its whole path.
+    fn of(root: &Dir, below: &Path, named: &Path, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+        let mut builder = GitignoreBuilder::new(named);
+        let mut any = false;
+        for file in IGNORE_FILES {
+            let Ok(file) = root.open(below.join(file)) else { continue };
+            let mut text = String::new();
+            if file.take(PATTERNS).read_to_string(&mut text).is_err() {
+                continue;
+            }
+            for line in text.lines() {
+                // A pattern that is none matches nothing, as for git.
+                any |= builder.add_line(None, line).is_ok();
+            }
+        }
+        match any.then(|| builder.build()) {
+            Some(Ok(own)) => Some(Arc::new(Self { own, above })),
+            Some(Err(_)) | None => above,
+        }
+    }
+
+    /// The nearest directory whose patterns say something of a path decides.
+    fn ignores(&self, path: &Path, directory: bool) -> bool {
+        let mut rules = Some(self);
+        while let Some(here) = rules {
+            let said = here.own.matched(path, directory);
+            if !said.is_none() {
+                return said.is_ignore();
+            }
+            rules = here.above.as_deref();
+        }
+        false
     }
 }
 
@@ -75,30 +145,56 @@ fn going_on(root: &Dir, folder: &str, beginning: &str) -> Vec<String> {
         .collect()
 }
 
-/// What holds the text in its path, nearest first.
-fn holding(root: &Dir, text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut looked_at = 0;
-    let mut folders = VecDeque::from([PathBuf::new()]);
-    while let Some(folder) = folders.pop_front() {
+/// How well a path fits what was typed: less is better.
+fn rank(path: &str, name: &str, typed: &str) -> Option<u8> {
+    let (path, name) = (path.to_lowercase(), name.to_lowercase());
+    let stem = name.split('.').next().unwrap_or_default();
+    match () {
+        () if name == typed || stem == typed => Some(0),
+        () if name.starts_with(typed) => Some(1),
+        () if name.contains(typed) => Some(2),
+        () if path.contains(typed) => Some(3),
+        () => None,
+    }
+}
+
+/// What has the text in its path: the best fits, of those the nearest.
+fn holding(root: &Dir, named: &Path, above: Option<Arc<Rules>>, typed: &str) -> Vec<String> {
+    let mut found: Vec<(u8, usize, String)> = Vec::new();
+    let (begun, mut looked_at) = (Instant::now(), 0);
+    let mut folders = VecDeque::from([(PathBuf::new(), above)]);
+    while let Some((folder, above)) = folders.pop_front() {
+        if looked_at > LOOKED_AT || begun.elapsed() > LOOKED_FOR {
+            break;
+        }
         let dir = if folder.as_os_str().is_empty() { root.try_clone() } else { root.open_dir(&folder) };
         let (Ok(dir), Some(shown)) = (dir, folder.to_str()) else { continue };
+        let here = named.join(&folder);
+        let rules = Rules::of(&dir, Path::new(""), &here, above);
         for (name, directory) in entries(&dir) {
             looked_at += 1;
-            if looked_at > LOOKED_AT || found.len() >= ANSWERED {
-                return found;
-            }
-            if name.starts_with('.') || PASSED_OVER.contains(&name.as_str()) {
+            let passed_over = PASSED_OVER.contains(&name.as_str())
+                || rules.is_none() && PASSED_OVER_WITHOUT_PATTERNS.contains(&name.as_str());
+            let is_ignored =
+                || rules.as_ref().is_some_and(|rules| rules.ignores(&here.join(&name), directory));
+            if name.starts_with('.') || passed_over || is_ignored() {
                 continue;
             }
             let path = joined(shown, &name, directory);
-            if path.to_lowercase().contains(text) {
-                found.push(path);
+            if let Some(rank) = rank(&path, &name, typed) {
+                found.push((rank, path.trim_end_matches('/').matches('/').count(), path));
             }
             if directory {
-                folders.push_back(folder.join(&name));
+                folders.push_back((folder.join(&name), rules.clone()));
             }
         }
+        // Not more in memory than can be answered.
+        if found.len() > 4 * ANSWERED {
+            found.sort();
+            found.truncate(ANSWERED);
+        }
     }
-    found
+    found.sort();
+    found.truncate(ANSWERED);
+    found.into_iter().map(|(_, _, path)| path).collect()
 }

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use ostler_contract::RpcError;
 use ostler_contract::points::worktrees_beside;
+use ostler_contract::{RpcError, problem};
 use url::Url;
 
 /// The directories served, and what is not served even where it lies below one of them.
@@ -199,7 +199,7 @@ fn private(uri: &str) -> RpcError {
 }
 
 fn outside(uri: &str) -> RpcError {
-    RpcError::permission_denied(format!("{uri} is outside the directories this host serves"))
+    RpcError::permission_denied(problem::outside(uri))
 }
 
 /// What the operating system says, as a client is told.
