@@ -189,7 +189,7 @@ impl<S: Signature> Clone for Body<S> {
 }
 
 /// The plugin a function is from, and the function's name there.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 struct Maker {
     plugin: PluginId,
     method: &'static str,
@@ -202,12 +202,8 @@ impl Maker {
         static MAKERS: OnceLock<Mutex<HashMap<PluginId, HashMap<&'static str, &'static Maker>>>> =
             OnceLock::new();
         let mut makers = MAKERS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = makers.get(plugin).and_then(|methods| methods.get(method)) {
-            return found;
-        }
-        let maker: &'static Self = Box::leak(Box::new(Self { plugin: plugin.clone(), method }));
-        makers.entry(plugin.clone()).or_default().insert(method, maker);
-        maker
+        let methods = makers.entry(plugin.clone()).or_default();
+        methods.entry(method).or_insert_with(|| Box::leak(Box::new(Self { plugin: plugin.clone(), method })))
     }
 }
 
