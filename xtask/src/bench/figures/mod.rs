@@ -14,6 +14,7 @@ mod plugins;
 mod start;
 mod stored;
 mod sync;
+mod terminal;
 mod turn;
 mod webhook;
 
@@ -103,5 +104,10 @@ pub const GROUPS: &[Group] = &[
         name: "agents",
         what: "agents of the Agent Client Protocol behind the daemon, beside the same agent driven directly",
         measure: agents::measure,
+    },
+    Group {
+        name: "terminal",
+        what: "a terminal that prints 16 MiB to 1 and 20 subscribers",
+        measure: terminal::measure,
     },
 ];
