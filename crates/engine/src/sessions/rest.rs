@@ -77,7 +77,8 @@ impl Sessions {
         tokio::time::timeout(PATIENCE, room).await.map_err(|_| full(most))
     }
 
-    /// Whether a session may be woken. Sessions that clients watch may exceed the limit by a quarter.
+    /// Whether a session may be woken. Sessions that clients watch may exceed the limit by a quarter; those that are
+    /// about to sleep do not count, up to twice the limit.
     ///
     /// # Errors
     /// Too many are in memory, and none of them can sleep now.
@@ -86,8 +87,8 @@ impl Sessions {
         if self.awake() < most || entry.is_awake() {
             return Ok(());
         }
-        self.rest_idle_sessions();
-        match self.awake() > most + most / 4 {
+        let staying = self.awake().saturating_sub(self.rest_idle_sessions());
+        match staying > most + most / 4 || self.awake() > 2 * most + most / 4 {
             true => Err(full(most)),
             false => Ok(()),
         }
@@ -106,30 +107,34 @@ impl Sessions {
         }
     }
 
-    /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more.
-    fn rest_idle_sessions(&self) {
+    /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more. Answers how
+    /// many are asked.
+    fn rest_idle_sessions(&self) -> usize {
         let census = &self.census;
-        if census.asking.swap(true, Ordering::AcqRel) {
-            return;
-        }
         let most = self.core.options.limits.awake_sessions;
         let surplus = (census.count() + 1).saturating_sub(most) + most / 16;
+        if census.asking.swap(true, Ordering::AcqRel) {
+            return surplus;
+        }
         let mut idle: Vec<(String, Arc<Entry>)> = self
             .all()
             .into_iter()
             .filter(|entry| entry.is_awake() && !self.core.fanout.is_watched(&entry.uri))
             .filter_map(|entry| {
                 let view = entry.view();
-                (!view.is_running()).then(|| (view.summary.modified_at.clone(), entry))
+                let is_idle = !view.is_running() && !self.core.fanout.is_watched(&view.default_chat);
+                is_idle.then(|| (view.summary.modified_at.clone(), entry))
             })
             .collect();
         idle.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        for (_, entry) in idle.into_iter().take(surplus) {
+        idle.truncate(surplus);
+        for (_, entry) in &idle {
             if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
                 let _ = mailbox.send(ToSession::Rest);
             }
         }
         census.asking.store(false, Ordering::Release);
+        idle.len()
     }
 }
 
