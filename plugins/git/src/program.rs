@@ -87,8 +87,8 @@ impl std::ops::Deref for Output {
 
 /// Reads an output. Who comes to a small one charges the most that it may come to, so that nobody waits for
 /// more while others wait for what they hold.
-async fn read_output(mut from: impl AsyncRead + Unpin) -> std::io::Result<Output> {
-    let mut charge = OUTPUTS.take(SMALL_OUTPUT).await;
+async fn read_output(mut from: impl AsyncRead + Unpin, budget: &Budget) -> std::io::Result<Output> {
+    let mut charge = budget.take(SMALL_OUTPUT).await;
     let mut bytes = Vec::new();
     (&mut from).take(SMALL_OUTPUT as u64).read_to_end(&mut bytes).await?;
     if bytes.len() == SMALL_OUTPUT {
@@ -277,7 +277,7 @@ impl Git {
         };
         let read = async {
             match stdout {
-                Some(stdout) => read_output(stdout).await,
+                Some(stdout) => read_output(stdout, &OUTPUTS).await,
                 None => Ok(Output::default()),
             }
         };
@@ -346,19 +346,19 @@ mod tests {
 
     #[tokio::test]
     async fn outputs_are_charged_while_they_are_held() {
-        let before = OUTPUTS.used();
-        let small = read_output(&b"small"[..]).await.expect("it is read");
+        let budget = Budget::new(MEMORY);
+        let small = read_output(&b"small"[..], &budget).await.expect("it is read");
         assert_eq!(&*small, b"small");
         let large = vec![7_u8; 3 * SMALL_OUTPUT];
-        let held = read_output(&large[..]).await.expect("it is read");
+        let held = read_output(&large[..], &budget).await.expect("it is read");
         assert_eq!(held.len(), large.len());
-        assert!(OUTPUTS.used() >= before + large.len());
-        assert!(OUTPUTS.used() < before + OUTPUT_LIMIT as usize, "only what it came to");
+        assert!(budget.used() >= large.len());
+        assert!(budget.used() < OUTPUT_LIMIT as usize, "only what it came to");
         // More than fits at a time wait for each other and all pass.
-        let many = (0..8).map(|_| async { read_output(&large[..]).await.map(|out| out.len()) });
+        let many = (0..8).map(|_| async { read_output(&large[..], &budget).await.map(|out| out.len()) });
         let read = futures::future::join_all(many).await;
         assert!(read.into_iter().all(|len| matches!(len, Ok(len) if len == large.len())));
         drop((small, held));
-        assert_eq!(OUTPUTS.used(), before);
+        assert_eq!(budget.used(), 0);
     }
 }
