@@ -99,6 +99,34 @@ async fn watched_sessions_exceed_the_limit_by_a_quarter_at_most() {
     assert!(host.host.sessions.awake() <= MOST + MOST / 4 + 1, "{}", host.host.sessions.awake());
 }
 
+#[tokio::test]
+async fn nobody_is_refused_beside_sessions_that_are_about_to_sleep() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(&dir).await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for at in 0..4 * MOST {
+        create(&mut client, at).await.unwrap();
+    }
+    // Sent without a pause: nobody sleeps before the last one is read.
+    for at in 0..MOST {
+        let chat = ostler_protocol::uri::default_chat(&format!("echo:/s{at}"));
+        let params = json!({ "channel": chat });
+        let ask = json!({ "jsonrpc": "2.0", "id": 1000 + at, "method": "subscribe", "params": params });
+        client.send(&ask.to_string()).await;
+        client.notify("unsubscribe", params).await;
+    }
+    for _ in 0..MOST {
+        let answer = loop {
+            let frame = client.next_frame().await.unwrap();
+            if frame["id"].is_u64() {
+                break frame;
+            }
+        };
+        assert!(answer["error"].is_null(), "{answer}");
+    }
+}
+
 /// Lets so much time pass at once.
 async fn pass(time: Duration) {
     tokio::time::pause();

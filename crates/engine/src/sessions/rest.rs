@@ -78,7 +78,7 @@ impl Sessions {
     }
 
     /// Whether a session may be woken. Sessions that clients watch may exceed the limit by a quarter; those that are
-    /// about to sleep do not count, up to twice the limit.
+    /// about to sleep do not count, as long as all together stay within two and a quarter times the limit.
     ///
     /// # Errors
     /// Too many are in memory, and none of them can sleep now.
