@@ -44,10 +44,7 @@ pub(crate) async fn create(
     request: &PullRequestRequest,
 ) -> Result<Found, Failure> {
     let base = &target.repo;
-    let head = match place.head.is(base) {
-        true => place.branch.clone(),
-        false => format!("{}:{}", place.head.owner, place.branch),
-    };
+    let head = place.head_for(base);
     // A draft is one by its title.
     let title = if request.draft { format!("WIP: {}", request.title) } else { request.title.clone() };
     let body = json!({ "title": title, "body": request.body, "head": head, "base": target.branch });

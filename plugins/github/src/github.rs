@@ -164,10 +164,7 @@ pub(crate) async fn create(
     request: &PullRequestRequest,
 ) -> Result<Found, Failure> {
     let (base, own) = (&target.repo, place.head.is(&target.repo));
-    let head = match own {
-        true => place.branch.clone(),
-        false => format!("{}:{}", place.head.owner, place.branch),
-    };
+    let head = place.head_for(base);
     let mut body = json!({ "title": request.title, "body": request.body, "head": head, "base": target.branch,
         "draft": request.draft });
     if !own && place.head.owner.eq_ignore_ascii_case(&base.owner) {

@@ -68,6 +68,14 @@ struct Remote {
 }
 
 impl Place {
+    /// The branch as a request to a repository names it: with its owner where it is in a fork.
+    pub(crate) fn head_for(&self, base: &Repo) -> String {
+        match self.head.is(base) {
+            true => self.branch.clone(),
+            false => format!("{}:{}", self.head.owner, self.branch),
+        }
+    }
+
     /// Finds the place of a directory's branch.
     ///
     /// # Errors
