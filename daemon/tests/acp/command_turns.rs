@@ -1,5 +1,7 @@
 //! `!` commands: run by the host in a terminal, shown in the turn, told to the agent with the next prompt.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::agent;
@@ -12,6 +14,16 @@ fn stage(agent: Value) -> Stage {
 
 fn of<'a>(seen: &'a [Value], kind: &str) -> &'a Value {
     seen.iter().find(|action| action["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {seen:#?}"))
+}
+
+/// The prompts that an agent has been sent, from its log of frames.
+fn prompts_in(log: &Path) -> Vec<Value> {
+    let sent = std::fs::read_to_string(log).unwrap();
+    let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    frames
+        .filter(|frame| frame["method"] == "session/prompt")
+        .map(|frame| frame["params"]["prompt"].clone())
+        .collect()
 }
 
 #[tokio::test]
@@ -39,12 +51,7 @@ async fn a_command_runs_in_a_terminal_and_the_agent_is_told_of_it() {
     );
     talk.turn("What did I do?").await;
     talk.turn("And now?").await;
-    let sent = std::fs::read_to_string(log.path()).unwrap();
-    let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let prompts: Vec<Value> = frames
-        .filter(|frame| frame["method"] == "session/prompt")
-        .map(|frame| frame["params"]["prompt"].clone())
-        .collect();
+    let prompts = prompts_in(log.path());
     let told = prompts[0][0]["text"].as_str().unwrap();
     assert!(
         told.contains("oats") && told.contains("(exit code 3)") && told.ends_with("$ true\n\n(exit code 0)"),
@@ -70,12 +77,7 @@ async fn the_agent_is_told_after_a_restart_of_the_daemon_too() {
         let mut talk = Talk::join(stage.daemon.initialized("later").await, "fake:/one").await;
         talk.say("What did I do?").await;
         talk.say("And now?").await;
-        let sent = std::fs::read_to_string(log.path()).unwrap();
-        let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let prompts: Vec<Value> = frames
-            .filter(|frame| frame["method"] == "session/prompt")
-            .map(|frame| frame["params"]["prompt"].clone())
-            .collect();
+        let prompts = prompts_in(log.path());
         let told = prompts[1][0]["text"].as_str().unwrap();
         let expected = "oats\n(exit code 3)\n\n$ true\n\n(exit code 0)";
         assert!(told.ends_with(expected) && !told.contains("barley"), "{told}");
