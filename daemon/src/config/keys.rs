@@ -303,7 +303,8 @@ pub struct LimitSettings {
     /// verification, and of JavaScript routes. Default: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unverified_bodies_mb: Option<Mebibytes>,
-    /// Maximum number of awake sessions; idle sessions beyond it sleep. Default: 2000.
+    /// Maximum number of awake sessions; idle sessions beyond it sleep. Watched sessions may exceed it by a
+    /// quarter, those about to sleep by as much again as the limit. Default: 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake_sessions: Option<AwakeSessions>,
 }
