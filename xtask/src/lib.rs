@@ -8,5 +8,6 @@ mod decisions;
 pub mod examples;
 pub mod generate;
 pub mod modules;
+pub mod packages;
 pub mod tidy;
 pub mod verify;

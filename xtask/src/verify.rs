@@ -78,6 +78,12 @@ const CHECKS: &[Check] = &[
         run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
     },
     Check {
+        name: "packages",
+        what: "every npm package of `docs/packages.md`, under Node and in a plugin",
+        subset: "the packages that the table marks",
+        run: |session| crate::packages::run(session.root, &["--write".to_owned()]),
+    },
+    Check {
         name: "mutants",
         what: "cargo-mutants over the webhook plugin, guards, policies, grants and options, as .cargo/mutants.toml lists them",
         subset: "none: the tests that kill the mutants run",

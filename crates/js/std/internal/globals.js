@@ -1,10 +1,11 @@
 // Globals. Most are another module's exports, and made when they are first used.
 
 import native from 'native/globals';
-import { prepareStackTrace } from 'internal/stack';
+import { completeCallSites, prepareStackTrace } from 'internal/stack';
 
 const exports = {
   'internal/blob': ['Blob', 'File'],
+  'internal/compression': ['CompressionStream', 'DecompressionStream'],
   'internal/console': ['console'],
   'internal/event-target': [
     'AbortController',
@@ -21,6 +22,7 @@ const exports = {
   'internal/headers': ['Headers'],
   'internal/http': ['Request', 'Response'],
   'internal/intl': ['Intl'],
+  'internal/messaging': ['BroadcastChannel', 'MessageChannel', 'MessagePort'],
   'internal/performance': ['performance'],
   'internal/streams': [
     'ByteLengthQueuingStrategy',
@@ -134,4 +136,5 @@ for (const [name, defaults] of [
   define(Date.prototype, name, format[name]);
 }
 
+completeCallSites();
 Error.prepareStackTrace = prepareStackTrace;

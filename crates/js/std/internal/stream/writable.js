@@ -65,13 +65,13 @@ function write(stream, chunk, encoding, callback) {
   const room = state.length < state.highWaterMark;
   if (!room) state.needDrain = true;
   const entry = { chunk, encoding, callback, length };
-  if (state.writing || state.corked > 0 || !stream._ending.constructed) {
+  if (state.writing || state.corked > 0 || !stream._streamEnd.constructed) {
     state.buffered.push(entry);
-    if (!stream._ending.constructed) whenReady(stream, () => pump(stream));
+    if (!stream._streamEnd.constructed) whenReady(stream, () => pump(stream));
   } else {
     run(stream, [entry], false);
   }
-  return room && !stream._ending.error && !stream.destroyed;
+  return room && !stream._streamEnd.error && !stream.destroyed;
 }
 
 function run(stream, entries, many) {
@@ -117,7 +117,7 @@ function run(stream, entries, many) {
 
 function pump(stream) {
   const state = stream._writableState;
-  if (state.writing || state.corked > 0 || stream.destroyed || !stream._ending.constructed) return;
+  if (state.writing || state.corked > 0 || stream.destroyed || !stream._streamEnd.constructed) return;
   if (state.buffered.length > 0) {
     if (typeof stream._writev === 'function' && state.buffered.length > 1)
       run(stream, state.buffered.splice(0), true);
@@ -131,7 +131,7 @@ function finish(stream) {
   const state = stream._writableState;
   if (!state.ending || state.finishing || state.writing || state.buffered.length > 0 || stream.destroyed)
     return;
-  if (stream._ending.error) return;
+  if (stream._streamEnd.error) return;
   state.finishing = true;
   const done = (error) => {
     if (error) {
@@ -143,7 +143,7 @@ function finish(stream) {
       state.finished = true;
       stream.emit('finish');
       const readable = stream._readableState;
-      if (stream._ending.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
+      if (stream._streamEnd.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
     });
   };
   if (typeof stream._final !== 'function') {
