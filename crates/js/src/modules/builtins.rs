@@ -32,7 +32,7 @@ const NODE: &[(&str, &str)] = scripts!("node":
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "ciphers" "commonjs" "console" "context" "crypto-bytes" "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals"
     "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "signals" "stack" "stream/adapters" "stream/base"
-    "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "test" "text" "ticks"
+    "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable" "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text" "ticks"
     "timers" "url" "watch" "webcrypto" "websocket"
 );
 
@@ -52,7 +52,6 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
     ("sdk", crate::native::sdk::native),
-    ("streams", crate::native::streams::native),
     ("timers", crate::timers::native),
     ("url", crate::native::url::native),
     ("websocket", crate::native::websocket::native),
