@@ -18,6 +18,7 @@ mod signatures;
 pub(crate) mod streams;
 mod system_error;
 pub(crate) mod url;
+pub(crate) mod vm;
 pub(crate) mod websocket;
 pub(crate) mod zlib;
 pub(crate) mod zones;
