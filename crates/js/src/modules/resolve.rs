@@ -119,7 +119,7 @@ pub(super) fn specify(
             Err(missing_builtin(specifier, base))
         };
     }
-    if builtins::exists(specifier) {
+    if builtins::exists_bare(specifier) {
         return Ok(format!("node:{specifier}"));
     }
     let path = match url_path(specifier)? {

@@ -17,6 +17,7 @@ pub(crate) mod sdk;
 mod signatures;
 mod system_error;
 pub(crate) mod url;
+pub(crate) mod vm;
 pub(crate) mod websocket;
 pub(crate) mod zlib;
 pub(crate) mod zones;
