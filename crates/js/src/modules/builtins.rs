@@ -32,10 +32,15 @@ const NODE: &[(&str, &str)] = scripts!("node":
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
-    "absent" "blob" "bridge" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes" "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals"
-    "headers" "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing" "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging" "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters" "stream/base"
-    "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "test" "text" "ticks"
-    "timers" "tls" "url" "watch" "x509" "webcrypto" "websocket"
+    "absent" "blob" "bridge" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
+    "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
+    "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
+    "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging"
+    "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
+    "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
+    "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
+    "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
+    "ticks" "timers" "tls" "url" "watch" "webcrypto" "websocket" "x509"
 );
 
 const SDK_FILES: &[(&str, &str)] =
@@ -55,7 +60,6 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
     ("sdk", crate::native::sdk::native),
-    ("streams", crate::native::streams::native),
     ("timers", crate::timers::native),
     ("tls", crate::native::tls::native),
     ("url", crate::native::url::native),

@@ -16,7 +16,6 @@ pub(crate) mod process;
 mod scrypt;
 pub(crate) mod sdk;
 mod signatures;
-pub(crate) mod streams;
 mod system_error;
 pub(crate) mod tls;
 pub(crate) mod url;

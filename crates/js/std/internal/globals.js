@@ -24,19 +24,24 @@ const exports = {
   'internal/intl': ['Intl'],
   'internal/messaging': ['BroadcastChannel', 'MessageChannel', 'MessagePort'],
   'internal/performance': ['performance'],
-  'internal/streams': [
-    'ByteLengthQueuingStrategy',
-    'CountQueuingStrategy',
+  'internal/streams/bytes': [
     'ReadableByteStreamController',
-    'ReadableStream',
     'ReadableStreamBYOBReader',
     'ReadableStreamBYOBRequest',
+  ],
+  'internal/streams/common': ['ByteLengthQueuingStrategy', 'CountQueuingStrategy'],
+  'internal/streams/readable': [
+    'ReadableStream',
     'ReadableStreamDefaultController',
     'ReadableStreamDefaultReader',
+  ],
+  'internal/streams/transform': [
     'TextDecoderStream',
     'TextEncoderStream',
     'TransformStream',
     'TransformStreamDefaultController',
+  ],
+  'internal/streams/writable': [
     'WritableStream',
     'WritableStreamDefaultController',
     'WritableStreamDefaultWriter',
