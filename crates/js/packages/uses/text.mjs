@@ -10,7 +10,7 @@ import { diffLines } from 'diff';
 import iconv from 'iconv-lite';
 import { parseHTML } from 'linkedom';
 import chalk from 'chalk';
-import cookie from 'cookie';
+import * as cookie from 'cookie';
 export default async () => [
   marked('# Hi\n\n- a\n- **b**'), Handlebars.compile('{{#each l}}{{this}},{{/each}}')({ l: [1, 2] }), Mustache.render('{{a}}', { a: '<' }), ejs.render('<%= a %>', { a: 1 }),
   Papa.parse('a,b\n1,"x,y"', { header: true }).data, parse('a,b\n1,2', { columns: true }), new XMLParser({ ignoreAttributes: false }).parse('<a x="1"><b>2</b></a>'),

@@ -4,7 +4,7 @@ import { DateTime } from 'luxon';
 import { v5 as uuid } from 'uuid';
 import { customAlphabet } from 'nanoid';
 import YAML from 'yaml';
-import jsyaml from 'js-yaml';
+import * as jsyaml from 'js-yaml';
 import semver from 'semver';
 import minimist from 'minimist';
 import ms from 'ms';

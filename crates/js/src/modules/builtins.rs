@@ -32,7 +32,7 @@ const NODE: &[(&str, &str)] = scripts!("node":
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
-    "absent" "blob" "bridge" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
+    "absent" "blob" "bridge" "call-sites" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
     "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
     "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
     "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging"

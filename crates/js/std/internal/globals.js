@@ -1,7 +1,7 @@
 // Globals. Most are another module's exports, and made when they are first used.
 
 import native from 'native/globals';
-import { completeCallSites, prepareStackTrace } from 'internal/stack';
+import { prepareStackTrace } from 'internal/stack';
 
 const exports = {
   'internal/blob': ['Blob', 'File'],
@@ -76,12 +76,12 @@ Object.defineProperty(Error.prototype, 'stack', {
   },
 });
 
-function defineLater(name, load) {
+function defineLater(name, module, key) {
   Object.defineProperty(globalThis, name, {
     configurable: true,
     enumerable: false,
     get() {
-      const value = load();
+      const value = native.load(module)[key];
       define(globalThis, name, value);
       return value;
     },
@@ -92,9 +92,9 @@ function defineLater(name, load) {
 }
 
 for (const module in exports) {
-  for (const name of exports[module]) defineLater(name, () => native.load(module)[name]);
+  for (const name of exports[module]) defineLater(name, module, name);
 }
-defineLater('process', () => native.load('node:process').default);
+defineLater('process', 'node:process', 'default');
 define(globalThis, 'global', globalThis);
 define(
   globalThis,
@@ -141,5 +141,15 @@ for (const [name, defaults] of [
   define(Date.prototype, name, format[name]);
 }
 
-completeCallSites();
 Error.prepareStackTrace = prepareStackTrace;
+const prepared = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');
+if (prepared.set) {
+  Object.defineProperty(Error, 'prepareStackTrace', {
+    ...prepared,
+    configurable: true,
+    set(value) {
+      native.load('internal/call-sites').complete((prepare) => prepared.set.call(Error, prepare));
+      prepared.set.call(Error, value);
+    },
+  });
+}

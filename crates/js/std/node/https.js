@@ -7,9 +7,7 @@ import { connectionListener, methods, setUp } from 'internal/http1/server';
 
 export function Agent(options) {
   if (!(this instanceof Agent)) return new Agent(options);
-  this.defaultPort = 443;
-  this.protocol = 'https:';
-  HttpAgent.call(this, options);
+  HttpAgent.call(this, { defaultPort: 443, protocol: 'https:', ...options });
   this.maxCachedSessions = this.options.maxCachedSessions ?? 100;
 }
 Object.setPrototypeOf(Agent.prototype, HttpAgent.prototype);

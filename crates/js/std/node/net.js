@@ -89,15 +89,10 @@ export class Socket extends Duplex {
       throw missing('the option fd of net.Socket', 'use net.connect, or the streams of node:fs');
     }
     this.#ready.promise.catch(() => {});
-    if (options.allowHalfOpen !== true) this.on('end', this.#endBoth);
     if (options._handle) {
       this._open(options._handle);
       this.read(0);
     }
-  }
-
-  #endBoth() {
-    if (this.writable) this.end();
   }
 
   /** The connection is there; `handle` has `read`, `write`, `end` and `destroy`. */

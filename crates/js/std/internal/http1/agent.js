@@ -10,9 +10,9 @@ const kOptions = Symbol('options');
 export function Agent(options) {
   if (!(this instanceof Agent)) return new Agent(options);
   EventEmitter.call(this);
-  this.defaultPort ??= 80;
-  this.protocol ??= 'http:';
   this.options = { __proto__: null, path: null, noDelay: true, ...options };
+  this.defaultPort = this.options.defaultPort || 80;
+  this.protocol = this.options.protocol || 'http:';
   this.requests = Object.create(null);
   this.sockets = Object.create(null);
   this.freeSockets = Object.create(null);
