@@ -11,3 +11,4 @@ pub mod modules;
 pub mod packages;
 pub mod tidy;
 pub mod verify;
+pub mod vscode;

@@ -34,7 +34,7 @@ enum Ended {
     Differs(String),
 }
 
-/// Runs the programs that the arguments name: all, or those of `.ci/run` (`--subset`). `--write` writes the page.
+/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`). `--write` writes the page.
 ///
 /// # Errors
 /// What keeps the programs from running, and the programs that fail and are not expected to.
@@ -255,7 +255,7 @@ fn page(root: &Path, manifest: &Value, results: &BTreeMap<String, Ended>) -> Res
     let mut page = format!(
         "# npm packages in plugins\n\nSmall programs that use npm packages, run under Node and in a plugin, against local \
          servers. A package works if\nboth give the same answer. The programs are in [{SOURCE}](../{SOURCE}/uses); `cargo \
-         xtask packages --write` runs\nthem and writes this page. `.ci/run` runs those marked with *.\n\n{same} of {} \
+         xtask packages --write` runs\nthem and writes this page; `--subset` runs those marked with *.\n\n{same} of {} \
          programs answer as under Node.\n\n| program | packages | result |\n|---|---|---|\n",
         results.len()
     );

@@ -79,9 +79,15 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "packages",
-        what: "every npm package of `docs/packages.md`, under Node and in a plugin",
-        subset: "the packages that the table marks",
-        run: |session| crate::packages::run(session.root, &["--write".to_owned()]),
+        what: "programs that use npm packages, under Node and in a plugin",
+        subset: "none: tests compare the modules with Node",
+        run: |session| crate::packages::run(session.root, &[]),
+    },
+    Check {
+        name: "vscode",
+        what: "VS Code's web UI against the daemon, step by step with screenshots",
+        subset: "none: tests send what it sends",
+        run: |session| crate::vscode::run(session.root, &[]),
     },
     Check {
         name: "mutants",
