@@ -3,20 +3,20 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
-    ListContainersOptionsBuilder, RemoveContainerOptionsBuilder, RestartContainerOptionsBuilder,
-    StopContainerOptionsBuilder,
+    RemoveContainerOptionsBuilder, RestartContainerOptionsBuilder, StopContainerOptionsBuilder,
 };
 use ostler_contract::points::{Computer, MachineMount, MachineProcess};
 use ostler_contract::{PluginHost, Thrown};
 use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::enter::{self, Entry};
 use crate::options::Configured;
 use crate::parts::Parts;
-use crate::runtime::{CHANGE, Failure, Kind, QUICK, Runtime};
+use crate::runtime::{CHANGE, Failure, Kind, Runtime};
 
 /// The scheme of machines.
 pub const ADDRESS: &str = "computer://";
@@ -157,21 +157,20 @@ impl Machines {
     /// The machines of this host.
     pub async fn list(&self) -> Result<Vec<Found>, Failure> {
         let wanted = vec![format!("{}=1", label::COMPUTER), format!("{}={}", label::HOST, self.own)];
-        let filters = HashMap::from([("label", wanted.iter().map(String::as_str).collect::<Vec<_>>())]);
-        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        let rows =
-            self.runtime
-                .call("list containers", QUICK, |docker| async move {
-                    docker.list_containers(Some(options)).await
-                })
-                .await?;
+        let filters = json!({ "label": wanted }).to_string();
+        let filters = utf8_percent_encode(&filters, NON_ALPHANUMERIC);
+        let path = format!("/containers/json?all=true&filters={filters}");
+        let rows: Vec<Row> = self.runtime.get("list containers", &path).await?;
         let mut found = Vec::new();
         for row in rows {
             let labels = row.labels.unwrap_or_default();
             // The runtime filters; what it lets through is checked all the same.
-            let (Some(container), true) = (row.id, self.is_own(&labels)) else { continue };
+            if !self.is_own(&labels) {
+                continue;
+            }
+            let container = row.id;
             let Some(id) = id_in(&labels, &container) else { continue };
-            let running = row.state.is_some_and(|state| state.to_string() == "running");
+            let running = row.state.as_deref() == Some("running");
             let image = row.image.unwrap_or_default();
             let mut machine = Found { container, id, running, labels, image, mounted: Vec::new() };
             if machine.label(label::MOUNTS).is_none()
@@ -191,11 +190,9 @@ impl Machines {
     }
 
     /// What the runtime says of a container, whosever it is.
-    pub async fn inspect(&self, container: &str) -> Result<ContainerInspectResponse, Failure> {
-        let what = format!("inspect {container}");
-        self.runtime
-            .call(&what, QUICK, |docker| async move { docker.inspect_container(container, None).await })
-            .await
+    pub async fn inspect(&self, container: &str) -> Result<Inspected, Failure> {
+        let path = format!("/containers/{container}/json");
+        self.runtime.get(&format!("inspect {container}"), &path).await
     }
 
     /// Finds a machine by its id.
@@ -210,14 +207,12 @@ impl Machines {
         };
         let whole = whole.map_err(|why| if why.is_missing() { no_machine(id) } else { why })?;
         let mounted = mounted(&whole);
-        let (labels, image) =
-            whole.config.map_or_else(Default::default, |config| (config.labels, config.image));
-        let labels = labels.unwrap_or_default();
-        let container = whole.id.unwrap_or_default();
+        let labels = whole.config.labels.unwrap_or_default();
+        let (container, image) = (whole.id, whole.config.image);
         if !self.is_own(&labels) || id_in(&labels, &container).is_none_or(|own| own != id) {
             return Err(no_machine(id));
         }
-        let running = whole.state.and_then(|state| state.running).unwrap_or_default();
+        let running = whole.state.running;
         Ok(Found { container, id: id.to_owned(), running, labels, image: image.unwrap_or_default(), mounted })
     }
 
@@ -357,14 +352,74 @@ fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
     }
 }
 
-fn mounted(whole: &ContainerInspectResponse) -> Vec<MachineMount> {
-    let binds = whole.mounts.iter().flatten().filter(|mount| mount.typ.as_deref() == Some("bind"));
-    let mount = |mount: &bollard::models::MountPoint| {
-        Some(MachineMount {
-            source: mount.source.clone()?,
-            target: mount.destination.clone()?,
-            read_only: mount.rw == Some(false),
-        })
+fn mounted(whole: &Inspected) -> Vec<MachineMount> {
+    let binds = whole.mounts.iter().flatten().filter(|mount| mount.r#type == "bind");
+    let mount = |mount: &Bound| MachineMount {
+        source: mount.source.clone(),
+        target: mount.destination.clone(),
+        read_only: !mount.rw,
     };
-    binds.filter_map(mount).collect()
+    binds.map(mount).collect()
+}
+
+/// A row of `GET /containers/json`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Row {
+    id: String,
+    image: Option<String>,
+    state: Option<String>,
+    labels: Option<HashMap<String, String>>,
+}
+
+/// The answer to `GET /containers/{id}/json`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Inspected {
+    id: String,
+    state: State,
+    config: Config,
+    mounts: Option<Vec<Bound>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct State {
+    running: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Config {
+    image: Option<String>,
+    labels: Option<HashMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Bound {
+    r#type: String,
+    source: String,
+    destination: String,
+    #[serde(rename = "RW")]
+    rw: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inspected, Row};
+
+    /// As Podman 4.3 answers while a container is removed: Docker has no such state.
+    #[test]
+    fn a_state_that_docker_lacks_is_read() {
+        let row = r#"[{"Id":"0e02b9afe04e448c","Names":["/ostler-1-x"],"Image":"localhost/x:latest","Labels":{"ostler.computer":"1"},
+            "State":"stopped","Status":"","Mounts":[]}]"#;
+        let rows: Vec<Row> = serde_json::from_str(row).unwrap();
+        assert_eq!(rows[0].state.as_deref(), Some("stopped"));
+        let whole = r#"{"Id":"0e02b9afe04e448c","State":{"Status":"stopped","Running":false},"Config":{"Labels":null},
+            "Mounts":[{"Type":"bind","Source":"/a","Destination":"/b","RW":false}]}"#;
+        let whole: Inspected = serde_json::from_str(whole).unwrap();
+        let mounts = super::mounted(&whole);
+        assert_eq!((mounts[0].target.as_str(), mounts[0].read_only), ("/b", true));
+    }
 }
