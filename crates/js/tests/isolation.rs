@@ -422,6 +422,23 @@ async fn an_engine_holds_what_its_plugin_uses() {
     assert!(with_sdk < 500 << 10, "{with_sdk}");
 }
 
+/// What a pipe made for a chunk is freed before the next ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_holds_no_memory_for_chunks_that_passed() {
+    let said = run(
+        "",
+        "let sent = 0; let seen = 0; const used = [];\n\
+         const source = new ReadableStream({ pull(to) { sent += 1; if (sent > 30000) to.close(); else to.enqueue(sent); } });\n\
+         const double = new TransformStream({ transform(chunk, to) { to.enqueue(chunk * 2); } });\n\
+         await source.pipeThrough(double).pipeTo(new WritableStream({ write() {\n\
+           seen += 1; if (seen === 5000 || seen === 30000) used.push(process.memoryUsage().heapUsed);\n\
+         } }));\n\
+         return [seen, used[1] - used[0] < 64 << 10];",
+    )
+    .await;
+    assert_eq!(said, json!([30000, true]));
+}
+
 /// A few bytes can be blown up to any size: what comes out counts while it is made.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_unpacked_counts_against_the_memory_of_the_plugin() {
