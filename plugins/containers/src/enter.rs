@@ -22,8 +22,8 @@ use crate::runtime::{QUICK, connect};
 pub const VARIABLE: &str = "OSTLER_ENTRY";
 /// The variable that marks a process, and what it starts.
 const MARKER: &str = "OSTLER_ENTERED";
-/// How long processes have to end after SIGTERM.
-const GRACE: Duration = Duration::from_millis(600);
+/// How long it is waited until processes have ended: less than the host waits for this program.
+const GRACE: Duration = Duration::from_millis(1300);
 /// How often it is looked whether the program that started this one is there.
 const POLL: Duration = Duration::from_millis(500);
 /// How much is read at a time.
@@ -31,8 +31,11 @@ const PIECE: usize = 64 << 10;
 /// The exit code if the process could not be started.
 const NOT_STARTED: u8 = 126;
 
-/// Ends the marked processes: `$1` is the marker, `$2` the signal.
-const END: &str = r#"for p in /proc/[0-9]*; do if grep -qF "$1" "$p/environ" 2>/dev/null; then kill -"$2" "${p#/proc/}" 2>/dev/null; fi; done"#;
+/// Ends the marked processes; `$1` is the marker. It runs to its end also if nobody waits for it.
+const END: &str = r#"end() { for p in /proc/[0-9]*; do
+if { tr '\000' '\n' <"$p/environ" | grep -qxF "$2"; } 2>/dev/null; then kill -"$1" "${p#/proc/}" 2>/dev/null; fi
+done; }
+end TERM "$1"; sleep 0.5 || sleep 1; end KILL "$1""#;
 
 /// A process in a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -137,7 +140,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
             Ok(()) => None,
             Err(_) => {
                 // Nobody reads what it writes.
-                end(&docker, &entry.container, &marker, "KILL").await;
+                end(&docker, &entry.container, &marker).await;
                 return Ok(128 + 13);
             }
         },
@@ -145,10 +148,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
         () = orphaned => Some(1),
     };
     if let Some(signal) = signal {
-        end(&docker, &entry.container, &marker, "TERM").await;
-        if timeout(GRACE, shown).await.is_err() {
-            end(&docker, &entry.container, &marker, "KILL").await;
-        }
+        end(&docker, &entry.container, &marker).await;
         return Ok(128 + signal);
     }
     drop(sent);
@@ -189,9 +189,9 @@ async fn show(
     Ok(())
 }
 
-/// Sends a signal to every process with the marker.
-async fn end(docker: &Docker, container: &str, marker: &str, signal: &str) {
-    let command = ["/bin/sh", "-c", END, "end", marker, signal];
+/// Ends every process with the marker.
+async fn end(docker: &Docker, container: &str, marker: &str) {
+    let command = ["/bin/sh", "-c", END, "end", marker];
     let options = CreateExecOptions {
         cmd: Some(command.map(str::to_owned).to_vec()),
         attach_stdout: Some(true),
