@@ -254,6 +254,7 @@ async fn what_nobody_catches_is_a_line_with_the_plugins_name() {
         .text(&tools(
             "reject() { void Promise.reject(new TypeError('nobody listens')); },\n\
              text() { void Promise.reject('only words'); },\n\
+             own_class() { class Refused extends Error {} void Promise.reject(new Refused('not allowed')); },\n\
              late() { const late = Promise.reject(new Error('heard')); queueMicrotask(() => late.catch(() => {})); },\n\
              timer() { setTimeout(() => { throw new RangeError('in a timer'); }, 1); },\n\
              tick() { process.nextTick(() => { throw new Error('in a tick'); }); },\n\
@@ -265,13 +266,14 @@ async fn what_nobody_catches_is_a_line_with_the_plugins_name() {
         .await
         .unwrap();
     for (name, words) in [
-        ("reject", "unhandled rejection: nobody listens\n    at reject ("),
+        ("reject", "unhandled rejection: TypeError: nobody listens\n    at reject ("),
         ("text", "unhandled rejection: \"only words\" was thrown, which is not an Error"),
-        ("timer", "uncaught error: in a timer\n"),
-        ("tick", "uncaught error: in a tick\n"),
-        ("micro", "uncaught error: in a microtask\n"),
-        ("event", "uncaught error: an event\n"),
-        ("target", "uncaught error: a listener\n"),
+        ("own_class", "unhandled rejection: Refused: not allowed\n"),
+        ("timer", "uncaught error: RangeError: in a timer\n"),
+        ("tick", "uncaught error: Error: in a tick\n"),
+        ("micro", "uncaught error: Error: in a microtask\n"),
+        ("event", "uncaught error: Error: an event\n"),
+        ("target", "uncaught error: Error: a listener\n"),
     ] {
         plugin.run(name, Value::Null).await.unwrap();
         let line = loader.lines.wait_for(words).await;

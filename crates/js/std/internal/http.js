@@ -47,6 +47,9 @@ function streamOf(next) {
         if (bytes === null) controller.close();
         else controller.enqueue(bytes);
       },
+      cancel() {
+        next.cancel?.();
+      },
     },
     { highWaterMark: 0 },
   );

@@ -1,6 +1,6 @@
 import { absent } from 'internal/absent';
 
-const instead = "use the host's records (host.records), or the package sql.js";
+const instead = "use a collection of the host's, or the package sql.js";
 
 export const DatabaseSync = absent('sqlite.DatabaseSync', instead);
 export const StatementSync = absent('sqlite.StatementSync', instead);
