@@ -3,11 +3,14 @@
 use ostler_contract::Plugin;
 use ostler_contract::points::Agent;
 
+use crate::cli::ENTER;
+
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
     vec![
-        ostler_plugin_acp::plugin(bridge()),
+        ostler_plugin_acp::plugin(command("mcp-bridge")),
         ostler_plugin_bot::plugin(),
+        ostler_plugin_containers::plugin(command(ENTER)),
         ostler_plugin_echo::plugin(),
         ostler_plugin_git::plugin(),
         ostler_plugin_github::plugin(),
@@ -16,10 +19,11 @@ pub fn plugins() -> Vec<Plugin> {
     ]
 }
 
-/// The command of this program that serves a session's tools to an agent on stdio.
-fn bridge() -> Option<Vec<String>> {
+/// An internal command of this program, for plugins that start it: `mcp-bridge` serves a session's tools to an agent on
+/// stdio, [`ENTER`] runs a process in a machine.
+fn command(name: &str) -> Option<Vec<String>> {
     let program = std::env::current_exe().ok()?;
-    Some(vec![program.to_str()?.to_owned(), "mcp-bridge".to_owned()])
+    Some(vec![program.to_str()?.to_owned(), name.to_owned()])
 }
 
 /// The backends the daemon is built with, beside those of plugins: none. Whoever builds one of their own puts it here.

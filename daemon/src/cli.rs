@@ -109,6 +109,9 @@ const FLAGS_NOT_SERVED: &[&str] = &["--worktrees-root", "--update-check", "--no-
 /// The internal last argument of a process created by `ostler start`. Not part of the public command line.
 pub const DETACHED: &str = "--detached";
 
+/// The internal first argument of a process that runs another one in a machine.
+pub const ENTER: &str = "enter";
+
 /// The internal last argument of a daemon that restarts in place: the ports to reuse.
 const KEPT: &str = "--kept-ports=";
 
@@ -144,6 +147,9 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(_) => return failed(&Exit::usage("an argument is not valid UTF-8")),
     };
+    if arguments.get(1).is_some_and(|first| first == ENTER) {
+        return ExitCode::from(ostler_plugin_containers::enter::main());
+    }
     match start(&arguments) {
         Ok(Ending::Code(code)) => ExitCode::from(code),
         Ok(Ending::Again(kept)) => failed(&again(program, arguments, kept)),

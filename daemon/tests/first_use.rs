@@ -25,6 +25,8 @@ impl Home {
     fn command(&self, line: &[&str]) -> Command {
         let mut command = program();
         command.args(line).env("HOME", self.path()).env_remove("XDG_STATE_HOME").current_dir(self.path());
+        // No container runtime, whatever this computer has.
+        command.env("DOCKER_HOST", self.path().join("docker.sock"));
         command
     }
 
@@ -111,6 +113,17 @@ fn a_preset_is_an_agent() {
         { "name": "@ostler/github" },
     ]);
     assert_eq!(home.config(), json!({ "plugins": plugins }));
+}
+
+#[test]
+fn containers_are_enabled_where_a_runtime_is_found() {
+    for (arguments, named) in [(&[][..], true), (&["--no-containers"], false)] {
+        let home = Home::new();
+        let _listener = std::os::unix::net::UnixListener::bind(home.path().join("docker.sock")).unwrap();
+        ok(home.run(&[&["init", "--agent", "echo"], arguments].concat()));
+        let plugins = home.config()["plugins"].as_array().unwrap().clone();
+        assert_eq!(plugins.contains(&json!({ "name": "@ostler/containers" })), named, "{plugins:?}");
+    }
 }
 
 #[test]

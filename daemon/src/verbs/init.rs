@@ -45,6 +45,9 @@ pub struct InitFlags {
     /// Omit the plugin for pull requests
     #[arg(long)]
     pub no_github: bool,
+    /// Omit the plugin for containers, which is named if Docker or Podman is found
+    #[arg(long)]
+    pub no_containers: bool,
 }
 
 /// Writes a first configuration; never over one that is there.
@@ -75,6 +78,10 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         (flags.no_webhook, json!({ "name": WEBHOOK })),
         (flags.no_git, json!({ "name": ostler_plugin_git::NAME })),
         (flags.no_github, json!({ "name": ostler_plugin_github::NAME })),
+        (
+            flags.no_containers || !ostler_plugin_containers::is_runtime_found(),
+            json!({ "name": ostler_plugin_containers::NAME }),
+        ),
     ];
     entries.extend(beside.into_iter().filter(|(omitted, _)| !omitted).map(|(_, entry)| entry));
     let mut fields = JsonObject::new();

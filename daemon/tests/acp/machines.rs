@@ -76,3 +76,44 @@ async fn a_presets_machine_has_its_volume_its_variables_and_its_part() {
     let error = talk.fail("hello").await;
     assert_eq!(error["errorType"], "agentEnded", "the program is looked up in the machine: {error}");
 }
+
+/// A configuration with containers of the Podman of `.ci/podman`, whose user reads what the agent is made of.
+fn contained(folder: &std::path::Path) -> Value {
+    use std::os::unix::fs::PermissionsExt as _;
+    let variable =
+        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name}: run this with .ci/podman"));
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(std::env::current_exe().unwrap(), folder.join("agent")).unwrap();
+    let mount = json!({ "source": folder, "target": "/opt/agent", "readOnly": true });
+    json!({ "name": "@ostler/containers", "options": {
+        "socket": variable("OSTLER_TEST_PODMAN"), "image": variable("OSTLER_TEST_IMAGE"),
+        "profiles": { "barn": { "network": "none", "folder": "/work", "mounts": [mount] } },
+    } })
+}
+
+#[tokio::test]
+#[ignore = "needs Podman: .ci/podman"]
+async fn an_agent_runs_in_a_container_and_ends_with_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let agent_folder = tempfile::tempdir().unwrap();
+    let plugins = json!({ "plugins": [contained(agent_folder.path())] });
+    let mut entry = agent::entry(json!({}));
+    entry["args"] = json!(["-c", "exec /opt/agent/agent agent::run --exact --nocapture 3>&1 1>/dev/null"]);
+    entry["env"]["OWN"] = "hay".into();
+    let stage = Stage::configured(entry, json!({}), plugins, None);
+    std::fs::set_permissions(stage.work(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut talk = talk(&stage).await;
+    assert_eq!(talk.say("!env OWN").await, "hay");
+    assert_eq!(talk.say("!env container").await, "podman");
+    assert_eq!(talk.say("!env HOME").await, "/var/lib/ostler/fake", "its volume");
+    let list = json!({ "channel": "ahp-root://", "uri": "computer://" });
+    let listed = talk.client.request("resourceList", list.clone()).await.unwrap();
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 1, "{listed}");
+    let params = json!({ "channel": talk.session });
+    talk.client.request("disposeSession", params).await.unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while talk.client.request("resourceList", list.clone()).await.unwrap()["entries"] != json!([]) {
+        assert!(std::time::Instant::now() < end, "the container is left");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}

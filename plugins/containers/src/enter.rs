@@ -1,0 +1,215 @@
+//! The program that enters a machine: it runs a process there and connects its own streams to it. It is started by the host
+//! for each process of a backend, so that the backend treats a machine as it treats this host.
+//!
+//! A runtime keeps a process that nobody is connected to. So each has a marker in its environment, and when this program is
+//! to end, or the one that started it has ended, every process with the marker ends too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{sleep, timeout};
+
+use crate::runtime::{QUICK, connect};
+
+/// The variable with what is to be run. It is in the environment because arguments are visible to all users.
+pub const VARIABLE: &str = "OSTLER_ENTRY";
+/// The variable that marks a process, and what it starts.
+const MARKER: &str = "OSTLER_ENTERED";
+/// How long it is waited until processes have ended: less than the host waits for this program.
+const GRACE: Duration = Duration::from_millis(1300);
+/// How often it is looked whether the program that started this one is there.
+const POLL: Duration = Duration::from_millis(500);
+/// How much is read at a time.
+const PIECE: usize = 64 << 10;
+/// The exit code if the process could not be started.
+const NOT_STARTED: u8 = 126;
+
+/// Ends the marked processes; `$1` is the marker. It runs to its end also if nobody waits for it.
+const END: &str = r#"end() { for p in /proc/[0-9]*; do
+if { tr '\000' '\n' <"$p/environ" | grep -qxF "$2"; } 2>/dev/null; then kill -"$1" "${p#/proc/}" 2>/dev/null; fi
+done; }
+end TERM "$1"; sleep 0.5 || sleep 1; end KILL "$1""#;
+
+/// A process in a container.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Entry {
+    /// Address of the runtime.
+    pub address: String,
+    /// The container.
+    pub container: String,
+    /// Working directory.
+    pub cwd: Option<String>,
+    /// User, where it is not the container's.
+    pub user: Option<String>,
+    /// Environment variables beside the container's.
+    pub env: BTreeMap<String, String>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// Runs the process that the environment describes, and returns its exit code.
+pub fn main() -> u8 {
+    let entry = std::env::var(VARIABLE)
+        .map_err(|_| format!("{VARIABLE} is not set: this program is started by the host"));
+    let entry =
+        entry.and_then(|text| serde_json::from_str::<Entry>(&text).map_err(|error| error.to_string()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match (entry, runtime) {
+        (Ok(entry), Ok(runtime)) => {
+            let outcome = runtime.block_on(enter(entry));
+            // A read of stdin cannot be ended.
+            runtime.shutdown_background();
+            outcome
+        }
+        (Err(why), _) => Err(why),
+        (_, Err(error)) => Err(error.to_string()),
+    };
+    outcome.unwrap_or_else(|why| {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "ostler: {why}");
+        NOT_STARTED
+    })
+}
+
+async fn enter(entry: Entry) -> Result<u8, String> {
+    let parent = rustix::process::getppid();
+    let mut ends = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let docker = connect(&entry.address).map_err(|why| why.message)?;
+    let docker = limited(docker.negotiate_version()).await?;
+    let marker = format!("{MARKER}={}", uuid::Uuid::new_v4().simple());
+    let mut env: Vec<String> = entry.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    env.push(marker.clone());
+    let options = CreateExecOptions {
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        env: Some(env),
+        cmd: Some(entry.command.clone()),
+        user: entry.user.clone(),
+        working_dir: entry.cwd.clone(),
+        ..CreateExecOptions::default()
+    };
+    let id = limited(docker.create_exec(&entry.container, options)).await?.id;
+    let start = StartExecOptions { output_capacity: Some(PIECE), ..StartExecOptions::default() };
+    let StartExecResults::Attached { mut output, mut input } =
+        limited(docker.start_exec(&id, Some(start))).await?
+    else {
+        return Err("the runtime did not connect to the process".to_owned());
+    };
+    let sent = tokio::spawn(async move {
+        let mut stdin = tokio::io::stdin();
+        let mut piece = vec![0; PIECE];
+        loop {
+            match stdin.read(&mut piece).await {
+                Ok(0) | Err(_) => break,
+                Ok(read) => {
+                    if input.write_all(&piece[..read]).await.is_err() || input.flush().await.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        let _ = input.shutdown().await;
+        // The connection stays whole for the output.
+        input
+    });
+    let received = async {
+        let [terminate, interrupt, hangup] = &mut ends;
+        tokio::select! {
+            () = arrives(terminate) => 15,
+            () = arrives(interrupt) => 2,
+            () = arrives(hangup) => 1,
+        }
+    };
+    let orphaned = async {
+        while rustix::process::getppid() == parent {
+            sleep(POLL).await;
+        }
+    };
+    let shown = show(&mut output);
+    tokio::pin!(shown);
+    let signal = tokio::select! {
+        shown = &mut shown => match shown {
+            Ok(()) => None,
+            Err(_) => {
+                // Nobody reads what it writes.
+                end(&docker, &entry.container, &marker).await;
+                return Ok(128 + 13);
+            }
+        },
+        signal = received => Some(signal),
+        () = orphaned => Some(1),
+    };
+    if let Some(signal) = signal {
+        end(&docker, &entry.container, &marker).await;
+        return Ok(128 + signal);
+    }
+    drop(sent);
+    let state = limited(docker.inspect_exec(&id)).await?;
+    match state.exit_code {
+        Some(code) => Ok(u8::try_from(code).unwrap_or(1)),
+        None => Err("the connection to the process was lost".to_owned()),
+    }
+}
+
+/// Waits for a signal; for ever where it cannot be waited for.
+async fn arrives(signal: &mut std::io::Result<Signal>) {
+    match signal {
+        Ok(signal) => {
+            signal.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Passes the output on until it ends.
+async fn show(
+    output: &mut (impl futures::Stream<Item = Result<LogOutput, bollard::errors::Error>> + Unpin),
+) -> std::io::Result<()> {
+    let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
+    while let Some(piece) = output.next().await {
+        match piece.map_err(std::io::Error::other)? {
+            LogOutput::StdErr { message } => {
+                stderr.write_all(&message).await?;
+                stderr.flush().await?;
+            }
+            LogOutput::StdOut { message } | LogOutput::Console { message } | LogOutput::StdIn { message } => {
+                stdout.write_all(&message).await?;
+                stdout.flush().await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends every process with the marker.
+async fn end(docker: &Docker, container: &str, marker: &str) {
+    let command = ["/bin/sh", "-c", END, "end", marker];
+    let options = CreateExecOptions {
+        cmd: Some(command.map(str::to_owned).to_vec()),
+        attach_stdout: Some(true),
+        ..CreateExecOptions::default()
+    };
+    let ended = async {
+        let id = docker.create_exec(container, options).await?.id;
+        if let StartExecResults::Attached { mut output, .. } = docker.start_exec(&id, None).await? {
+            while output.next().await.is_some() {}
+        }
+        Ok::<_, bollard::errors::Error>(())
+    };
+    let _ = timeout(GRACE, ended).await;
+}
+
+async fn limited<T>(call: impl Future<Output = Result<T, bollard::errors::Error>>) -> Result<T, String> {
+    match timeout(QUICK, call).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the container runtime did not answer within {} seconds", QUICK.as_secs())),
+    }
+}

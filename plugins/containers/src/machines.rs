@@ -1,0 +1,425 @@
+//! Machines: containers with labels that say whose they are. Another container, of another host or of no host, is treated
+//! as if it did not exist.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bollard::query_parameters::{
+    RemoveContainerOptionsBuilder, RestartContainerOptionsBuilder, StopContainerOptionsBuilder,
+};
+use ostler_contract::points::{Computer, MachineMount, MachineProcess};
+use ostler_contract::{PluginHost, Thrown};
+use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::enter::{self, Entry};
+use crate::options::Configured;
+use crate::parts::Parts;
+use crate::runtime::{CHANGE, Failure, Kind, Runtime};
+
+/// The scheme of machines.
+pub const ADDRESS: &str = "computer://";
+
+/// Labels of containers.
+pub mod label {
+    /// Marks a machine.
+    pub const COMPUTER: &str = "ostler.computer";
+    /// The host that made it.
+    pub const HOST: &str = "ostler.host";
+    /// Its id.
+    pub const ID: &str = "ostler.id";
+    /// The session it was made for.
+    pub const SESSION: &str = "ostler.session";
+    /// The profile it was made from.
+    pub const DISPOSABLE: &str = "ostler.disposable";
+    /// The backends it was prepared for, with commas between.
+    pub const AGENTS: &str = "ostler.agents";
+    /// Host directories and files it can access, as JSON.
+    pub const MOUNTS: &str = "ostler.mounts";
+    /// Its working directory.
+    pub const WORKDIR: &str = "ostler.workdir";
+    /// The run of the daemon that made it.
+    pub const RUN: &str = "ostler.run";
+    /// The folder of a dev container.
+    pub const FOLDER: &str = "ostler.devcontainer.folder";
+}
+
+/// How long a stopped container's process has to end, in seconds.
+const STOP: i32 = 10;
+
+/// Makes machines and finds them.
+pub struct Machines {
+    /// The plugin's host.
+    pub host: PluginHost,
+    /// The runtime.
+    pub runtime: Runtime,
+    /// The options.
+    pub options: Configured,
+    /// The value of the label of this host.
+    pub own: String,
+    /// Short text in names, the same for each start of this host.
+    pub prefix: String,
+    /// This run of the daemon.
+    pub run: String,
+    /// The program that enters a machine.
+    pub enter: Vec<String>,
+    /// Parts of machines.
+    pub parts: Parts,
+    /// Containers whose removal failed.
+    pub leftover: Mutex<HashSet<String>>,
+    /// Variables of dev containers by their ids.
+    pub env: Mutex<HashMap<String, BTreeMap<String, String>>>,
+}
+
+/// A container of this host.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The runtime's id.
+    pub container: String,
+    /// The last segment of its address.
+    pub id: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// Its labels.
+    pub labels: HashMap<String, String>,
+    /// Image.
+    pub image: String,
+    mounted: Vec<MachineMount>,
+}
+
+impl Found {
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The host directories and files it can access.
+    pub fn mounts(&self) -> Vec<MachineMount> {
+        let labelled = self.label(label::MOUNTS).and_then(|mounts| serde_json::from_str(mounts).ok());
+        labelled.unwrap_or_else(|| self.mounted.clone())
+    }
+
+    /// The machine as the host sees it.
+    pub fn computer(&self) -> Computer {
+        let (title, description) = match (self.label(label::FOLDER), self.label(label::DISPOSABLE)) {
+            (Some(folder), _) => {
+                let name = folder.rsplit('/').next().unwrap_or(folder);
+                (format!("{name} (dev container)"), format!("Dev container of {folder}"))
+            }
+            (None, Some(profile)) => {
+                (self.id.clone(), format!("From profile {profile}; ends with its session"))
+            }
+            (None, None) => (self.id.clone(), self.image.clone()),
+        };
+        let agents = self.label(label::AGENTS).map(|agents| agents.split(',').map(str::to_owned).collect());
+        Computer {
+            id: self.id.clone(),
+            title: Some(title),
+            description: Some(description),
+            running: self.running,
+            agents,
+            workdir: self.label(label::WORKDIR).map(str::to_owned),
+            mounts: self.mounts(),
+        }
+    }
+}
+
+/// The id in an address.
+pub fn id_of(computer: &str) -> &str {
+    computer.strip_prefix(ADDRESS).unwrap_or(computer)
+}
+
+/// Whether a text can be the id of a machine.
+pub fn is_id(id: &str) -> bool {
+    let sound = id.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
+    sound && id.len() <= 80 && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+}
+
+/// The failure for what does not exist, or is of somebody else.
+pub fn no_machine(id: &str) -> Failure {
+    Failure::new(Kind::Missing, format_args!("No machine at {ADDRESS}{id}"))
+}
+
+impl Machines {
+    /// The name of a machine's container.
+    pub fn name(&self, id: &str) -> String {
+        format!("ostler-{}-{id}", self.prefix)
+    }
+
+    /// The labels of every container of this host.
+    pub fn labels(&self, id: &str) -> HashMap<String, String> {
+        [(label::COMPUTER, "1"), (label::HOST, &self.own), (label::ID, id), (label::RUN, &self.run)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    /// The machines of this host.
+    pub async fn list(&self) -> Result<Vec<Found>, Failure> {
+        let wanted = vec![format!("{}=1", label::COMPUTER), format!("{}={}", label::HOST, self.own)];
+        let filters = json!({ "label": wanted }).to_string();
+        let filters = utf8_percent_encode(&filters, NON_ALPHANUMERIC);
+        let path = format!("/containers/json?all=true&filters={filters}");
+        let rows: Vec<Row> = self.runtime.get("list containers", &path).await?;
+        let mut found = Vec::new();
+        for row in rows {
+            let labels = row.labels.unwrap_or_default();
+            // The runtime filters; what it lets through is checked all the same.
+            if !self.is_own(&labels) {
+                continue;
+            }
+            let container = row.id;
+            let Some(id) = id_in(&labels, &container) else { continue };
+            let running = row.state.as_deref() == Some("running");
+            let image = row.image.unwrap_or_default();
+            let mut machine = Found { container, id, running, labels, image, mounted: Vec::new() };
+            if machine.label(label::MOUNTS).is_none()
+                && let Ok(whole) = self.inspect(&machine.container).await
+            {
+                machine.mounted = mounted(&whole);
+            }
+            found.push(machine);
+        }
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(found)
+    }
+
+    fn is_own(&self, labels: &HashMap<String, String>) -> bool {
+        labels.get(label::COMPUTER).is_some_and(|mark| mark == "1")
+            && labels.get(label::HOST).is_some_and(|host| *host == self.own)
+    }
+
+    /// What the runtime says of a container, whosever it is.
+    pub async fn inspect(&self, container: &str) -> Result<Inspected, Failure> {
+        let path = format!("/containers/{container}/json");
+        self.runtime.get(&format!("inspect {container}"), &path).await
+    }
+
+    /// Finds a machine by its id.
+    pub async fn find(&self, id: &str) -> Result<Found, Failure> {
+        if !is_id(id) {
+            return Err(no_machine(id));
+        }
+        let whole = match self.inspect(&self.name(id)).await {
+            // The container of a folder has a name that another program chose.
+            Err(why) if why.is_missing() && id.len() >= 12 => self.inspect(id).await,
+            other => other,
+        };
+        let whole = whole.map_err(|why| if why.is_missing() { no_machine(id) } else { why })?;
+        let mounted = mounted(&whole);
+        let labels = whole.config.labels.unwrap_or_default();
+        let (container, image) = (whole.id, whole.config.image);
+        if !self.is_own(&labels) || id_in(&labels, &container).is_none_or(|own| own != id) {
+            return Err(no_machine(id));
+        }
+        let running = whole.state.running;
+        Ok(Found { container, id: id.to_owned(), running, labels, image: image.unwrap_or_default(), mounted })
+    }
+
+    /// Starts a machine that is stopped.
+    pub async fn start(&self, machine: &Found) -> Result<(), Failure> {
+        let what = format!("start {ADDRESS}{}", machine.id);
+        self.runtime
+            .call(
+                &what,
+                CHANGE,
+                |docker| async move { docker.start_container(&machine.container, None).await },
+            )
+            .await
+    }
+
+    /// Stops a machine.
+    pub async fn stop(&self, machine: &Found) -> Result<(), Failure> {
+        let what = format!("stop {ADDRESS}{}", machine.id);
+        let options = StopContainerOptionsBuilder::new().t(STOP).build();
+        self.runtime
+            .call(&what, CHANGE, |docker| async move {
+                docker.stop_container(&machine.container, Some(options)).await
+            })
+            .await
+    }
+
+    /// Stops a machine and starts it.
+    pub async fn restart(&self, machine: &Found) -> Result<(), Failure> {
+        let what = format!("restart {ADDRESS}{}", machine.id);
+        let options = RestartContainerOptionsBuilder::new().t(STOP).build();
+        self.runtime
+            .call(&what, CHANGE, |docker| async move {
+                docker.restart_container(&machine.container, Some(options)).await
+            })
+            .await
+    }
+
+    /// Removes a container with its anonymous volumes; one that is not there is removed.
+    pub async fn remove_container(&self, container: &str) -> Result<(), Failure> {
+        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        let what = format!("remove {container}");
+        let removed =
+            self.runtime
+                .call(&what, CHANGE, |docker| async move {
+                    docker.remove_container(container, Some(options)).await
+                })
+                .await;
+        match removed {
+            Err(why) if !why.is_missing() => {
+                // Tried again later: a container is never left behind because the runtime was busy.
+                self.leftover.lock().insert(container.to_owned());
+                Err(why)
+            }
+            _ => {
+                self.leftover.lock().remove(container);
+                Ok(())
+            }
+        }
+    }
+
+    /// The process on this host that runs a process in a machine; a stopped machine is started.
+    pub async fn how(&self, computer: &str, process: MachineProcess) -> Result<MachineProcess, Failure> {
+        let machine = self.find(id_of(computer)).await?;
+        if !machine.running {
+            self.start(&machine).await?;
+        }
+        let mut env = match machine.label(label::FOLDER) {
+            Some(_) => self.variables(&machine).await?,
+            None => BTreeMap::new(),
+        };
+        env.extend(process.env);
+        let entry = Entry {
+            address: self.runtime.address()?,
+            container: machine.container.clone(),
+            cwd: process.cwd.or_else(|| machine.label(label::WORKDIR).map(str::to_owned)),
+            user: None,
+            env,
+            command: [vec![process.program], process.args].concat(),
+        };
+        let (program, args) = match self.enter.split_first() {
+            Some((program, args)) => (program.clone(), args.to_vec()),
+            None => return Err(Failure::new(Kind::Failed, "this host has no program that enters a machine")),
+        };
+        // In the environment, which other users of this host cannot read, because it holds credentials.
+        let entry = json!(entry).to_string();
+        Ok(MachineProcess {
+            program,
+            args,
+            cwd: Some("/".into()),
+            env: [(enter::VARIABLE.into(), entry)].into(),
+        })
+    }
+
+    /// Removes what is left of sessions that no longer exist, from earlier runs of this host, and what could not be
+    /// removed before. Returns whether all of it is gone.
+    pub async fn sweep(&self) -> Result<bool, Failure> {
+        let mut whole = true;
+        let leftover: Vec<String> = self.leftover.lock().iter().cloned().collect();
+        for container in leftover {
+            whole &= self.remove_container(&container).await.is_ok();
+        }
+        for machine in self.list().await? {
+            let Some(session) = machine.label(label::SESSION) else { continue };
+            if machine.label(label::RUN) == Some(&self.run) {
+                continue;
+            }
+            match self.host.session_kept(session.to_owned()).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let removed = self.remove_container(&machine.container).await;
+                    let outcome = match &removed {
+                        Ok(()) => "is removed".to_owned(),
+                        Err(why) => format!("could not be removed: {why}"),
+                    };
+                    let _ = self
+                        .host
+                        .log(format!("{ADDRESS}{} of {session}, which ended, {outcome}", machine.id));
+                    whole &= removed.is_ok();
+                }
+                Err(_) => whole = false,
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Writes why something failed that nobody waits for.
+    pub fn log(&self, what: &str, why: impl Into<Thrown>) {
+        let _ = self.host.log(format!("{what}: {}", why.into().message));
+    }
+}
+
+/// The id of a machine: the one it was given, or the beginning of the runtime's.
+fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
+    match labels.get(label::ID) {
+        Some(id) => Some(id.clone()),
+        None => container.get(..12).map(str::to_owned),
+    }
+}
+
+fn mounted(whole: &Inspected) -> Vec<MachineMount> {
+    let binds = whole.mounts.iter().flatten().filter(|mount| mount.r#type == "bind");
+    let mount = |mount: &Bound| MachineMount {
+        source: mount.source.clone(),
+        target: mount.destination.clone(),
+        read_only: !mount.rw,
+    };
+    binds.map(mount).collect()
+}
+
+/// A row of `GET /containers/json`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Row {
+    id: String,
+    image: Option<String>,
+    state: Option<String>,
+    labels: Option<HashMap<String, String>>,
+}
+
+/// The answer to `GET /containers/{id}/json`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Inspected {
+    id: String,
+    state: State,
+    config: Config,
+    mounts: Option<Vec<Bound>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct State {
+    running: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Config {
+    image: Option<String>,
+    labels: Option<HashMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Bound {
+    r#type: String,
+    source: String,
+    destination: String,
+    #[serde(rename = "RW")]
+    rw: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inspected, Row};
+
+    /// As Podman 4.3 answers while a container is removed: Docker has no such state.
+    #[test]
+    fn a_state_that_docker_lacks_is_read() {
+        let row = r#"[{"Id":"0e02b9afe04e448c","Names":["/ostler-1-x"],"Image":"localhost/x:latest","Labels":{"ostler.computer":"1"},
+            "State":"stopped","Status":"","Mounts":[]}]"#;
+        let rows: Vec<Row> = serde_json::from_str(row).unwrap();
+        assert_eq!(rows[0].state.as_deref(), Some("stopped"));
+        let whole = r#"{"Id":"0e02b9afe04e448c","State":{"Status":"stopped","Running":false},"Config":{"Labels":null},
+            "Mounts":[{"Type":"bind","Source":"/a","Destination":"/b","RW":false}]}"#;
+        let whole: Inspected = serde_json::from_str(whole).unwrap();
+        let mounts = super::mounted(&whole);
+        assert_eq!((mounts[0].target.as_str(), mounts[0].read_only), ("/b", true));
+    }
+}
