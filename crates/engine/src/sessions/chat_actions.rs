@@ -387,7 +387,9 @@ impl Actor {
     async fn drop_running(&mut self, at: usize) {
         let Some(cancelled) = self.cancelled(at) else { return };
         let turn = cancelled.turn_id.clone();
+        let modified = self.chats[at].state.modified_at.clone();
         self.chats[at].reduce(&StateAction::ChatTurnCancelled(cancelled));
+        self.chats[at].state.modified_at = modified;
         self.charge_turn(at).await;
         self.close_turn(at, turn, TurnStatus::Cancelled).await;
         let lead = Some(self.chats[at].number);

@@ -4,7 +4,7 @@ use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
 use ostler_protocol::wire::state::{
-    ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
+    ChangesSummary, ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
 };
 use ostler_protocol::{JsonObject, uri};
 use serde::ser::SerializeMap as _;
@@ -170,7 +170,8 @@ impl Actor {
         }
     }
 
-    /// What listings show of the session now.
+    /// What listings show of the session now. A change cannot say that a field is no longer there, so what was listed
+    /// once is listed as empty, and of several chats the one that is left.
     fn summary(&self, last: &SessionSummary, modified: Option<String>) -> SessionSummary {
         let chat = |at| match self.published_chat(at) {
             Some(published) => listed(published),
@@ -189,12 +190,16 @@ impl Actor {
             modified_at: modified.unwrap_or_else(|| last.modified_at.clone()),
             working_directories: self.state.working_directories.clone(),
             annotations: self.state.annotations.clone(),
-            changes: self.changes.clone(),
+            changes: self.changes.clone().or_else(|| last.changes.is_some().then(no_changes)),
             default_chat: self.state.default_chat.clone(),
-            chats: (self.chats.len() > 1).then(listed),
-            meta: self.state.meta.clone(),
+            chats: (self.chats.len() > 1 || last.chats.is_some()).then(listed),
+            meta: self.state.meta.clone().or_else(|| last.meta.is_some().then(JsonObject::new)),
         }
     }
+}
+
+fn no_changes() -> ChangesSummary {
+    ChangesSummary { additions: Some(0), deletions: Some(0), files: Some(0) }
 }
 
 /// The params of `root/sessionSummaryChanged`.
