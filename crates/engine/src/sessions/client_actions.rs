@@ -299,6 +299,12 @@ impl Actor {
         if self.apply_session(action, origin) {
             self.refresh_row();
             self.stored_session(self.keep_session()).await;
+            // A backend is told its directories when it starts.
+            for at in 0..self.chats.len() {
+                if self.chats[at].state.working_directories.is_none() && !self.chats[at].is_worker() {
+                    self.restart_backend(at);
+                }
+            }
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }
@@ -311,7 +317,10 @@ impl Actor {
         let mut left = false;
         for at in 0..self.chats.len() {
             let removed = ChatWorkingDirectoryRemovedAction { directory: directory.clone() };
-            left |= self.apply_chat(at, StateAction::ChatWorkingDirectoryRemoved(removed), None);
+            if self.apply_chat(at, StateAction::ChatWorkingDirectoryRemoved(removed), None) {
+                self.restart_backend(at);
+                left = true;
+            }
         }
         if left {
             self.keep_chats().await;
