@@ -140,6 +140,9 @@ pub struct KeptSession {
     /// Directories as `file://` URIs.
     #[serde(default)]
     pub working_directories: Vec<String>,
+    /// What its directory belongs to, as far as it is known: `{ uri, displayName }`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<Value>,
     /// What created it, if not a user: `{ kind: "automation", automation, run }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,

@@ -127,6 +127,7 @@ impl Sessions {
             modified_at: now,
             values: new.config.clone(),
             working_directories: directories,
+            project: None,
             origin: new.origin.clone(),
             backend_id: None,
             worktree: None,
@@ -464,7 +465,7 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
         status: SessionStatus::Idle.bits() | marks(view.flags()),
         activity: None,
         origin: summary.origin.clone(),
-        project: None,
+        project: summary.project.clone(),
         working_directories: summary.working_directories.clone(),
         annotations: summary.annotations.clone(),
         lifecycle: match record.draft {

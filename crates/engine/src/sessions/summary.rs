@@ -40,7 +40,7 @@ pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> Sessio
         status: SessionStatus::Idle.bits() | marks(flags),
         activity: None,
         origin: kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
-        project: None,
+        project: kept.project.clone().and_then(|project| serde_json::from_value(project).ok()),
         working_directories: (!kept.working_directories.is_empty()).then(|| kept.working_directories.clone()),
         annotations: Some(annotations::summary(&kept.uri, kept.annotations)),
         resource: kept.uri.clone(),
@@ -155,7 +155,10 @@ impl Actor {
         if next == *last {
             return;
         }
-        if next.modified_at != last.modified_at || next.working_directories != last.working_directories {
+        let is_kept = next.modified_at == last.modified_at
+            && next.working_directories == last.working_directories
+            && next.project == last.project;
+        if !is_kept {
             self.entry.set_stored(false);
         }
         let view = self.publish(next);
@@ -183,7 +186,7 @@ impl Actor {
             provider: last.provider.clone(),
             created_at: last.created_at.clone(),
             origin: last.origin.clone(),
-            project: last.project.clone(),
+            project: self.state.project.clone(),
             title: self.state.title.clone(),
             status: self.activity() | marks(self.flags()),
             activity: self.state.activity.clone(),

@@ -119,6 +119,7 @@ impl Entry {
             modified_at: view.summary.modified_at.clone(),
             values: values.clone(),
             working_directories: directories.to_vec(),
+            project: view.summary.project.as_ref().and_then(|project| serde_json::to_value(project).ok()),
             origin: self.origin.clone(),
             backend_id: backend_id.clone(),
             worktree: worktree.clone(),

@@ -82,6 +82,7 @@ fn kept(uri: &str) -> KeptSession {
         modified_at: "2026-01-02T00:00:00.000Z".into(),
         values,
         working_directories: vec!["file:///stable".into()],
+        project: Some(json!({ "uri": "file:///stable", "displayName": "stable" })),
         origin: Some(
             json!({ "kind": "automation", "automation": "ahp-automation:/a", "run": "ahp-automation-run:/r" }),
         ),
