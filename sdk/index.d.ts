@@ -1770,6 +1770,8 @@ export interface KeptSession {
     draft?: KeptDraft;
     /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
+    /** Which of its customizations were switched on or off: the decisions by id, as clients made them. */
+    toggled?: JsonObject;
 }
 
 /** The state of a session that is not announced or listed before its first turn. */

@@ -161,6 +161,9 @@ pub struct KeptSession {
     /// Numbers of its annotations.
     #[serde(default, skip_serializing_if = "AnnotationCounts::is_none")]
     pub annotations: AnnotationCounts,
+    /// Which of its customizations were switched on or off: the decisions by id, as clients made them.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub toggled: JsonObject,
 }
 
 /// Numbers of annotations of a session.

@@ -118,21 +118,7 @@ impl Actor {
             | StateAction::SessionWorkingDirectoryReplaced(_) => {
                 self.change_directories(action, origin).await
             }
-            StateAction::SessionCustomizationToggled(toggled) => {
-                let on = match toggled.enablement.first() {
-                    None => true,
-                    Some(first) => serde_json::to_value(first)
-                        .ok()
-                        .and_then(|first| first.get("enabled").and_then(Value::as_bool))
-                        .unwrap_or(true),
-                };
-                let id = toggled.id.clone();
-                if !self.apply_session(StateAction::SessionCustomizationToggled(toggled), origin) {
-                    return refuse(format!("there is no customization {id}"));
-                }
-                self.tell_all(|| Tell::Customization { id: id.clone(), on });
-                Ok(())
-            }
+            StateAction::SessionCustomizationToggled(toggled) => self.toggle(toggled, origin).await,
             StateAction::SessionMcpServerStartRequested(request) => {
                 let id = request.id.clone();
                 self.mcp_server(StateAction::SessionMcpServerStartRequested(request), id, true, origin)

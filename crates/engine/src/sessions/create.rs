@@ -134,6 +134,7 @@ impl Sessions {
             scope: None,
             draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
             annotations: AnnotationCounts::default(),
+            toggled: JsonObject::new(),
         };
         let (mailbox, inbox) = Mailbox::open();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.open(&mailbox)));

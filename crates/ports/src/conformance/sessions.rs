@@ -90,6 +90,10 @@ fn kept(uri: &str) -> KeptSession {
         scope: Some(json!({ "team": "inn", "project": null })),
         draft: Some(KeptDraft { client: Some("c".into()) }),
         annotations: AnnotationCounts { annotations: 2, entries: 3 },
+        toggled: JsonObject::from_iter([(
+            "hay".to_owned(),
+            json!([{ "kind": "session", "enabled": false }]),
+        )]),
     }
 }
 
