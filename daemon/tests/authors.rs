@@ -203,9 +203,9 @@ fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
         "announced: up at last",
         "log: plugin noisy: from the console",
         "log: plugin noisy: from the log",
-        "uncaught: plugin noisy: unhandled rejection: nobody waits",
-        "uncaught: plugin noisy: uncaught error: in a timer",
-        "uncaught: plugin noisy: uncaught error: in a late timer",
+        "uncaught: plugin noisy: unhandled rejection: TypeError: nobody waits",
+        "uncaught: plugin noisy: uncaught error: Error: in a timer",
+        "uncaught: plugin noisy: uncaught error: RangeError: in a late timer",
     ] {
         assert!(noisy.out.lines().any(|said| said == line), "{line:?} is not in {}", noisy.out);
     }

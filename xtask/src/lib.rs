@@ -10,3 +10,4 @@ pub mod generate;
 pub mod modules;
 pub mod tidy;
 pub mod verify;
+pub mod vscode;

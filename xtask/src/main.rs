@@ -10,6 +10,7 @@ cargo xtask examples                  check the examples with TypeScript; needs 
 cargo xtask agents [--check] FOLDER   ask the installed ACP agents what they support, for docs/agents.md; needs target/debug/ostler
 cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
 cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>
+cargo xtask vscode [--screenshots FOLDER]  drive VS Code's web UI against the daemon; needs npm and chromium
 cargo xtask verify --long [<name>…]   run the checks that take long and record them in docs/verification.md";
 
 fn main() -> ExitCode {
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         // Started by the benchmark `agents`.
         "replay-agent" => xtask::bench::replay_agent(),
         "soak" => xtask::bench::soak(&root, &arguments).map(|what| print(&what)),
+        "vscode" => xtask::vscode::run(&root, &arguments).map(|what| print(&what)),
         "verify" => xtask::verify::run(&root, &arguments),
         _ => {
             print(USAGE);

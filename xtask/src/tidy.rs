@@ -20,8 +20,6 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-memory", &[]),
     ("ostler-net", &[]),
     ("ostler-processes", &[]),
-    // The registry's, of the same name.
-    ("rquickjs-sys", &["rquickjs-sys"]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("xtask", &["ostler-contract", "ostler-js", "ostler-ports", "ostler-protocol"]),

@@ -86,6 +86,12 @@ const CHECKS: &[Check] = &[
         run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
     },
     Check {
+        name: "vscode",
+        what: "VS Code's web UI against the daemon, step by step with screenshots",
+        subset: "none: tests send what it sends",
+        run: |session| crate::vscode::run(session.root, &[]),
+    },
+    Check {
         name: "mutants",
         what: "cargo-mutants over the webhook plugin, guards, policies, grants and options, as .cargo/mutants.toml lists them",
         subset: "none: the tests that kill the mutants run",

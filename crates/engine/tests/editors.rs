@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::{Plugin, Value, json};
-use ostler_engine::{Found, LocalSystem, Pinned};
+use ostler_engine::{Found, LocalSystem, Pinned, Principal};
+use ostler_protocol::grants::Grant;
 use ostler_testkit::{MemoryHost, RawClient};
 
 const SESSION: &str = "echo:/6f1c";
@@ -570,4 +571,36 @@ async fn settings_of_an_editor_are_its_own_and_reach_its_backends() {
     client.dispatch(&chat(), 32, turn("t3", "/settings")).await;
     let told: Value = serde_json::from_str(&said(&client.actions_until("chat/turnComplete").await)).unwrap();
     assert_eq!(told["terminalAutoApproveEnabled"], false);
+}
+
+/// VS Code pushes all its settings in one action when it connects; a later release has more of them.
+#[tokio::test(start_paused = true)]
+async fn settings_of_an_editor_come_together_with_unknown_ones() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).guarded().start().await;
+    let reads = Grant::parse("session:read").unwrap();
+    let mut client = host.raw_as(Principal::Plugin { id: "editor".to_owned(), grants: vec![reads].into() });
+    client.initialize("editor").await;
+    client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let mut push = async |seq: i64, config: Value| {
+        client.dispatch("ahp-root://", seq, json!({ "type": "root/configChanged", "config": config })).await;
+        client.actions_until("root/configChanged").await.pop().unwrap()
+    };
+    let known = json!({ "http.proxy": "", "agentMerge.enabled": false, "deferredTitleGeneration": false,
+        "globalAutoApproveEnabled": false, "systemProxyEnabled": true, "autoReplyEnabled": false,
+        "autoArchiveMergedSessionsAfterDays": 0, "sessionCatalogEnabled": true });
+    let mut config = known.clone();
+    config["inventedLater"] = json!({ "a": 1 });
+    let echo = push(1, config.clone()).await;
+    assert_eq!((&echo["rejectionReason"], &echo["action"]["config"]), (&Value::Null, &known), "{echo}");
+    // What changes the host is not for this user to change, in company neither.
+    config["globalAutoApproveEnabled"] = true.into();
+    let refused = push(2, config).await;
+    let why = refused["rejectionReason"].as_str().unwrap();
+    assert!(why.contains("may not config:change here"), "{why}");
+    let refused = push(3, json!({ "inventedLater": 1 })).await;
+    assert!(refused["rejectionReason"].is_string(), "{refused}");
+    let seen = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let values = &seen["snapshot"]["state"]["config"]["values"];
+    assert_eq!((&values["systemProxyEnabled"], &values["inventedLater"]), (&json!(true), &Value::Null));
+    assert_ne!(values["globalAutoApproveEnabled"], true);
 }

@@ -144,6 +144,16 @@ fn named_error(ctx: &Ctx<'_>, name: &str, message: &str) -> Error {
     }
 }
 
+/// What nobody caught. An error begins with its name, or that of its class where it has none of its own, as Node prints
+/// it.
+fn uncaught(state: &State, value: &Value<'_>) -> String {
+    let thrown = thrown(state, value);
+    let Some(object) = value.as_object().filter(|object| is_error(object)) else { return thrown.for_log() };
+    let class = object.get::<_, Object>("constructor").ok().and_then(|class| member(&class, "name"));
+    let class = class.filter(|class| thrown.name == "Error" && !class.is_empty() && class != "Object");
+    format!("{}: {}", class.as_deref().unwrap_or(&thrown.name), thrown.for_log())
+}
+
 /// Logs what nobody caught: a timer's callback, a listener's.
 pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
     let value = match error {
@@ -158,8 +168,7 @@ pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
         let at = thrown.stack.map(|stack| format!("\n{stack}")).unwrap_or_default();
         state.shared.log(Level::Uncaught, format!("{}{at}", state.shared.overran(why)));
     } else if !state.heard(ctx, "uncaughtException", &value, None) {
-        let thrown = thrown(state, &value);
-        state.shared.log(Level::Uncaught, format!("uncaught error: {}", thrown.for_log()));
+        state.shared.log(Level::Uncaught, format!("uncaught error: {}", uncaught(state, &value)));
     }
 }
 
@@ -169,7 +178,6 @@ pub(crate) fn report_rejection(ctx: &Ctx<'_>, state: &State, rejection: Rejectio
         return;
     };
     if !state.heard(ctx, "unhandledRejection", &reason, Some(promise)) {
-        let thrown = thrown(state, &reason);
-        state.shared.log(Level::Uncaught, format!("unhandled rejection: {}", thrown.for_log()));
+        state.shared.log(Level::Uncaught, format!("unhandled rejection: {}", uncaught(state, &reason)));
     }
 }

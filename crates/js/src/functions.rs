@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use ostler_contract::Thrown;
 use ostler_contract::live::{Callable, Function as LiveFunction, Live, Pending};
 use ostler_contract::shape::{FunctionShape, Shape};
-use rquickjs::class::{JsCell, JsClass, Readable, Trace, Tracer};
+use rquickjs::class::{ClassKind, JsCell, JsClass, Readable, Trace, Tracer};
 use rquickjs::function::{Args, Constructor, Opt, Params};
 use rquickjs::{Class, Ctx, Function, JsLifetime, Object, Persistent, Result, Value};
 
@@ -21,8 +21,12 @@ use crate::errors::{caught, error, raise, thrown};
 use crate::values::{from_js as js_to_value, helpers, to_js as value_to_js};
 
 /// A function of the host's, as JavaScript holds it.
-#[derive(JsLifetime)]
 struct HostFunction(LiveFunction);
+
+// SAFETY: it contains no JavaScript value, so its type is the same for every lifetime.
+unsafe impl JsLifetime<'_> for HostFunction {
+    type Changed<'to> = Self;
+}
 
 impl<'js> Trace<'js> for HostFunction {
     fn trace<'a>(&self, _: Tracer<'a, 'js>) {}
@@ -30,7 +34,7 @@ impl<'js> Trace<'js> for HostFunction {
 
 impl<'js> JsClass<'js> for HostFunction {
     const NAME: &'static str = "HostFunction";
-    const CALLABLE: bool = true;
+    const KIND: ClassKind = ClassKind::Callable;
     type Mutable = Readable;
 
     fn prototype(ctx: &Ctx<'js>) -> Result<Option<Object<'js>>> {

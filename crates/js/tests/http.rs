@@ -403,7 +403,7 @@ async fn fetch_gives_up_when_told_and_says_why_it_failed() {
          said.push(await fetch(`${at}/never`, { signal: AbortSignal.timeout(5) }).catch(why));\n\
          said.push(await fetch(`${at}/never`, { signal: AbortSignal.abort(new Error('no need')) }).catch(why));\n\
          said.push((await fetch(`${at}/cut`).catch(why)).slice(0, 2));\n\
-         said.push((await fetch('http://127.0.0.1:1/').catch(why)));\n\
+         said.push((await fetch('http://127.0.0.1:1/').catch((error) => [...why(error), error.cause.code])));\n\
          return said;";
     let said = run(&format!("const at = '{}';", server.origin), body).await;
     assert_eq!(
@@ -414,10 +414,53 @@ async fn fetch_gives_up_when_told_and_says_why_it_failed() {
             ["TimeoutError", "The operation was aborted due to timeout", null],
             ["Error", "no need", null],
             ["TypeError", "fetch failed"],
-            ["TypeError", "fetch failed", "Connection refused"],
+            ["TypeError", "fetch failed", "Connection refused", "ECONNREFUSED"],
         ])
     );
     tokio::time::timeout(LONG, server.left.notified()).await.expect("the connection is given up");
+}
+
+/// A model stops generating once nobody reads what it says.
+#[tokio::test(flavor = "multi_thread")]
+async fn fetch_closes_the_connection_of_a_body_that_is_given_up() {
+    for how in [
+        "stop.abort();",
+        "await answer.body.cancel();",
+        "const reader = answer.body.getReader(); await reader.read(); const rest = reader.read(); await reader.cancel(); await rest;",
+        "const reader = answer.body.getReader(); await reader.read(); const rest = reader.read(); stop.abort(); await rest.catch(() => {});",
+        "for await (const chunk of answer.body) break;",
+    ] {
+        let server = Server::new(router).await;
+        let text = format!(
+            "export const kept = [];\nexport const apply = (host) => host.registerTool({{ definition: {{ name: 'run' }}, run: async () => {{\n\
+               const stop = new AbortController();\n\
+               const answer = await fetch('{}/hang', {{ signal: stop.signal }});\n\
+               kept.push(stop, answer);\n{how}\n}} }});",
+            server.origin
+        );
+        let plugin = Loader::default().text(&text).await.unwrap();
+        plugin.run("run", Value::Null).await.unwrap();
+        tokio::time::timeout(LONG, server.left.notified())
+            .await
+            .unwrap_or_else(|_| panic!("still open: {how}"));
+        drop(plugin);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fetch_sends_one_length_and_the_right_one() {
+    let server = Server::new(router).await;
+    let body = "const said = [];\n\
+         for (const length of ['4', '9']) {\n\
+           const sent = fetch(`${at}/echo`, { method: 'POST', body: 'four', headers: { 'Content-Length': length } });\n\
+           said.push(await sent.then((answer) => answer.status, (error) => [error.message, error.cause.code]));\n\
+         }\n\
+         return said;";
+    let said = run(&format!("const at = '{}';", server.origin), body).await;
+    assert_eq!(said, json!([200, ["fetch failed", "UND_ERR_REQ_CONTENT_LENGTH_MISMATCH"]]));
+    let came = server.came();
+    let lengths: Vec<_> = came[0].headers.iter().filter(|(name, _)| name == "content-length").collect();
+    assert_eq!((came.len(), lengths), (1, vec![&("content-length".to_owned(), "4".to_owned())]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

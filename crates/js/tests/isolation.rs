@@ -254,6 +254,7 @@ async fn what_nobody_catches_is_a_line_with_the_plugins_name() {
         .text(&tools(
             "reject() { void Promise.reject(new TypeError('nobody listens')); },\n\
              text() { void Promise.reject('only words'); },\n\
+             own_class() { class Refused extends Error {} void Promise.reject(new Refused('not allowed')); },\n\
              late() { const late = Promise.reject(new Error('heard')); queueMicrotask(() => late.catch(() => {})); },\n\
              timer() { setTimeout(() => { throw new RangeError('in a timer'); }, 1); },\n\
              tick() { process.nextTick(() => { throw new Error('in a tick'); }); },\n\
@@ -265,13 +266,14 @@ async fn what_nobody_catches_is_a_line_with_the_plugins_name() {
         .await
         .unwrap();
     for (name, words) in [
-        ("reject", "unhandled rejection: nobody listens\n    at reject ("),
+        ("reject", "unhandled rejection: TypeError: nobody listens\n    at reject ("),
         ("text", "unhandled rejection: \"only words\" was thrown, which is not an Error"),
-        ("timer", "uncaught error: in a timer\n"),
-        ("tick", "uncaught error: in a tick\n"),
-        ("micro", "uncaught error: in a microtask\n"),
-        ("event", "uncaught error: an event\n"),
-        ("target", "uncaught error: a listener\n"),
+        ("own_class", "unhandled rejection: Refused: not allowed\n"),
+        ("timer", "uncaught error: RangeError: in a timer\n"),
+        ("tick", "uncaught error: Error: in a tick\n"),
+        ("micro", "uncaught error: Error: in a microtask\n"),
+        ("event", "uncaught error: Error: an event\n"),
+        ("target", "uncaught error: Error: a listener\n"),
     ] {
         plugin.run(name, Value::Null).await.unwrap();
         let line = loader.lines.wait_for(words).await;
@@ -420,6 +422,23 @@ async fn an_engine_holds_what_its_plugin_uses() {
     // The modules of files, streams and cryptography take twice as much.
     assert!(small < 405 << 10, "{small}");
     assert!(with_sdk < 500 << 10, "{with_sdk}");
+}
+
+/// What a pipe made for a chunk is freed before the next ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_holds_no_memory_for_chunks_that_passed() {
+    let said = run(
+        "",
+        "let sent = 0; let seen = 0; const used = [];\n\
+         const source = new ReadableStream({ pull(to) { sent += 1; if (sent > 30000) to.close(); else to.enqueue(sent); } });\n\
+         const double = new TransformStream({ transform(chunk, to) { to.enqueue(chunk * 2); } });\n\
+         await source.pipeThrough(double).pipeTo(new WritableStream({ write() {\n\
+           seen += 1; if (seen === 5000 || seen === 30000) used.push(process.memoryUsage().heapUsed);\n\
+         } }));\n\
+         return [seen, used[1] - used[0] < 64 << 10];",
+    )
+    .await;
+    assert_eq!(said, json!([30000, true]));
 }
 
 /// A few bytes can be blown up to any size: what comes out counts while it is made.

@@ -39,13 +39,14 @@ impl Client {
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let sends = !body.is_end_stream();
+        if let Some(length) = body.size_hint().exact().filter(|_| sends) {
+            // Replaced: servers refuse a request with two.
+            head.headers.insert(header::CONTENT_LENGTH, length.into());
+        }
         let mut asked = self.built()?.request(head.method, head.uri.to_string()).headers(head.headers);
-        if !body.is_end_stream() {
-            asked = match body.size_hint().exact() {
-                Some(length) => asked.header(header::CONTENT_LENGTH, length),
-                None => asked,
-            };
+        if sends {
             asked = asked.body(reqwest::Body::wrap(body));
         }
         let answered = asked.send().await.map_err(|error| Unanswered(reason(&error)))?;

@@ -24,6 +24,8 @@ const RESOURCE_WATCH: &str = "ahp-resource-watch:/";
 
 /// What follows the host's name in the URI of an attachment.
 const ATTACHMENT: &str = "-attachment:/";
+/// What follows the host's name in the URI of inline content.
+const INLINE: &str = "-inline:";
 
 /// What a channel URI names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -192,6 +194,26 @@ pub fn attachment_id(uri: &str) -> Option<&str> {
     uri.strip_prefix(HOST)?.strip_prefix(ATTACHMENT).filter(|id| !id.is_empty() && !id.contains('/'))
 }
 
+/// Text that its URI contains, of the file that `file:` URI `of` names. Clients read it with `resourceRead`, as any
+/// content; a `data:` URI they could not put into URIs of their own, because its path does not begin with a slash.
+pub fn inline(of: &str, text: &str) -> String {
+    let path = of.strip_prefix("file://").unwrap_or(of).trim_start_matches('/');
+    format!("{HOST}{INLINE}/{path}?{}", URL_SAFE_NO_PAD.encode(text))
+}
+
+/// The text of an [`inline`] URI; nothing of another URI, and an empty text where it is not valid.
+pub fn inline_text(uri: &str) -> Option<String> {
+    let rest = uri.strip_prefix(HOST)?.strip_prefix(INLINE)?;
+    let encoded = rest.split_once('?').map_or("", |(_, encoded)| encoded);
+    Some(
+        URL_SAFE_NO_PAD
+            .decode(encoded)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .unwrap_or_default(),
+    )
+}
+
 /// A chat of the host's own making.
 pub fn chat(id: &str) -> String {
     format!("{CHAT}:/{id}")
@@ -267,6 +289,18 @@ pub fn resource_watch(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inline_content_is_read_from_its_uri() {
+        for text in ["", "a?b#c%\n", "\u{e4}\u{1f600}"] {
+            let uri = inline("file:///a%20b/c.rs", text);
+            assert!(uri.starts_with("ostler-inline:/a%20b/c.rs?"), "{uri}");
+            assert_eq!(inline_text(&uri).as_deref(), Some(text));
+        }
+        assert_eq!(inline_text("ostler-attachment:/a?Yg"), None);
+        assert_eq!(inline_text("ostler-inline:/a?%%").as_deref(), Some(""));
+        assert_eq!(inline_text("ostler-inline:/a").as_deref(), Some(""));
+    }
 
     #[test]
     fn channels_by_spelling() {

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ostler_contract::{Value, json};
+use ostler_protocol::uri::inline_text;
 use ostler_protocol::wire::state::{ChatState, Message, ResponsePart};
 
 /// The kinds of tools that ACP knows.
@@ -234,8 +235,11 @@ fn diff(edit: &Value) -> Option<Value> {
     }
 }
 
-/// The text of a `data:` URI.
+/// The text that a URI contains.
 fn data_text(uri: &str) -> Option<String> {
+    if let Some(text) = inline_text(uri) {
+        return Some(text);
+    }
     let (head, body) = uri.strip_prefix("data:")?.split_once(',')?;
     match head.ends_with(";base64") {
         true => String::from_utf8(BASE64_STANDARD.decode(body).ok()?).ok(),
@@ -280,11 +284,20 @@ mod tests {
         let side = |text: &str| json!({ "uri": "file:///a", "content": { "uri": format!("data:text/plain,{text}") } });
         let call = json!({ "toolCallId": "c", "toolName": "edit", "displayName": "Edit", "status": "completed",
             "success": true, "content": [{ "type": "fileEdit", "before": side("x%0A"), "after": side("y%0A") }] });
-        let shown = tool_call(&call, "tool_call_update");
-        assert_eq!(shown["status"], "completed");
-        assert_eq!(
-            shown["content"],
-            json!([{ "type": "diff", "path": "/a", "newText": "y\n", "oldText": "x\n" }])
-        );
+        let inline = |text: &str| {
+            let uri = ostler_protocol::uri::inline("file:///a", text);
+            json!({ "uri": "file:///a", "content": { "uri": uri } })
+        };
+        let mut other = call.clone();
+        other["content"][0]["before"] = inline("x\n");
+        other["content"][0]["after"] = inline("y\n");
+        for call in [call, other] {
+            let shown = tool_call(&call, "tool_call_update");
+            assert_eq!(shown["status"], "completed");
+            assert_eq!(
+                shown["content"],
+                json!([{ "type": "diff", "path": "/a", "newText": "y\n", "oldText": "x\n" }])
+            );
+        }
     }
 }

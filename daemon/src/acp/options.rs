@@ -3,7 +3,7 @@
 use ostler_contract::{Value, json};
 use ostler_protocol::wire::state::{AgentInfo, SessionState};
 
-/// The option that chooses a model where the backend has models and no setting for them.
+/// The option that chooses a model where the backend has several models and no setting for them.
 pub const MODEL: &str = "model";
 /// The setting that is the session's mode.
 pub const MODE: &str = "mode";
@@ -60,7 +60,8 @@ pub fn config_options(
         }
     }
     let models = backend.map(|backend| backend.models.as_slice()).unwrap_or_default();
-    if let Some(first) = models.first().filter(|_| !options.iter().any(|option| option["id"] == MODEL)) {
+    let has_setting = options.iter().any(|option| option["id"] == MODEL);
+    if let Some(first) = models.first().filter(|_| models.len() > 1 && !has_setting) {
         let choices: Vec<Value> =
             models.iter().map(|model| json!({ "value": model.id, "name": model.name })).collect();
         options.push(json!({ "id": MODEL, "name": "Model", "category": "model", "type": "select",

@@ -18,6 +18,8 @@ use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
 
+/// The plugin that has the agents.
+const ACP: &str = "@ostler/acp";
 const LIST: &str = "x-acp/list";
 const CHECK: &str = "x-acp/check";
 const LOGIN: &str = "x-acp/login";
@@ -269,16 +271,32 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
     if let Some(method) = method {
         params.insert("method".to_owned(), method.into());
     }
-    let progress = Progress::begin(&at.common, &format!("signing in to {provider}"));
-    let report = asked.required(LOGIN, params).await?;
-    drop(progress);
+    let report = loop {
+        let progress = Progress::begin(&at.common, &format!("signing in to {provider}"));
+        let report = asked.required(LOGIN, params).await?;
+        drop(progress);
+        if report["state"] != "open" {
+            break report;
+        }
+        tell(&format!("To sign in to {provider}, open {}", one_line(text(&report, "url"))));
+        if let Some(message) = report["message"].as_str() {
+            tell(&one_line(message));
+        }
+        params = of(provider);
+        params.insert("signIn".to_owned(), report["signIn"].clone());
+    };
     if report["state"] != "terminal" {
         return Ok(Answer::new(vec![format!("{provider}: signed in")], report).named([provider]));
     }
     // The method needs a terminal, and this program has one.
     let arguments = report["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let (variables, secret) = variables(at, provider)?;
+    if !secret.is_empty() {
+        tell(&format!("{provider}: not set here, because a secret is stored for it: {}", secret.join(", ")));
+    }
     let status = tokio::process::Command::new(text(&report, "program"))
         .args(arguments)
+        .envs(variables)
         .current_dir(&at.working_dir)
         .status()
         .await
@@ -290,6 +308,28 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
         false => format!("{provider}: not signed in: {} {ended}", one_line(text(&report, "command"))),
     };
     Ok(Answer { code: u8::from(!status.success()), ..Answer::new(vec![line], report).named([provider]) })
+}
+
+/// What the user has to know while a command runs. Its answer, on stdout, comes at its end.
+fn tell(line: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
+}
+
+/// The variables that the configuration sets for an agent, so that it signs in where the daemon's agents look, and the
+/// names of those that are references to secrets.
+fn variables(at: &Place, provider: &str) -> Result<(Vec<(String, String)>, Vec<String>), Exit> {
+    let settings = Settings::new(&RunFlags::default(), at.files()?, &at.working_dir)?;
+    let (mut plain, mut secret) = (Vec::new(), Vec::new());
+    let entries = settings.plugins.iter().filter(|entry| entry.name == ACP);
+    let agents =
+        entries.filter_map(|entry| entry.options.get("agents")?.get(provider)?.get("env")?.as_object());
+    for (name, value) in agents.flatten() {
+        match value.as_str() {
+            Some(value) => plain.push((name.clone(), value.to_owned())),
+            None => secret.push(name.clone()),
+        }
+    }
+    Ok((plain, secret))
 }
 
 async fn logout(asked: &Asked, provider: &str) -> Result<Answer, Exit> {

@@ -40,17 +40,35 @@ fn an_agent_is_signed_in_and_out_from_the_command_line() {
 }
 
 #[test]
+fn the_page_that_a_sign_in_needs_is_shown_while_it_waits() {
+    let methods = json!([{ "id": "code", "name": "Device code" }]);
+    let page = json!({ "mode": "url", "elicitationId": "e", "url": "https://example.com/device",
+        "message": "Enter this code: HAY-123" });
+    let folder = folder(agent::entry(json!({ "initialize": { "authMethods": methods }, "opens": page })));
+    for running in [false, true] {
+        let _daemon = running.then(|| folder.start());
+        let ended = folder.run(&["agent", "login", "fake"]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "fake: signed in\n"), "{ended:?}");
+        let shown = "To sign in to fake, open https://example.com/device\nEnter this code: HAY-123\n";
+        assert!(ended.err.contains(shown), "{ended:?}");
+    }
+}
+
+#[test]
 fn a_method_that_needs_a_terminal_runs_in_this_one() {
     let methods = json!([{ "id": "t", "type": "terminal", "name": "Terminal", "args": ["signed"] }]);
     let config = json!({ "initialize": { "authMethods": methods } });
     let mut entry = agent::entry(config);
     // With an argument, it is the sign-in.
     let line = entry["args"][1].as_str().unwrap().to_owned();
-    entry["args"][1] = format!("if [ \"$0\" = signed ]; then echo welcome; exit 3; fi; {line}").into();
+    entry["args"][1] =
+        format!("if [ \"$0\" = signed ]; then echo welcome to $BARN; exit 3; fi; {line}").into();
+    entry["env"]["BARN"] = "the barn".into();
     let ended = folder(entry).run(&["agent", "login", "fake"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
-        ended.out.starts_with("welcome\nfake: not signed in: ") && ended.out.contains("exit code 3"),
+        ended.out.starts_with("welcome to the barn\nfake: not signed in: ")
+            && ended.out.contains("exit code 3"),
         "{ended:?}"
     );
 }

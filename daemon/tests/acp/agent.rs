@@ -236,6 +236,13 @@ impl Agent {
                 }
                 page
             }
+            "authenticate" if self.config["opens"].is_object() => {
+                let mut page = self.config["opens"].clone();
+                page["requestId"] = id.clone();
+                let answer = self.request("elicitation/create", page);
+                assert_eq!(answer["action"], "accept", "{answer}");
+                json!({})
+            }
             "logout" | "authenticate" | "session/set_mode" | "session/set_model" | "session/close"
             | "session/delete" => json!({}),
             _ => {

@@ -84,7 +84,15 @@ async fn a_tool_call_is_shown_with_its_input_edits_and_result() {
     let result = &all(&seen, "chat/toolCallComplete")[0]["result"];
     assert_eq!((&result["success"], &result["pastTenseMessage"]), (&json!(true), &json!("Edit a")));
     assert_eq!(result["content"][0]["diff"], json!({ "added": 2, "removed": 1 }));
-    assert_eq!(result["content"][0]["after"]["content"]["uri"], "data:text/plain;charset=utf-8,y%0Az%0A");
+    for (side, text) in [("before", "x\n"), ("after", "y\nz\n")] {
+        let uri = result["content"][0][side]["content"]["uri"].as_str().unwrap();
+        // VS Code puts it into a URI with an authority, whose path begins with a slash.
+        assert!(uri.split_once(':').unwrap().1.starts_with("/a?"), "{uri}");
+        let named = json!({ "channel": "ahp-root://", "uri": uri });
+        let read = talk.client.request("resourceRead", named.clone()).await.unwrap();
+        assert_eq!(read["data"], text);
+        assert_eq!(talk.client.request("resourceResolve", named).await.unwrap()["size"], text.len());
+    }
     assert_eq!(result["structuredContent"], json!({ "ok": true }));
 }
 
@@ -284,6 +292,28 @@ async fn a_turn_costs_what_it_adds_to_the_session() {
             ["_meta"];
         assert_eq!(meta["ostler.cost"], json!({ "amount": added, "currency": "EUR" }));
         assert_eq!((&meta["ostler.contextTokens"], &meta["ostler.contextSize"]), (&json!(10), &json!(100)));
+    }
+}
+
+/// VS Code does not let users choose an agent without models.
+#[tokio::test]
+async fn an_agent_whose_models_are_unknown_offers_its_own_choice() {
+    let models =
+        json!({ "currentModelId": "large", "availableModels": [{ "modelId": "large", "name": "Large" }] });
+    for new in [json!({}), json!({ "models": models })] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let stage = Stage::new(json!({ "log": log.path(), "new": new }));
+        let mut talk = stage.talk().await;
+        let offered = talk.client.subscribe("ahp-root://").await["agents"][0]["models"].clone();
+        assert_eq!(offered, json!([{ "id": "default", "provider": "fake", "name": "Default" }]));
+        let message = json!({ "text": "!say hello", "model": { "id": "default" } });
+        for turn in ["first", "second"] {
+            talk.act(json!({ "type": "chat/turnStarted", "turnId": turn, "message": message })).await;
+            let seen = talk.until(&["chat/turnComplete"]).await;
+            assert!(json!(seen).to_string().contains("hello"), "{seen:#?}");
+        }
+        let sent = std::fs::read_to_string(log.path()).unwrap();
+        assert!(sent.contains("session/prompt") && !sent.contains("set_model"), "{sent}");
     }
 }
 

@@ -21,6 +21,7 @@ both! { PLUGIN:
     a_cancelled_turn_is_told_to_its_backend,
     a_backend_calls_the_tools_it_was_handed,
     a_backend_reads_what_clients_publish_and_attach,
+    a_token_reaches_the_sessions_of_the_client_that_lends_it,
     a_chosen_option_reaches_the_backend,
     what_a_backend_throws_fails_its_turn_alone,
     an_action_in_the_wrong_place_changes_nothing,
@@ -151,13 +152,15 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
             Ok(json!({ "type": "object", "properties": { "prefix": { "type": "string", "title": "Prefix" } } }))
         }),
         defaults: Call::now(|()| Ok(object(json!({ "prefix": "heard: " })))),
+        protected_resources: Some(vec![serde_json::from_value(resource()).unwrap()]),
         probe: Some(Call::now(|()| {
             let model = OfferedModel { id: "m".into(), name: "M".into(), max_context_window: Some(1000), ..OfferedModel::default() };
             Ok(Offered { models: vec![model], ..Offered::default() })
         })),
         create: Call::now(move |(start,): (Frozen<Start>,)| {
             let session = Arc::new(Session { host: of_agent.clone(), start: start.0, waiting: Mutex::default() });
-            let (begun, confirmed, cancelled, closed) = (session.clone(), session.clone(), session.clone(), session);
+            let (begun, confirmed, cancelled) = (session.clone(), session.clone(), session.clone());
+            let (lent, closed) = (session.clone(), session);
             Ok(AgentSession {
                 begin: Call::new(move |(turn, text, ..): (String, String, _, _, _)| {
                     let session = begun.clone();
@@ -165,6 +168,9 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
                 }),
                 confirm: Some(Call::now(move |(call, approved, option): (String, bool, Option<String>)| {
                     confirmed.confirm(&call, approved, option)
+                })),
+                authenticated: Some(Call::now(move |(resource, token): (String, String)| {
+                    lent.host.log(format!("{} {resource} {token}", lent.start.uri))
                 })),
                 cancel: Call::now(move |(turn,): (String,)| cancelled.host.log(format!("cancel {turn}"))),
                 close: Call::now(move |(removing,): (Option<bool>,)| {
@@ -300,6 +306,35 @@ async fn a_backend_reads_what_clients_publish_and_attach(side: Side) {
     editing.await.unwrap();
     let read: Value = serde_json::from_str(&talk.say("read ostler-attachment:/none").await).unwrap();
     assert_eq!(read, json!("No attachment at ostler-attachment:/none"));
+}
+
+fn resource() -> Value {
+    json!({ "resource": "https://seed.example", "resource_name": "Seed", "required": false })
+}
+
+async fn a_token_reaches_the_sessions_of_the_client_that_lends_it(side: Side) {
+    let host = side.host().start().await;
+    let mut clients = Vec::new();
+    for name in ["ada", "bob"] {
+        let mut client = host.raw();
+        client.initialize(name).await;
+        let session = json!({ "channel": format!("parrot:/{name}"), "provider": "parrot" });
+        client.request("createSession", session).await.unwrap();
+        clients.push(client);
+    }
+    for (client, token) in clients.iter_mut().zip(["a-token", "b-token"]) {
+        let lent = json!({ "resource": "https://seed.example", "token": token });
+        client.request("authenticate", lent).await.unwrap();
+        host.log.wait_for(token).await;
+    }
+    let told: Vec<String> = host.log.all().into_iter().filter(|line| line.contains("-token")).collect();
+    assert_eq!(
+        told,
+        [
+            "plugin agent: parrot:/ada https://seed.example a-token",
+            "plugin agent: parrot:/bob https://seed.example b-token"
+        ]
+    );
 }
 
 async fn a_backend_calls_the_tools_it_was_handed(side: Side) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::{PluginHost, Value, json};
+use ostler_contract::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::agent::{AuthMethod, Running, Surroundings};
@@ -12,17 +12,14 @@ use crate::errors::{AgentError, words};
 use crate::options::{AgentOptions, Runtime};
 use crate::protocol::member;
 use crate::settings::Catalogue;
+use crate::sign_in::SignIns;
 use crate::wire::{Failure, Incoming};
 
-/// How long a user may take to sign in.
-const SIGN_IN_LIMIT: Duration = Duration::from_secs(600);
 /// How many of an agent's sessions are listed.
 const LISTED: usize = 1000;
 
 /// What all of these need.
 pub struct Account<'a> {
-    /// For what users have to open.
-    pub host: &'a PluginHost,
     /// The agent.
     pub agent: &'a Arc<AgentOptions>,
     /// What all agents share.
@@ -32,8 +29,9 @@ pub struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// Signs in with one of the agent's methods. One that runs in a terminal is named, for the caller to run.
-    pub async fn sign_in(&self, wanted: Option<&str>) -> Result<Value, String> {
+    /// Signs in with one of the agent's methods. One that runs in a terminal is named, for the caller to run; of one
+    /// whose user has to open a page, the page.
+    pub async fn sign_in(&self, wanted: Option<&str>, sign_ins: &SignIns) -> Result<Value, String> {
         let (running, incoming) = self.start().await?;
         let methods = running.facts.auth.clone();
         let outcome = match self.method(&methods, wanted) {
@@ -42,9 +40,8 @@ impl Account<'_> {
                     "program": self.agent.command,
                     "args": self.agent.args.iter().chain(method.terminal.iter().flatten()).collect::<Vec<_>>() })),
                 None => {
-                    let asked = running.wire.request("authenticate", json!({ "methodId": method.id }));
-                    let answered = self.attend(asked, incoming, SIGN_IN_LIMIT).await;
-                    answered.map(|_| json!({ "state": "signedIn", "method": method.id }))
+                    let name = self.agent.name.clone();
+                    return sign_ins.begin(running, incoming, name, method.id.clone()).await;
                 }
             },
             Err(why) => Err(why),
@@ -166,7 +163,7 @@ impl Account<'_> {
         self.attend_with(asked, &mut incoming, limit).await
     }
 
-    /// Waits for an answer. What the agent has a user open until then is logged.
+    /// Waits for an answer. What the agent asks for until then is refused: there is no session.
     async fn attend_with(
         &self,
         asked: impl Future<Output = Result<Value, Failure>>,
@@ -179,24 +176,18 @@ impl Account<'_> {
         loop {
             tokio::select! {
                 answer = &mut asked => return answer.map_err(|why| format!("{}: {}", self.agent.name, words(&why))),
-                Some(message) = incoming.recv() => self.take(message),
+                Some(message) = incoming.recv() => refuse(message),
                 () = &mut timeout => {
                     return Err(format!("{} did not answer within {} seconds", self.agent.name, limit.as_secs()));
                 }
             }
         }
     }
+}
 
-    fn take(&self, message: Incoming) {
-        let Incoming::Request(request) = message else { return };
-        let url = member::<String>(&request.params, "url").filter(|_| request.method == "elicitation/create");
-        match url {
-            Some(url) => {
-                let _ = self.host.log(format!("{}: open {url} to sign in", self.agent.provider));
-                request.answer(Ok(json!({ "action": "accept" })));
-            }
-            None => request.answer(Err(Failure::internal("not available outside a session"))),
-        }
+fn refuse(message: Incoming) {
+    if let Incoming::Request(request) = message {
+        request.answer(Err(Failure::internal("not available outside a session")));
     }
 }
 

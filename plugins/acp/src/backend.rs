@@ -67,13 +67,13 @@ async fn delete(shared: &Shared, id: String) -> Result<(), Thrown> {
     if shared.deleted.lock().remove(&id) {
         return Ok(());
     }
-    let Shared { host, agent, runtime, catalogue, .. } = shared;
+    let Shared { agent, runtime, catalogue, .. } = shared;
     catalogue.load().await;
     match catalogue.facts(agent) {
         Some(facts) if facts.delete => {}
         _ => return Ok(()),
     }
-    Account { host, agent, runtime, catalogue }.delete(&id).await.map_err(Thrown::new)
+    Account { agent, runtime, catalogue }.delete(&id).await.map_err(Thrown::new)
 }
 
 /// The resources whose tokens the agent takes from clients.

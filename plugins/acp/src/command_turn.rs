@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::terminals::{result, shown};
 use crate::updates::Emitter;
 
 /// How much of a command's output the agent is told, in characters; the end counts.
@@ -109,8 +110,8 @@ impl CommandTurns {
         cancelled: oneshot::Receiver<()>,
     ) -> Result<Ended, Thrown> {
         let terminal = run.call((Some(call.to_owned()),)).await?;
-        let shown = json!({ "type": "terminal", "resource": terminal.uri, "title": command });
-        emitter.chat(about("chat/toolCallContentChanged", json!({ "content": [shown] }))).await;
+        let content = shown(&terminal.uri, command, None);
+        emitter.chat(about("chat/toolCallContentChanged", json!({ "content": [content] }))).await;
         let (code, cancelled) = tokio::select! {
             code = terminal.wait.call(()) => (code?, false),
             Ok(()) = cancelled => {
@@ -119,6 +120,7 @@ impl CommandTurns {
             }
         };
         let output = terminal.output.call(()).await?;
+        let shown = shown(&terminal.uri, command, Some(result(code, Some(&output))));
         Ok(Ended { shown, code, cancelled, output })
     }
 

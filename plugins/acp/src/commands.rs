@@ -13,6 +13,7 @@ use crate::buffers::Buffers;
 use crate::check;
 use crate::options::{AgentOptions, Runtime};
 use crate::settings::Catalogue;
+use crate::sign_in::SignIns;
 
 /// The configured agents, each with what is known of it.
 pub type Known = Vec<(Arc<AgentOptions>, Arc<Catalogue>)>;
@@ -116,18 +117,23 @@ fn account(host: &PluginHost, agents: &Arc<Known>, runtime: &Arc<Runtime>) -> Re
             "The sessions that an ACP agent stores itself.",
         ),
     ];
+    let sign_ins = Arc::new(SignIns::default());
     for (of, name, title, description) in commands {
-        let (agents, runtime, logs) = (agents.clone(), runtime.clone(), host.clone());
+        let (agents, runtime, sign_ins) = (agents.clone(), runtime.clone(), sign_ins.clone());
         let handle = Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
-            let (agents, runtime, logs) = (agents.clone(), runtime.clone(), logs.clone());
+            let (agents, runtime, sign_ins) = (agents.clone(), runtime.clone(), sign_ins.clone());
             async move {
                 let text = |name: &str| params.get(name).and_then(Value::as_str);
                 let provider = text("provider").unwrap_or_default();
                 let found = agents.iter().find(|(agent, _)| agent.provider == provider);
                 let (agent, catalogue) = found.ok_or_else(|| unknown(provider, &agents))?;
-                let account = Account { host: &logs, agent, runtime: &runtime, catalogue };
+                let account = Account { agent, runtime: &runtime, catalogue };
+                let pending = params.get("signIn").and_then(Value::as_u64);
                 let answer = match of {
-                    Of::SignIn => account.sign_in(text("method")).await,
+                    Of::SignIn => match pending {
+                        Some(pending) => sign_ins.resume(pending).await,
+                        None => account.sign_in(text("method"), &sign_ins).await,
+                    },
                     Of::SignOut => account.sign_out().await,
                     Of::Sessions => account.sessions(text("directory")).await,
                 };

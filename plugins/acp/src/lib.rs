@@ -25,6 +25,7 @@ mod prompt;
 mod protocol;
 mod session;
 mod settings;
+mod sign_in;
 mod standing;
 mod terminals;
 mod tool_content;

@@ -14,6 +14,8 @@ use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
 
 /// The setting that is the agent's model.
 pub const MODEL: &str = "model";
+/// The model that is offered as long as no other is known: the agent's own choice.
+pub const OWN_MODEL: &str = "default";
 /// The setting that is the agent's mode, where it is no configuration option.
 pub const MODE: &str = "mode";
 
@@ -108,6 +110,14 @@ impl Setting {
             (ConfigValue::Select { .. }, _) => return Err(format!("{name} has to be a string")),
         }
         Ok((self.value() != *value).then(|| value.clone()))
+    }
+
+    /// Whether a value is among the choices.
+    pub fn offers(&self, value: &str) -> bool {
+        match &self.option.value {
+            ConfigValue::Select { choices, .. } => choices.iter().any(|choice| choice.id == value),
+            ConfigValue::Boolean(_) => false,
+        }
     }
 
     /// Takes a value as the current one.
@@ -285,7 +295,8 @@ impl Catalogue {
         self.shared.known.lock().settings.iter().find(|setting| setting.option.id == id).cloned()
     }
 
-    /// What the agent offers: the models it reported, or those that are configured.
+    /// What the agent offers: the models it reported, or those that are configured. An agent without either has one model,
+    /// its own choice: VS Code disables agents without models.
     pub fn offered(&self, configured: &[Model]) -> Offered {
         let known = self.shared.known.lock();
         let reported =
@@ -299,6 +310,11 @@ impl Catalogue {
                     ..OfferedModel::default()
                 })
                 .collect(),
+            _ if configured.is_empty() => vec![OfferedModel {
+                id: OWN_MODEL.to_owned(),
+                name: "Default".to_owned(),
+                ..OfferedModel::default()
+            }],
             _ => configured
                 .iter()
                 .map(|model| OfferedModel {

@@ -22,6 +22,8 @@ use crate::wire::Failure;
 const RETAINED: usize = 1 << 20;
 /// The most output that is retained whatever the agent says, in bytes.
 const RETAINED_AT_MOST: usize = 8 << 20;
+/// How much output the result of a command has, in bytes.
+const PREVIEW: usize = 16 << 10;
 /// How many terminals an agent may have at a time.
 const AT_MOST: usize = 64;
 
@@ -126,8 +128,8 @@ impl Terminals {
             return content.clone();
         }
         match self.0.open.lock().get(id) {
-            Some(Terminal::Listed { terminal, title, .. }) => {
-                json!({ "type": "terminal", "resource": terminal.uri, "title": title })
+            Some(Terminal::Listed { terminal, title, exit, .. }) => {
+                shown(&terminal.uri, title, exit.borrow().map(|exit| result(exit.code, None)))
             }
             Some(Terminal::Own { output, .. }) => json!({ "type": "text", "text": output.lock().text() }),
             None => json!({ "type": "text", "text": format!("[terminal {id}]") }),
@@ -278,12 +280,40 @@ impl Terminal {
 
     async fn content(&self) -> Value {
         match self {
-            Self::Listed { terminal, title, .. } => {
-                json!({ "type": "terminal", "resource": terminal.uri, "title": title })
+            Self::Listed { terminal, title, exit, .. } => {
+                let ended = *exit.borrow();
+                let result = match ended {
+                    Some(ended) => Some(result(ended.code, Some(&self.output().await.0))),
+                    None => None,
+                };
+                shown(&terminal.uri, title, result)
             }
             Self::Own { .. } => json!({ "type": "text", "text": self.output().await.0 }),
         }
     }
+}
+
+/// A terminal of the host as a tool call's content, with the result of its command once it has ended.
+pub fn shown(uri: &str, title: &str, result: Option<Value>) -> Value {
+    let mut content = json!({ "type": "terminal", "resource": uri, "title": title, "isPty": true });
+    if let Some(result) = result {
+        content["result"] = result;
+    }
+    content
+}
+
+/// The result of a command that ended, with the end of its output for clients that do not see the terminal.
+pub fn result(code: Option<i64>, output: Option<&str>) -> Value {
+    let mut result = json!({});
+    if let Some(code) = code {
+        result["exitCode"] = code.into();
+    }
+    if let Some(output) = output {
+        let from = output.ceil_char_boundary(output.len().saturating_sub(PREVIEW));
+        result["preview"] = output[from..].into();
+        result["truncated"] = (from > 0).into();
+    }
+    result
 }
 
 impl Exit {

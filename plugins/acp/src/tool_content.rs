@@ -1,25 +1,13 @@
 //! What a tool call takes and produces, as clients are shown it.
 
+use ostler_contract::protocol::uri::inline;
 use ostler_contract::{Value, json};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::protocol::{Content, Diff, ToolCallChange, ToolContent, ToolStatus};
 use crate::terminals::Terminals;
 
 /// The longest text of a file that is carried in an edit, in bytes. Of a longer one the file is named.
 const LONGEST_TEXT: usize = 256 << 10;
-/// What is encoded in a `data:` URI of text.
-const DATA: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'#')
-    .add(b'%')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'`')
-    .add(b'{')
-    .add(b'}');
 
 /// The content of a call.
 pub fn content(call: &ToolCallChange, terminals: &Terminals) -> Vec<Value> {
@@ -113,7 +101,7 @@ fn edit(diff: &Diff) -> Value {
     let uri = file_uri(&diff.path);
     let side = |text: &str| {
         let content = match text.len() <= LONGEST_TEXT {
-            true => format!("data:text/plain;charset=utf-8,{}", utf8_percent_encode(text, DATA)),
+            true => inline(&uri, text),
             false => uri.clone(),
         };
         json!({ "uri": uri, "content": { "uri": content, "sizeHint": text.len(), "contentType": "text/plain" } })
@@ -155,7 +143,7 @@ mod tests {
     fn a_new_file_has_no_text_before() {
         let edit = edit(&Diff { path: "/a b".into(), old_text: None, new_text: "50 %\n".into() });
         assert_eq!(edit["after"]["uri"], "file:///a%20b");
-        assert_eq!(edit["after"]["content"]["uri"], "data:text/plain;charset=utf-8,50%20%25%0A");
+        assert_eq!(edit["after"]["content"]["uri"], "ostler-inline:/a%20b?NTAgJQo");
         assert!(edit.get("before").is_none());
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState, worktrees_beside};
+use ostler_contract::points::{ChangeScope, Changes, ChangesOf, ChangesState};
+use ostler_contract::protocol::uri::inline;
 use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_contract::wire::state::{
     ChangesSummary, ChangesetFile, ContentRef, FileEdit, FileEditDiffStats, FileEditSide,
@@ -35,8 +36,6 @@ pub(crate) struct Source {
     pub trees: Arc<Trees>,
     pub contents: Arc<Contents>,
     pub snapshots: Snapshots,
-    /// The directories the host serves.
-    pub served: Vec<PathBuf>,
     /// Lines added and removed, by the content before and the file's stamp.
     counts: Mutex<HashMap<CountKey, Option<(i64, i64)>>>,
 }
@@ -65,15 +64,8 @@ pub(crate) enum After {
 }
 
 impl Source {
-    pub(crate) fn new(trees: Arc<Trees>, contents: Arc<Contents>, served: &[String]) -> Self {
-        let real = |path: &String| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-        Self {
-            trees,
-            contents,
-            snapshots: Snapshots::default(),
-            served: served.iter().map(real).collect(),
-            counts: Mutex::default(),
-        }
+    pub(crate) fn new(trees: Arc<Trees>, contents: Arc<Contents>) -> Self {
+        Self { trees, contents, snapshots: Snapshots::default(), counts: Mutex::default() }
     }
 
     pub(crate) fn into_point(self: Arc<Self>) -> Changes {
@@ -304,7 +296,7 @@ impl Source {
             |path: &Path, content: ContentRef| FileEditSide { uri: file_uri(&tree.root.join(path)), content };
         let named = |uri: String| ContentRef { uri, size_hint: None, content_type: None, nonce: None };
         let stored = |path: &Path, object: &Object| match object.mode {
-            crate::status::SUBMODULE => named(commit_text(&object.id)),
+            crate::status::SUBMODULE => named(commit_text(&tree.root.join(path), &object.id)),
             _ => named(self.contents.object(tree, &object.id, path)),
         };
         let before = change.before.as_ref().map(|(path, object)| side(path, stored(path, object)));
@@ -312,23 +304,16 @@ impl Source {
             let content = match after {
                 After::Object(object) => stored(path, object),
                 After::Submodule => {
-                    named(commit_text(&submodule_commit(&tree.root.join(path)).unwrap_or_default()))
+                    let path = tree.root.join(path);
+                    named(commit_text(&path, &submodule_commit(&path).unwrap_or_default()))
                 }
-                After::File(mode) => {
-                    let full = tree.root.join(path);
-                    let beside = |root: &PathBuf| {
-                        tree.repository.common_dir == root.join(".git")
-                            && worktrees_beside(root).is_some_and(|trees| full.starts_with(trees))
-                    };
-                    let served = *mode != LINK
-                        && self.served.iter().any(|root| full.starts_with(root) || beside(root));
-                    ContentRef {
-                        uri: if served { file_uri(&full) } else { self.contents.file(tree, path) },
-                        size_hint: stamp.and_then(|(size, ..)| i64::try_from(size).ok()),
-                        content_type: None,
-                        nonce: stamp.map(|(size, seconds, nanos)| format!("{size:x}-{seconds:x}.{nanos:x}")),
-                    }
-                }
+                // Not the file's own URI: VS Code in a browser reads that one from the computer of the browser.
+                After::File(_) => ContentRef {
+                    uri: self.contents.file(tree, path),
+                    size_hint: stamp.and_then(|(size, ..)| i64::try_from(size).ok()),
+                    content_type: None,
+                    nonce: stamp.map(|(size, seconds, nanos)| format!("{size:x}-{seconds:x}.{nanos:x}")),
+                },
             };
             side(path, content)
         });
@@ -491,8 +476,8 @@ pub(crate) fn file_uri(path: &Path) -> String {
 }
 
 /// The content that stands for a submodule, as git shows it.
-fn commit_text(commit: &str) -> String {
-    format!("data:text/plain,Subproject%20commit%20{commit}%0A")
+fn commit_text(path: &Path, commit: &str) -> String {
+    inline(&file_uri(path), &format!("Subproject commit {commit}\n"))
 }
 
 /// The commit that is checked out in a submodule.

@@ -1,4 +1,4 @@
-//! Contents behind `git-blob:` URIs: objects of repositories, and files of working trees that `file:` does not serve.
+//! Contents behind `git-blob:` URIs: objects of repositories, and changed files of working trees.
 //!
 //! `git-blob://<tree>/<object>/<path>` is an object, `git-blob://<tree>/tree/<path>` a changed file as it is now. `<tree>`
 //! stands for a working tree that a session asked for: contents of no other repository can be named.
@@ -9,7 +9,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ostler_contract::points::{Reader, ResourceContent, ResourceProvider, SchemeDescription};
+use ostler_contract::points::{
+    Reader, ResourceContent, ResourceProvider, SchemeDescription, worktrees_beside,
+};
 use ostler_contract::{Call, Grant, RpcError, Thrown};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
@@ -48,11 +50,23 @@ const ESCAPED: &AsciiSet = &CONTROLS
 pub(crate) struct Contents {
     trees: Arc<Trees>,
     named: Mutex<HashMap<String, PathBuf>>,
+    /// The directories the host serves.
+    served: Vec<PathBuf>,
 }
 
 impl Contents {
-    pub(crate) fn new(trees: Arc<Trees>) -> Self {
-        Self { trees, named: Mutex::default() }
+    pub(crate) fn new(trees: Arc<Trees>, served: &[String]) -> Self {
+        let real = |path: &String| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        Self { trees, named: Mutex::default(), served: served.iter().map(real).collect() }
+    }
+
+    /// Whether the host serves the files of a tree below a folder.
+    fn serves(&self, tree: &Tree, folder: &Path) -> bool {
+        let beside = |root: &PathBuf| {
+            tree.repository.common_dir == root.join(".git")
+                && worktrees_beside(root).is_some_and(|trees| folder.starts_with(trees))
+        };
+        self.served.iter().any(|root| folder.starts_with(root) || beside(root))
     }
 
     /// The URI of an object that is the content of a path.
@@ -109,12 +123,33 @@ impl Contents {
             None => self.trees.of(&root).await?.ok_or_else(none)?,
         };
         match what {
-            TREE => read_file(&tree, &path, uri).await,
+            TREE => self.read_file(&tree, &path, uri).await,
             id if id.len() >= 40 && id.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
                 read_object(&tree, id, &path, uri).await
             }
             _ => Err(none()),
         }
+    }
+
+    /// A file as it is now: one that is changed, or that the host serves. Links are not followed.
+    async fn read_file(&self, tree: &Arc<Tree>, path: &Path, uri: &str) -> Result<ResourceContent, Thrown> {
+        let none = || Thrown::from(RpcError::not_found(format!("no changed file at {uri}")));
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if !plain || path.components().any(|part| part.as_os_str() == ".git") {
+            return Err(none());
+        }
+        let full = tree.root.join(path);
+        let folder = full.parent().map(Path::to_owned).unwrap_or_default();
+        // A folder on the way may have become a link.
+        let real = tokio::fs::canonicalize(&folder).await.map_err(|_| none())?;
+        let root = tokio::fs::canonicalize(&tree.root).await.map_err(|_| none())?;
+        if !real.starts_with(root) || !(self.serves(tree, &real) || tree.lists(path).await?) {
+            return Err(none());
+        }
+        if let Ok(target) = tokio::fs::read_link(&full).await {
+            return Ok(ResourceContent::bytes(target.into_os_string().into_vec()));
+        }
+        read_bounded(full, uri).await?.map(ResourceContent::bytes).ok_or_else(none)
     }
 }
 
@@ -206,27 +241,6 @@ async fn read_bounded(path: PathBuf, uri: &str) -> Result<Option<Vec<u8>>, Throw
         Some(bytes) if bytes.len() as u64 > LARGEST => Err(too_large(uri)),
         bytes => Ok(bytes),
     }
-}
-
-/// A file as it is now. Only changed files are read, and links are not followed.
-async fn read_file(tree: &Arc<Tree>, path: &Path, uri: &str) -> Result<ResourceContent, Thrown> {
-    let none = || Thrown::from(RpcError::not_found(format!("no changed file at {uri}")));
-    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if !plain || !tree.lists(path).await? {
-        return Err(none());
-    }
-    let full = tree.root.join(path);
-    let folder = full.parent().map(Path::to_owned).unwrap_or_default();
-    // A folder on the way may have become a link.
-    let real = tokio::fs::canonicalize(&folder).await.map_err(|_| none())?;
-    let root = tokio::fs::canonicalize(&tree.root).await.map_err(|_| none())?;
-    if !real.starts_with(root) {
-        return Err(none());
-    }
-    if let Ok(target) = tokio::fs::read_link(&full).await {
-        return Ok(ResourceContent::bytes(target.into_os_string().into_vec()));
-    }
-    read_bounded(full, uri).await?.map(ResourceContent::bytes).ok_or_else(none)
 }
 
 /// The contents of several objects, but for those that are large or missing.

@@ -56,8 +56,8 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         root => root.map(PathBuf::from),
     };
     let trees = Arc::new(Trees::default());
-    let contents = Arc::new(Contents::new(trees.clone()));
-    let source = Arc::new(Source::new(trees.clone(), contents.clone(), &host.facts().paths));
+    let contents = Arc::new(Contents::new(trees.clone(), &host.facts().paths));
+    let source = Arc::new(Source::new(trees.clone(), contents.clone()));
     host.register_changes(source.clone().into_point(), None)?;
     host.register_directories(facts::point(trees.clone()), None)?;
     host.register_resource_provider(content::SCHEME.into(), contents.into_point())?;

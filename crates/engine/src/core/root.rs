@@ -181,6 +181,26 @@ impl Root {
         keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect()
     }
 
+    /// Removes settings that no one declared from a change with others. Editors push all their settings in one action, and
+    /// later releases have more; a change of an unknown setting alone stays, and is refused.
+    pub fn drop_unknown(&self, config: &mut JsonObject, owns: impl Fn(&str) -> bool) {
+        let state = self.state.lock();
+        let declared = state.config.as_ref().map(|config| &config.schema.properties);
+        let known =
+            |key: &str| is_own(key) || owns(key) || declared.is_some_and(|known| known.contains_key(key));
+        if config.keys().any(|key| known(key)) {
+            config.retain(|key, _| known(key));
+        }
+    }
+
+    /// Whether a setting has this value: set, or as its default.
+    pub fn is_in_force(&self, key: &str, value: &Value) -> bool {
+        let state = self.state.lock();
+        let Some(config) = &state.config else { return false };
+        let default = || config.schema.properties.get(key).and_then(|property| property.default.as_ref());
+        config.values.get(key).or_else(default) == Some(value)
+    }
+
     /// Takes a change of settings. Keys a connection keeps to itself reach no other; keys nobody declared are
     /// refused with a reason.
     pub fn set_config(

@@ -63,6 +63,9 @@ impl Sessions {
         session: &str,
         uri: &str,
     ) -> Result<ResourceContent, Thrown> {
+        if let Some(text) = uri::inline_text(uri) {
+            return Ok(ResourceContent::text(text));
+        }
         if uri::attachment_id(uri).is_some() {
             return Ok(content_of(self.read_attachment(uri).await?));
         }

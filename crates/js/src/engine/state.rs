@@ -47,8 +47,13 @@ pub(crate) struct Settle {
     pub(crate) reject: Persistent<Function<'static>>,
 }
 
-#[derive(Clone, JsLifetime)]
+#[derive(Clone)]
 struct StateRef(Rc<State>);
+
+// SAFETY: it contains no value with a lifetime of the engine's, so its type is the same for every lifetime.
+unsafe impl JsLifetime<'_> for StateRef {
+    type Changed<'to> = Self;
+}
 
 impl State {
     /// The state of the engine this context is of.

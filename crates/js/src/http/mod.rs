@@ -15,7 +15,7 @@ use ostler_contract::live::{Callable, Live};
 use ostler_contract::shape::{FunctionShape, Shape};
 use ostler_contract::{Bodies, Charge};
 use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 pub(crate) use client::native;
 pub use client::network;
@@ -178,23 +178,41 @@ fn charged<'js>(ctx: &Ctx<'js>, read: std::result::Result<(Bytes, Charge), BodyE
     Ok(charged.into_value())
 }
 
-/// Nothing, bytes, or a function that answers the next ones.
+/// Nothing, bytes, or a function that answers the next ones. Its member `cancel` drops the rest, and with it the
+/// connection it comes on.
 fn body_to_js<'js>(ctx: &Ctx<'js>, body: Body) -> Result<Value<'js>> {
     match body {
         Body::Empty => Ok(Value::new_null(ctx.clone())),
         Body::Full(bytes) => bytes_to_js(ctx, bytes),
         Body::Stream(_) => {
             let body = Rc::new(Mutex::new(body));
+            let cancelled = Rc::new(Notify::new());
+            let (rest, cancels) = (body.clone(), cancelled.clone());
             let next = Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
-                let (body, inside) = (body.clone(), ctx.clone());
+                let (body, cancelled, inside) = (body.clone(), cancelled.clone(), ctx.clone());
                 Promise::wrap_future(&ctx, async move {
-                    match body.lock().await.next().await {
+                    let mut body = body.lock().await;
+                    let read = tokio::select! {
+                        biased;
+                        () = cancelled.notified() => {
+                            *body = Body::Empty;
+                            None
+                        }
+                        read = body.next() => read,
+                    };
+                    match read {
                         Some(Ok(bytes)) => bytes_to_js(&inside, bytes),
                         Some(Err(error)) => Err(plain_error(&inside, error)),
                         None => Ok(Value::new_null(inside)),
                     }
                 })
             })?;
+            let cancel = Function::new(ctx.clone(), move || match rest.try_lock() {
+                Ok(mut body) => *body = Body::Empty,
+                // Whoever reads drops it.
+                Err(_) => cancels.notify_one(),
+            })?;
+            next.set("cancel", cancel)?;
             Ok(next.into_value())
         }
     }

@@ -23,16 +23,18 @@ macro_rules! scripts {
 
 /// Modules of Node's that are here, by the name behind `node:`.
 const NODE: &[(&str, &str)] = scripts!("node":
-    "assert" "assert/strict" "async_hooks" "buffer" "child_process" "console" "crypto" "diagnostics_channel"
-    "dns" "dns/promises" "events" "fs" "fs/promises" "module" "net" "os" "path" "path/posix" "perf_hooks"
-    "process" "querystring" "readline" "readline/promises" "stream" "stream/consumers" "stream/promises"
-    "stream/web" "string_decoder" "test" "timers" "timers/promises" "tty" "url" "util" "util/types" "zlib"
+    "assert" "assert/strict" "async_hooks" "buffer" "child_process" "cluster" "console" "constants" "crypto" "dgram"
+    "diagnostics_channel" "dns" "dns/promises" "domain" "events" "fs" "fs/promises" "http" "http2" "https" "inspector"
+    "inspector/promises" "module" "net" "os" "path" "path/posix" "path/win32" "perf_hooks" "process" "punycode"
+    "querystring" "readline" "readline/promises" "repl" "sea" "sqlite" "stream" "stream/consumers" "stream/promises"
+    "stream/web" "string_decoder" "sys" "test" "test/reporters" "timers" "timers/promises" "tls" "trace_events" "tty"
+    "url" "util" "util/types" "v8" "vm" "wasi" "worker_threads" "zlib"
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "ciphers" "commonjs" "console" "context" "crypto-bytes" "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals"
-    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "signals" "stack" "stream/adapters" "stream/base"
-    "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "structured-clone" "test" "text" "ticks"
+    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters" "stream/base"
+    "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable" "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text" "ticks"
     "timers" "url" "watch" "webcrypto" "websocket"
 );
 
@@ -52,9 +54,9 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
     ("sdk", crate::native::sdk::native),
-    ("streams", crate::native::streams::native),
     ("timers", crate::timers::native),
     ("url", crate::native::url::native),
+    ("vm", crate::native::vm::native),
     ("websocket", crate::native::websocket::native),
     ("zlib", crate::native::zlib::native),
     ("zones", crate::native::zones::native),
@@ -122,6 +124,9 @@ const NODE_NAMES: &[&str] = &[
     "zlib",
 ];
 
+/// Node imports these only with `node:`.
+const PREFIX_ONLY: &[&str] = &["sea", "sqlite", "test", "test/reporters"];
+
 /// Whether Node has a module of that name, with or without `node:`.
 pub(super) fn is_node_builtin(name: &str) -> bool {
     NODE_NAMES.contains(&name.strip_prefix("node:").unwrap_or(name))
@@ -135,6 +140,11 @@ pub(crate) fn node_modules() -> impl Iterator<Item = &'static str> {
 /// Whether that module of Node's is here.
 pub(super) fn exists(name: &str) -> bool {
     script(NODE, name).is_some()
+}
+
+/// Whether that module of Node's is here and imported without `node:`; some names are packages then.
+pub(super) fn exists_bare(name: &str) -> bool {
+    exists(name) && !PREFIX_ONLY.contains(&name)
 }
 
 /// What stands behind a full name.

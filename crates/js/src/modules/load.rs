@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rquickjs::function::Func;
+use rquickjs::loader::ImportAttributes;
 use rquickjs::module::Declared;
 use rquickjs::{Ctx, Module, Object, Result, Value};
 
@@ -17,7 +18,12 @@ use crate::typescript;
 pub(super) struct Load;
 
 impl rquickjs::loader::Loader for Load {
-    fn load<'js>(&mut self, ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
+    fn load<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        name: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> Result<Module<'js, Declared>> {
         declare(ctx, name)
     }
 }

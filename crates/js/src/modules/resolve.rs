@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ostler_contract::plugin::IMPORT_CONDITIONS;
 use ostler_contract::protocol::names::HOST;
 use oxc_resolver::{ResolveError, ResolveOptions, Resolver as OxcResolver};
+use rquickjs::loader::ImportAttributes;
 use rquickjs::{Ctx, Error, Result};
 
 use super::builtins::{self, is_node_builtin};
@@ -15,7 +16,13 @@ use crate::engine::State;
 pub(super) struct Resolve;
 
 impl rquickjs::loader::Resolver for Resolve {
-    fn resolve<'js>(&mut self, ctx: &Ctx<'js>, base: &str, specifier: &str) -> Result<String> {
+    fn resolve<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        base: &str,
+        specifier: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> Result<String> {
         // An error that some native code made and nobody wanted would be taken for one of this import.
         drop(ctx.catch());
         let state = State::of(ctx)?;
@@ -112,7 +119,7 @@ pub(super) fn specify(
             Err(missing_builtin(specifier, base))
         };
     }
-    if builtins::exists(specifier) {
+    if builtins::exists_bare(specifier) {
         return Ok(format!("node:{specifier}"));
     }
     let path = match url_path(specifier)? {

@@ -38,6 +38,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let natives = natives?;
     natives.set("timeOrigin", epoch.as_secs_f64() * 1000.0)?;
     natives.set("version", env!("CARGO_PKG_VERSION"))?;
+    natives.set("engine", engine_version())?;
     natives.set("platform", platform())?;
     natives.set("arch", arch())?;
     natives.set(
@@ -45,6 +46,13 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         std::env::current_exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
     )?;
     Ok(natives)
+}
+
+/// The release of the JavaScript engine.
+fn engine_version() -> String {
+    // SAFETY: it returns a string that is part of the program.
+    let version = unsafe { std::ffi::CStr::from_ptr(rquickjs::qjs::JS_GetVersion()) };
+    version.to_string_lossy().into_owned()
 }
 
 fn platform() -> &'static str {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use ostler_contract::live::{Live, LiveFields};
 use ostler_contract::shape::{FieldShape, Shape};
-use rquickjs::{ArrayBuffer, Ctx, Function, Object, Result, Value};
+use rquickjs::{Ctx, Function, Object, Result, Value, qjs};
 use serde_json::Value as Json;
 
 use super::json;
@@ -197,14 +197,39 @@ fn plain_object<'a, 'js>(value: &'a Value<'js>) -> Option<&'a Object<'js>> {
 /// A copy of what an `ArrayBuffer` or a view of one holds.
 pub(crate) fn bytes(value: &Value<'_>) -> Option<Bytes> {
     let object = value.as_object()?;
-    if let Some(buffer) = ArrayBuffer::from_object(object.clone()) {
-        return buffer.as_bytes().map(Bytes::copy_from_slice);
+    if let Some(bytes) = copied(object, |bytes| Some(bytes)) {
+        return Some(bytes);
     }
     let is_view: Function = value.ctx().globals().get::<_, Object>("ArrayBuffer").ok()?.get("isView").ok()?;
     if !is_view.call::<_, bool>((object.clone(),)).ok()? {
         return None;
     }
-    let buffer = ArrayBuffer::from_object(object.get("buffer").ok()?)?;
+    let buffer: Object<'_> = object.get("buffer").ok()?;
     let (start, length): (usize, usize) = (object.get("byteOffset").ok()?, object.get("byteLength").ok()?);
-    buffer.as_bytes()?.get(start..start + length).map(Bytes::copy_from_slice)
+    copied(&buffer, |bytes| bytes.get(start..start + length))
+}
+
+/// A copy of a part of an `ArrayBuffer`; nothing where the object is none, or is detached.
+fn copied(object: &Object<'_>, part: impl FnOnce(&[u8]) -> Option<&[u8]>) -> Option<Bytes> {
+    let ctx = object.ctx();
+    let engine = ctx.as_raw().as_ptr();
+    let mut size = 0;
+    // SAFETY: `object` is a value of this live context, and `size` is written to.
+    let (failed_before, data) =
+        unsafe { (qjs::JS_HasException(engine), qjs::JS_GetArrayBuffer(engine, &mut size, object.as_raw())) };
+    if !data.is_null() {
+        // SAFETY: the buffer is valid for `size` bytes until JavaScript runs, which it does not before they are copied.
+        let bytes = unsafe { std::slice::from_raw_parts(data, usize::try_from(size).ok()?) };
+        return part(bytes).map(Bytes::copy_from_slice);
+    }
+    if failed_before {
+        return None;
+    }
+    // SAFETY: the context is live. An empty buffer has no memory, and is no error.
+    if unsafe { qjs::JS_HasException(engine) } {
+        // Left behind, it would be taken for one of the next import.
+        drop(ctx.catch());
+        return None;
+    }
+    part(&[]).map(Bytes::copy_from_slice)
 }

@@ -4,10 +4,10 @@ import { missing } from 'internal/errors';
 
 const lacking = new WeakSet();
 
-/** A function that is there to be imported, and says that it is not there when it is called. */
-export function absent(what) {
+/** A function that can be imported and throws when it is called; `instead` names an alternative. */
+export function absent(what, instead) {
   const call = function () {
-    throw missing(what);
+    throw missing(what, instead);
   };
   Object.defineProperty(call, 'name', { value: what.slice(what.indexOf('.') + 1), configurable: true });
   lacking.add(call);

@@ -60,6 +60,11 @@ export function abortError(signal, message = 'The operation was aborted') {
 }
 
 /** What a module of Node's lacks here. */
-export function missing(what) {
-  return coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', `${what} is not there on the engine plugins run on`);
+export function missing(what, instead) {
+  const hint = instead ? `; ${instead}` : '';
+  return coded(
+    Error,
+    'ERR_METHOD_NOT_IMPLEMENTED',
+    `${what} is not there on the engine plugins run on${hint}`,
+  );
 }

@@ -1,6 +1,7 @@
 // `fetch`.
 
 import native from 'native/http';
+import { coded } from 'internal/errors';
 import { Request, partsOf, responseFrom } from 'internal/http';
 import { URL } from 'internal/url';
 import { Buffer } from 'node:buffer';
@@ -14,8 +15,35 @@ const BODY_HEADERS = [
   'content-length',
 ];
 
+// What the host says, and the codes that authors look at.
+const codes = [
+  [/connection refused/i, 'ECONNREFUSED'],
+  [/connection reset/i, 'ECONNRESET'],
+  [/broken pipe/i, 'EPIPE'],
+  [/no route to host|host (is )?unreachable/i, 'EHOSTUNREACH'],
+  [/network (is )?unreachable/i, 'ENETUNREACH'],
+  [/lookup address|name or service not known|nodename nor servname|no address associated/i, 'ENOTFOUND'],
+  [/certificate.*expired/i, 'CERT_HAS_EXPIRED'],
+  [/certificate.*not valid for name/i, 'ERR_TLS_CERT_ALTNAME_INVALID'],
+  [/certificate.*unknown ?issuer/i, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'],
+  [/operation timed out|deadline has elapsed/i, 'UND_ERR_CONNECT_TIMEOUT'],
+  [/closed before message completed|unexpected eof|end of file|error reading a body/i, 'UND_ERR_SOCKET'],
+];
+
+function withCode(cause) {
+  const code = cause.code === undefined && codes.find(([words]) => words.test(cause.message))?.[1];
+  if (code)
+    Object.defineProperty(cause, 'code', {
+      value: code,
+      configurable: true,
+      enumerable: true,
+      writable: true,
+    });
+  return cause;
+}
+
 function failed(cause) {
-  return new TypeError('fetch failed', { cause });
+  return new TypeError('fetch failed', { cause: withCode(cause) });
 }
 
 function dataUrl(url) {
@@ -52,19 +80,37 @@ async function exchange(parts, signal) {
   }
 }
 
-/** A body that fails once the signal is aborted. */
+/** A body that fails once the signal is aborted, and gives its connection up. */
 function abortable(next, signal) {
-  if (!signal || typeof next !== 'function') return next;
-  return () => {
-    if (signal.aborted) return Promise.reject(signal.reason);
+  if (typeof next !== 'function') return next;
+  let fail = () => {};
+  const give = () => {
+    next.cancel?.();
+    fail(signal.reason);
+  };
+  const end = () => signal?.removeEventListener('abort', give);
+  signal?.addEventListener('abort', give, { once: true });
+  const read = () => {
+    if (signal?.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
-      const give = () => reject(signal.reason);
-      signal.addEventListener('abort', give, { once: true });
-      next()
-        .then(resolve, (error) => reject(failed(error)))
-        .finally(() => signal.removeEventListener('abort', give));
+      fail = reject;
+      next().then(
+        (bytes) => {
+          if (bytes === null) end();
+          resolve(bytes);
+        },
+        (error) => {
+          end();
+          reject(new TypeError('terminated', { cause: withCode(error) }));
+        },
+      );
     });
   };
+  read.cancel = () => {
+    end();
+    next.cancel?.();
+  };
+  return read;
 }
 
 export async function fetch(input, init) {
@@ -81,6 +127,16 @@ export async function fetch(input, init) {
   const parts = partsOf(Request, request);
   parts.headers = parts.headers.map((pair) => [...pair]);
   const has = (name) => parts.headers.some(([known]) => known === name);
+  const said = parts.headers.find(([name]) => name === 'content-length')?.[1];
+  if (said !== undefined && ArrayBuffer.isView(parts.body) && Number(said) !== parts.body.byteLength) {
+    const cause = coded(
+      Error,
+      'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
+      'Request body length does not match content-length header',
+    );
+    cause.name = 'RequestContentLengthMismatchError';
+    throw failed(cause);
+  }
   if (!has('accept')) parts.headers.push(['accept', '*/*']);
   if (parts.body === null && ['POST', 'PUT', 'PATCH'].includes(parts.method) && !has('content-length')) {
     parts.headers.push(['content-length', '0']);

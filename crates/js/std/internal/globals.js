@@ -22,19 +22,24 @@ const exports = {
   'internal/http': ['Request', 'Response'],
   'internal/intl': ['Intl'],
   'internal/performance': ['performance'],
-  'internal/streams': [
-    'ByteLengthQueuingStrategy',
-    'CountQueuingStrategy',
+  'internal/streams/bytes': [
     'ReadableByteStreamController',
-    'ReadableStream',
     'ReadableStreamBYOBReader',
     'ReadableStreamBYOBRequest',
+  ],
+  'internal/streams/common': ['ByteLengthQueuingStrategy', 'CountQueuingStrategy'],
+  'internal/streams/readable': [
+    'ReadableStream',
     'ReadableStreamDefaultController',
     'ReadableStreamDefaultReader',
+  ],
+  'internal/streams/transform': [
     'TextDecoderStream',
     'TextEncoderStream',
     'TransformStream',
     'TransformStreamDefaultController',
+  ],
+  'internal/streams/writable': [
     'WritableStream',
     'WritableStreamDefaultController',
     'WritableStreamDefaultWriter',

@@ -4,6 +4,7 @@
 import { Headers } from 'internal/headers';
 import { Blob } from 'internal/blob';
 import { AbortController, AbortSignal } from 'internal/event-target';
+import { isDisturbed } from 'internal/streams/readable';
 import { FormData, readForm, writeForm } from 'internal/form-data';
 import { TextDecoder, TextEncoder } from 'internal/text';
 import { URL, URLSearchParams } from 'internal/url';
@@ -45,6 +46,9 @@ function streamOf(next) {
         const bytes = await next();
         if (bytes === null) controller.close();
         else controller.enqueue(bytes);
+      },
+      cancel() {
+        next.cancel?.();
       },
     },
     { highWaterMark: 0 },
@@ -94,20 +98,7 @@ class Body {
         { highWaterMark: 0 },
       );
     }
-    const original = this.#stream;
-    // Reading it, whoever does, uses the body up.
-    for (const name of ['getReader', 'values', Symbol.asyncIterator]) {
-      const read = original[name];
-      Object.defineProperty(original, name, {
-        configurable: true,
-        value: (...given) => {
-          const got = read.apply(original, given);
-          this.#used = true;
-          return got;
-        },
-      });
-    }
-    return original;
+    return this.#stream;
   }
 
   get body() {
@@ -115,12 +106,12 @@ class Body {
   }
 
   get bodyUsed() {
-    return this.#used;
+    return this.#used || (this.#stream !== null && isDisturbed(this.#stream));
   }
 
   async #take() {
     if (this.#body === null) return EMPTY;
-    if (this.#used || this.#stream?.locked)
+    if (this.bodyUsed || this.#stream?.locked)
       throw new TypeError('Body is unusable: Body has already been read');
     this.#used = true;
     const { bytes, next, all: whole } = this.#body;
@@ -178,7 +169,8 @@ class Body {
   /** The same body for a copy. */
   _share() {
     if (this.#body === null) return null;
-    if (this.#used || this.#stream?.locked) throw new TypeError('Body is unusable: it was read or is locked');
+    if (this.bodyUsed || this.#stream?.locked)
+      throw new TypeError('Body is unusable: it was read or is locked');
     if (this.#body.bytes && !this.#stream) return { bytes: this.#body.bytes };
     const [one, other] = this.#open().tee();
     this.#body = { stream: one };
@@ -189,7 +181,7 @@ class Body {
   /** For the native side: nothing, bytes, or `{ next, cancel }`. */
   _parts() {
     if (this.#body === null) return null;
-    if (this.#used || this.#stream?.locked)
+    if (this.bodyUsed || this.#stream?.locked)
       throw new TypeError('Body is unusable: Body has already been read');
     this.#used = true;
     if (this.#body.bytes && !this.#stream) return this.#body.bytes;

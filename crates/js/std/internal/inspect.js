@@ -64,19 +64,24 @@ inspect.colors = {
 
 function quote(text) {
   const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes('`') ? '`' : "'";
-  // eslint-disable-next-line no-control-regex
-  const escaped = text.replace(/[\u0000-\u001f\u007f-\u009f\\]|[\ud800-\udbff](?![\udc00-\udfff])/g, (c) => {
-    const short = {
-      '\n': '\\n',
-      '\t': '\\t',
-      '\r': '\\r',
-      '\b': '\\b',
-      '\f': '\\f',
-      '\v': '\\v',
-      '\\': '\\\\',
-    }[c];
-    return short ?? `\\x${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
-  });
+  const escaped = text.replace(
+    // eslint-disable-next-line no-control-regex
+    /[\u0000-\u001f\u007f-\u009f\\]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g,
+    (c) => {
+      const short = {
+        '\n': '\\n',
+        '\t': '\\t',
+        '\r': '\\r',
+        '\b': '\\b',
+        '\f': '\\f',
+        '\v': '\\v',
+        '\\': '\\\\',
+      }[c];
+      const code = c.charCodeAt(0);
+      if (code >= 0xd800) return `\\u${code.toString(16)}`;
+      return short ?? `\\x${code.toString(16).toUpperCase().padStart(2, '0')}`;
+    },
+  );
   return mark + (mark === "'" ? escaped.replace(/'/g, "\\'") : escaped) + mark;
 }
 
@@ -171,14 +176,17 @@ class Inspector {
     const name = className(value);
     const tag = value[Symbol.toStringTag];
     const suffix = typeof tag === 'string' && tag !== '' && tag !== name ? ` [${tag}]` : '';
-    const named = (fallback) => `${name === null ? `[${fallback}: null prototype]` : name}${suffix}`;
+    const named = (fallback, size) => {
+      const many = size === undefined ? '' : `(${size})`;
+      return name === null ? `[${fallback}${many}: null prototype]${suffix}` : `${name}${many}${suffix}`;
+    };
     if (Array.isArray(value)) {
-      const prefix = name === 'Array' && !suffix ? '' : `${named('Array')}(${value.length}) `;
+      const prefix = name === 'Array' && !suffix ? '' : `${named('Array', value.length)} `;
       return { prefix, open: '[', close: ']', entries: () => this.list(value, level) };
     }
     if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
       return {
-        prefix: `${named('TypedArray')}(${value.length}) `,
+        prefix: `${named('TypedArray', value.length)} `,
         open: '[',
         close: ']',
         entries: () => this.list(value, level),
@@ -186,12 +194,12 @@ class Inspector {
     }
     if (value instanceof Set) {
       const entries = () => [...value].map((entry) => this.show(entry, level + 1));
-      return { prefix: `${named('Set')}(${value.size}) `, open: '{', close: '}', entries };
+      return { prefix: `${named('Set', value.size)} `, open: '{', close: '}', entries };
     }
     if (value instanceof Map) {
       const entries = () =>
         [...value].map(([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
-      return { prefix: `${named('Map')}(${value.size}) `, open: '{', close: '}', entries };
+      return { prefix: `${named('Map', value.size)} `, open: '{', close: '}', entries };
     }
     if (typeof value === 'function') return { base: this.paint(this.callable(value), 'special') };
     if (value instanceof RegExp) return { base: this.paint(String(value), 'regexp') };
@@ -212,9 +220,19 @@ class Inspector {
       ];
       return { prefix: `${named('ArrayBuffer')} `, open: '{', close: '}', entries };
     }
+    if (value instanceof DataView) {
+      const members = ['byteLength', 'byteOffset', 'buffer'];
+      const entries = () => members.map((name) => `[${name}]: ${this.show(value[name], level + 1)}`);
+      return { prefix: `${named('DataView')} `, open: '{', close: '}', entries };
+    }
     if (value instanceof Promise) return { prefix: 'Promise ', open: '{', close: '}', entries: () => [] };
     if (value instanceof WeakMap || value instanceof WeakSet) {
-      return { prefix: `${named('WeakMap')} `, open: '{', close: '}', entries: () => ['<items unknown>'] };
+      return {
+        prefix: `${named('WeakMap')} `,
+        open: '{',
+        close: '}',
+        entries: () => [this.paint('<items unknown>', 'special')],
+      };
     }
     for (const Boxed of [Number, String, Boolean, BigInt, Symbol]) {
       if (value instanceof Boxed) return { base: `[${Boxed.name}: ${this.show(value.valueOf(), level)}]` };
@@ -417,7 +435,8 @@ export function formatWithOptions(options, ...given) {
         case 'j':
           try {
             return JSON.stringify(value);
-          } catch {
+          } catch (error) {
+            if (!/circular/i.test(error.message)) throw error;
             return '[Circular]';
           }
         case 'o':

@@ -197,7 +197,7 @@ export class URL {
     return this.#parts[0];
   }
   set href(value) {
-    const parts = native.parse(`${value}`);
+    const parts = native.parse(`${value}`.toWellFormed(), undefined);
     if (!parts) throw coded(TypeError, 'ERR_INVALID_URL', 'Invalid URL', { input: `${value}` });
     this.#parts = parts;
     this.#params?._reread(this.search);
@@ -280,8 +280,8 @@ export class URL {
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
-    const shown = Object.fromEntries(names.map((name) => [name, this[name]]));
-    return `URL ${inspect({ ...shown, searchParams: this.searchParams }, options)}`;
+    const { hash, ...shown } = Object.fromEntries(names.map((name) => [name, this[name]]));
+    return `URL ${inspect({ ...shown, searchParams: this.searchParams, hash }, options)}`;
   }
 
   static canParse(url, base) {

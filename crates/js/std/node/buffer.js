@@ -120,7 +120,8 @@ const statics = {
 
   byteLength(value, encoding) {
     if (typeof value !== 'string') return view(value, 'string').byteLength;
-    switch (encodingOf(encoding)) {
+    // As in Node, what is not known is taken for UTF-8.
+    switch (encodings[`${encoding}`.toLowerCase()] ?? 'utf8') {
       case 'utf8':
         return native.byteLength(value);
       case 'hex':
@@ -129,7 +130,7 @@ const statics = {
         return value.length * 2;
       case 'base64':
       case 'base64url':
-        return Math.floor((value.replace(/=+$/, '').length * 3) / 4);
+        return Math.floor((value.replace(/={1,2}$/, '').length * 3) / 4);
       default:
         return value.length;
     }
@@ -137,6 +138,12 @@ const statics = {
 
   concat(list, length) {
     if (!Array.isArray(list)) throw wrongType('list', 'an instance of Array', list);
+    if (length !== undefined) {
+      if (typeof length !== 'number') throw wrongType('length', 'of type number', length);
+      if (!Number.isInteger(length)) throw outOfRange('length', 'an integer', length);
+      if (length < 0 || length > Number.MAX_SAFE_INTEGER)
+        throw outOfRange('length', `>= 0 && <= ${Number.MAX_SAFE_INTEGER}`, length);
+    }
     const total = length ?? list.reduce((sum, part) => sum + part.length, 0);
     const all = Buffer.alloc(total);
     let at = 0;
@@ -218,6 +225,8 @@ const methods = {
     const to = end === undefined ? this.length : Math.min(Math.max(Math.trunc(end) || 0, 0), this.length);
     if (to <= from) return '';
     const part = from === 0 && to === this.length ? this : this.subarray(from, to);
+    if (encoding !== undefined && !encodings[`${encoding}`.toLowerCase()])
+      throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
     return native.decode(part, encodingOf(encoding));
   },
 
@@ -244,6 +253,14 @@ const methods = {
 
   copy(target, targetStart = 0, sourceStart = 0, sourceEnd = this.length) {
     const into = view(target, 'target');
+    const whole = (number) => (Number.isSafeInteger(Math.floor(number)) ? Math.floor(number) : 0);
+    targetStart = whole(targetStart);
+    sourceStart = whole(sourceStart);
+    sourceEnd = whole(sourceEnd);
+    if (targetStart < 0) throw outOfRange('targetStart', '>= 0', targetStart);
+    if (sourceStart < 0 || sourceStart > this.length)
+      throw outOfRange('sourceStart', `>= 0 && <= ${this.length}`, sourceStart);
+    if (sourceEnd < 0) throw outOfRange('sourceEnd', '>= 0', sourceEnd);
     const many = Math.max(
       0,
       Math.min(sourceEnd - sourceStart, this.length - sourceStart, into.length - targetStart),

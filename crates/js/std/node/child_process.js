@@ -403,6 +403,9 @@ export function execSync(command, options = {}) {
   return checked(result, command);
 }
 
-export const fork = absent('child_process.fork');
+export const fork = absent(
+  'child_process.fork',
+  'use child_process.spawn, or a Worker of node:worker_threads',
+);
 
 export default { ChildProcess, exec, execFile, execFileSync, execSync, fork, spawn, spawnSync };

@@ -92,16 +92,32 @@ function written(data, given) {
   return [part(data, from.offset, from.length), from.position];
 }
 
-fs.writeSync = function writeSync(fd, data, ...given) {
-  if (fd === 1 || fd === 2) {
-    process[fd === 1 ? 'stdout' : 'stderr'].write(data);
-    return data.length;
+/** Writes to the log what is meant for the plugin's standard output. */
+function print(fd, data, [offset, length] = []) {
+  let bytes = data;
+  if (typeof data === 'string') bytes = Buffer.from(data, typeof length === 'string' ? length : undefined);
+  else {
+    if (offset !== null && typeof offset === 'object') ({ offset, length } = offset);
+    const start = offset ?? 0;
+    bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+    bytes = bytes.subarray(start, length == null ? undefined : start + length);
   }
+  process[fd === 1 ? 'stdout' : 'stderr'].write(bytes);
+  return bytes.length;
+}
+
+fs.writeSync = function writeSync(fd, data, ...given) {
+  if (fd === 1 || fd === 2) return print(fd, data, given);
   return native.now('fwrite', fd, ...written(data, given));
 };
 
 fs.write = function write(fd, data, ...given) {
   const callback = given.pop();
+  if (fd === 1 || fd === 2) {
+    const many = print(fd, data, given);
+    process.nextTick(() => callback(null, many, data));
+    return;
+  }
   native.later('fwrite', fd, ...written(data, given)).then((many) => callback(null, many, data), callback);
 };
 

@@ -84,9 +84,13 @@ export function basename(path, suffix) {
   checkString(path, 'path');
   if (suffix !== undefined) checkString(suffix, 'suffix');
   const plain = withoutSlashes(path);
-  const base = plain === '/' ? '' : plain.slice(plain.lastIndexOf('/') + 1);
+  const start = plain === '/' ? 0 : plain.lastIndexOf('/') + 1;
+  const base = plain === '/' ? '' : plain.slice(start);
+  if (!suffix || suffix.length > path.length) return base;
   if (suffix === path) return '';
-  return suffix && base !== suffix && base.endsWith(suffix) ? base.slice(0, -suffix.length) : base;
+  // As in Node: a suffix that goes on before the base leaves the slashes behind it.
+  if (suffix.length > base.length && suffix.endsWith(base)) return path.slice(start);
+  return base !== suffix && base.endsWith(suffix) ? base.slice(0, -suffix.length) : base;
 }
 
 export function extname(path) {
@@ -99,11 +103,14 @@ export function parse(path) {
   checkString(path, 'path');
   const root = path.startsWith('/') ? '/' : '';
   const base = basename(path);
-  const ext = extname(path);
-  const dir = path.includes('/') && (base !== '' || root === '') ? dirname(path) : root;
+  const plain = withoutSlashes(path);
+  const at = plain.lastIndexOf('/');
+  // Node takes the second dot of `/..`, and of no other path, for an extension.
+  const ext = base === '..' && at === 0 ? '.' : extname(path);
   return {
     root,
-    dir: base === '' ? root : dir === '.' && !path.startsWith('.') ? '' : dir,
+    // Before the last segment, as it is written.
+    dir: at > 0 ? plain.slice(0, at) : root,
     base,
     ext,
     name: ext ? base.slice(0, -ext.length) : base,

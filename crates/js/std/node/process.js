@@ -111,7 +111,7 @@ let umask = 0o022;
 const process = Object.assign(Object.create(EventEmitter.prototype), {
   title: 'ostler',
   version: 'v22.12.0',
-  versions: { node: '22.12.0', quickjs: '0.11.0', ostler: native.version },
+  versions: { node: '22.12.0', quickjs: native.engine, ostler: native.version },
   release: { name: 'node' },
   arch: native.arch,
   platform: native.platform,

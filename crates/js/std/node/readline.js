@@ -10,7 +10,7 @@ export const clearLine = () => true;
 export const clearScreenDown = () => true;
 export const cursorTo = () => true;
 export const moveCursor = () => true;
-export const emitKeypressEvents = absent('readline.emitKeypressEvents');
+export const emitKeypressEvents = absent('readline.emitKeypressEvents', 'a plugin has no terminal');
 
 export { Interface, promises };
 export default {

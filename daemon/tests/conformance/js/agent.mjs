@@ -84,6 +84,10 @@ class Session {
     this.#end(turnId);
   }
 
+  authenticated(resource, token) {
+    this.#host.log(`${this.#start.uri} ${resource} ${token}`);
+  }
+
   cancel(turnId) {
     this.#host.log(`cancel ${turnId}`);
   }
@@ -105,6 +109,7 @@ export function apply(host) {
     description: 'Says what it hears.',
     schema: () => ({ type: 'object', properties: { prefix: { type: 'string', title: 'Prefix' } } }),
     defaults: () => ({ prefix: 'heard: ' }),
+    protectedResources: [{ resource: 'https://seed.example', resource_name: 'Seed', required: false }],
     probe: () => ({ models: [{ id: 'm', name: 'M', maxContextWindow: 1000 }], commands: [] }),
     create: (start) => new Session(host, start),
   });

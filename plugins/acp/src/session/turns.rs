@@ -12,7 +12,7 @@ use super::{Conversation, Live, Settling, Waiting};
 use crate::account;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
-use crate::settings::MODEL;
+use crate::settings::{MODEL, OWN_MODEL};
 use crate::updates::Turn;
 use crate::wire::Failure;
 
@@ -99,7 +99,12 @@ impl Conversation {
     async fn choose_model(&mut self, model: ModelSelection) -> Result<(), String> {
         let known = self.live.iter().flat_map(|live| &live.settings).find(|setting| setting.is(MODEL));
         // An agent without models runs with its own.
-        let Some(id) = known.map(|setting| setting.option.id.clone()) else { return Ok(()) };
+        let Some(setting) = known else { return Ok(()) };
+        // Chosen before the agent had reported its models.
+        if model.id == OWN_MODEL && !setting.offers(OWN_MODEL) {
+            return Ok(());
+        }
+        let id = setting.option.id.clone();
         self.set(id, Value::String(model.id)).await
     }
 

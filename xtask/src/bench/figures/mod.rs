@@ -3,6 +3,7 @@
 mod agents;
 mod automations;
 mod busy;
+mod cancel;
 mod connections;
 mod create_session;
 mod debian;
@@ -53,6 +54,11 @@ pub const GROUPS: &[Group] = &[
         name: "latency",
         what: "one client's sessions, actions and first words, beside a Rust server that commits a row",
         measure: latency::measure,
+    },
+    Group {
+        name: "cancel",
+        what: "how long a client waits for the cancellation of a turn while sessions stream",
+        measure: cancel::measure,
     },
     Group {
         name: "turn",

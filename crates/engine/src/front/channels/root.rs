@@ -50,10 +50,11 @@ impl ChannelKind for Root {
 
 impl Connection {
     /// Takes a change of the root channel's settings: those of whoever built the host first, then the rest.
-    fn change_config(self: &Arc<Self>, channel: &str, origin: Origin, config: JsonObject, replace: bool) {
+    fn change_config(self: &Arc<Self>, channel: &str, origin: Origin, mut config: JsonObject, replace: bool) {
         let front = self.front().clone();
         let settings = front.channels.own_settings().cloned();
         let owns = |key: &str| settings.as_ref().is_some_and(|settings| settings.owns(key));
+        front.core.root.drop_unknown(&mut config, owns);
         let (own, rest): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| owns(key));
         let (connection, channel) = (self.clone(), channel.to_owned());
         // What a client sent may be a credential: it is not sent back with the refusal, but what is in force is.

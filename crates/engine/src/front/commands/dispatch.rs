@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_protocol::commands::{DispatchAction, UnreadAction};
 use ostler_protocol::grants::Grant;
-use ostler_protocol::{RpcError, Value, actions, json, uri};
+use ostler_protocol::{JsonObject, RpcError, Value, actions, json, uri};
 use serde_json::value::RawValue;
 
 use crate::core::editor_settings::is_own;
@@ -92,6 +92,15 @@ impl Connection {
         self.outbox.send(rejection(&unread.channel, &action, seq, &origin, &unread.why));
     }
 
+    /// Whether a change of settings has one of the host that it changes. What is in force already changes nothing.
+    fn changes_host(&self, config: &JsonObject) -> bool {
+        let front = self.front();
+        let mut config = config.clone();
+        let settings = front.channels.own_settings();
+        front.core.root.drop_unknown(&mut config, |key| settings.is_some_and(|settings| settings.owns(key)));
+        config.iter().any(|(key, value)| !is_own(key) && !front.core.root.is_in_force(key, value))
+    }
+
     /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.
     pub(super) fn may_dispatch(&self, name: &str, asked: &Grant, action: &Value) -> Result<(), RpcError> {
         let asked = match name {
@@ -99,7 +108,7 @@ impl Connection {
                 let replace = action.get("replace") == Some(&Value::Bool(true));
                 let keys = action.get("config").and_then(Value::as_object);
                 match keys {
-                    Some(keys) if !replace && keys.keys().all(|key| is_own(key)) => {
+                    Some(keys) if !replace && !self.changes_host(keys) => {
                         match keys.contains_key("workspaceTrust") {
                             true => Grant::of("trust", "push"),
                             false => return Ok(()),

@@ -65,6 +65,9 @@ impl Requester {
     pub(super) async fn read_resource(&self, params: c::ResourceReadParams, responder: Responder) {
         // A connection that is gone needs no answer; the permits of one that is there last.
         let Ok(_reading) = self.connection.reads.acquire().await else { return };
+        if let Some(text) = uri::inline_text(&params.uri) {
+            return responder.settle(Ok(result_of(ResourceContent::text(text))));
+        }
         if let Some(kept) = self.attachment(&params.uri).await {
             return responder.settle(kept.map(|kept| result_of(content_of(kept))));
         }
@@ -102,6 +105,9 @@ impl Requester {
     /// Facts about what a URI names.
     pub(super) async fn resolve_resource(&self, params: c::ResourceResolveParams) -> Result<Value, RpcError> {
         let front = self.front();
+        if let Some(text) = uri::inline_text(&params.uri) {
+            return Ok(json!({ "uri": params.uri, "type": "file", "size": text.len() }));
+        }
         if let Some(kept) = self.attachment(&params.uri).await {
             let kept = kept?;
             let size = STANDARD.decode(&kept.data).map(|bytes| bytes.len()).unwrap_or_default();

@@ -65,6 +65,10 @@ export function destroy(error, callback) {
   }
   ending.destroyed = true;
   if (error) ending.error = error;
+  const written = this._writableState;
+  if (written && (written.buffered.length > 0 || written.endCallbacks.length > 0)) {
+    nextTick(() => failPending(this));
+  }
   const done = (failed) => {
     const told = failed ?? error ?? null;
     if (told) ending.error ??= told;
@@ -93,6 +97,21 @@ export function destroy(error, callback) {
     }
   });
   return this;
+}
+
+/** Tells whoever waits for a write, or for the end, that it will not come. */
+export function failPending(stream) {
+  const state = stream._writableState;
+  if (state.writing) return;
+  const error = (call) =>
+    stream._ending.error ??
+    coded(Error, 'ERR_STREAM_DESTROYED', `Cannot call ${call} after a stream was destroyed`);
+  for (const entry of state.buffered.splice(0)) {
+    state.length -= entry.length;
+    state.untold -= 1;
+    entry.callback?.(error('write'));
+  }
+  for (const callback of state.endCallbacks.splice(0)) callback(error('end'));
 }
 
 /** Fails a stream: by its end where it ends itself, else by its event. */

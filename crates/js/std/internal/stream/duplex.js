@@ -1,8 +1,10 @@
 // Streams that flow both ways.
 
 import { Stream, fail, streamError } from 'internal/stream/base';
-import { Readable, initReadable } from 'internal/stream/readable';
-import { giveWritable, initWritable } from 'internal/stream/writable';
+import { coded, wrongType } from 'internal/errors';
+import { Readable, initReadable, streamOf } from 'internal/stream/readable';
+import { Writable, giveWritable, initWritable } from 'internal/stream/writable';
+import { nextTick } from 'internal/ticks';
 
 export function Duplex(options) {
   if (!(this instanceof Duplex)) return new Duplex(options);
@@ -48,8 +50,96 @@ Duplex.from = function from(source) {
     for (const part of [readable, writable]) part?.on('error', (error) => duplex.destroy(error));
     return duplex;
   }
-  return Readable.from(source);
+  if (typeof source === 'function') return ofFunction(source);
+  if (source instanceof Readable || source instanceof ReadableStream) {
+    const readable = source instanceof Readable ? source : Readable.fromWeb(source);
+    return Duplex.from({ readable });
+  }
+  if (source instanceof WritableStream) return Duplex.from({ writable: Writable.fromWeb(source) });
+  if (source?._writableState) return Duplex.from({ writable: source });
+  if (source?.[Symbol.asyncIterator] || source?.[Symbol.iterator]) {
+    return streamOf(Duplex, source, { objectMode: true, writable: false });
+  }
+  if (typeof source?.then === 'function') {
+    const duplex = new Duplex({ objectMode: true, writable: false, read() {} });
+    source.then(
+      (value) => {
+        if (value !== null && value !== undefined) duplex.push(value);
+        duplex.push(null);
+      },
+      (error) => duplex.destroy(error),
+    );
+    return duplex;
+  }
+  throw wrongType(
+    'body',
+    'of type function or an instance of Blob, ReadableStream, WritableStream, Stream, Iterable, AsyncIterable, or Promise or { readable, writable } pair',
+    source,
+  );
 };
+
+/** A stream around a function of what is written, which answers what is read. */
+function ofFunction(run) {
+  const stop = new AbortController();
+  let give;
+  let given;
+  const wait = () => {
+    given = new Promise((resolve) => {
+      give = resolve;
+    });
+  };
+  wait();
+  const writes = {
+    objectMode: true,
+    write: (chunk, encoding, callback) => give({ chunk, callback }),
+    destroy(error, callback) {
+      stop.abort();
+      give({ over: true });
+      callback(error);
+    },
+  };
+  const value = run(
+    (async function* written() {
+      for (;;) {
+        const { chunk, callback, over } = await given;
+        if (callback) nextTick(callback);
+        if (over) return;
+        wait();
+        yield chunk;
+      }
+    })(),
+    { signal: stop.signal },
+  );
+  if (value?.[Symbol.asyncIterator] || value?.[Symbol.iterator]) {
+    const stream = streamOf(Duplex, value, {
+      ...writes,
+      final: (callback) => give({ over: true, callback }),
+    });
+    return stream;
+  }
+  if (typeof value?.then !== 'function') {
+    throw coded(
+      TypeError,
+      'ERR_INVALID_RETURN_VALUE',
+      'Expected Iterable, AsyncIterable or AsyncFunction to be returned from the "body" function',
+    );
+  }
+  const done = Promise.resolve(value).then((answer) => {
+    if (answer === undefined || answer === null) return;
+    throw coded(
+      TypeError,
+      'ERR_INVALID_RETURN_VALUE',
+      'Expected nully to be returned from the "body" function',
+    );
+  });
+  const duplex = new Duplex({
+    ...writes,
+    readable: false,
+    final: (callback) => give({ over: true, callback: () => done.then(() => callback(), callback) }),
+  });
+  done.catch((error) => duplex.destroy(error));
+  return duplex;
+}
 
 export function Transform(options) {
   if (!(this instanceof Transform)) return new Transform(options);

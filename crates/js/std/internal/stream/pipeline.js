@@ -27,8 +27,17 @@ export function finished(stream, options, callback) {
     forget();
     callback.call(stream, error ?? undefined);
   };
+  // What destroys itself in the end is waited for until it has.
+  const ending = stream._ending;
+  const closes =
+    !!ending?.autoDestroy &&
+    ending.emitClose &&
+    !ending.closed &&
+    !!stream._readableState === !!reads &&
+    !!stream._writableState === !!writes &&
+    !(read && written);
   const check = () => {
-    if (read && written) done();
+    if (read && written && !(closes && !stream.destroyed)) done();
   };
   const ended = () => {
     read = true;

@@ -24,6 +24,7 @@ export function initReadable(stream, options) {
       highWaterMark: options?.readableHighWaterMark ?? options?.highWaterMark ?? (objectMode ? 16 : 65536),
       buffer: [],
       length: 0,
+      readable: true,
       flowing: null,
       ended: false,
       endEmitted: false,
@@ -138,7 +139,6 @@ function endReadable(stream) {
   nextTick(() => {
     if (state.endEmitted || state.length > 0 || stream._ending.error) return;
     state.endEmitted = true;
-    stream.readable = false;
     stream.emit('end');
     const writable = stream._writableState;
     if (writable && !writable.ending && stream.allowHalfOpen === false) stream.end();
@@ -147,8 +147,6 @@ function endReadable(stream) {
 }
 
 Object.assign(Readable.prototype, {
-  readable: true,
-
   push(chunk, encoding) {
     return accept(this, chunk, encoding, false);
   },
@@ -308,6 +306,7 @@ Object.assign(Readable.prototype, {
       to.removeListener('unpipe', unpipe);
       to.removeListener('error', failed);
       to.removeListener('close', gone);
+      to.removeListener('finish', gone);
       drain();
     };
     const gone = () => this.unpipe(to);
@@ -319,6 +318,7 @@ Object.assign(Readable.prototype, {
     to.on('unpipe', unpipe);
     to.prependListener('error', failed);
     to.once('close', gone);
+    to.once('finish', gone);
     if (ends) {
       if (state.endEmitted) nextTick(end);
       else this.once('end', end);
@@ -514,16 +514,35 @@ for (const name in getters) {
     },
   });
 }
-Object.defineProperty(Readable.prototype, 'readableAborted', {
-  configurable: true,
-  get() {
-    return this.destroyed && !this._readableState.endEmitted;
+Object.defineProperties(Readable.prototype, {
+  readable: {
+    configurable: true,
+    enumerable: true,
+    get() {
+      const state = this._readableState;
+      return !!state && state.readable && !this.destroyed && !this._ending.errorTold && !state.endEmitted;
+    },
+    set(readable) {
+      if (this._readableState) this._readableState.readable = !!readable;
+    },
+  },
+  readableAborted: {
+    configurable: true,
+    get() {
+      const state = this._readableState;
+      return state.readable && (this.destroyed || !!this._ending.error) && !state.endEmitted;
+    },
   },
 });
 
 Readable.from = function from(source, options) {
+  return streamOf(Readable, source, options);
+};
+
+/** A stream of the class over what an iterable gives. */
+export function streamOf(Class, source, options) {
   if (typeof source === 'string' || source instanceof Uint8Array) {
-    return new Readable({
+    return new Class({
       objectMode: true,
       ...options,
       read() {
@@ -532,9 +551,9 @@ Readable.from = function from(source, options) {
       },
     });
   }
-  const iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]?.();
+  const iterator = source?.[Symbol.asyncIterator]?.() ?? source?.[Symbol.iterator]?.();
   if (!iterator) throw wrongType('iterable', 'an instance of Iterable', source);
-  return new Readable({
+  return new Class({
     objectMode: true,
     highWaterMark: 1,
     ...options,
@@ -562,6 +581,6 @@ Readable.from = function from(source, options) {
       );
     },
   });
-};
+}
 
 Readable.isDisturbed = (stream) => !!(stream.readableDidRead || stream.destroyed);

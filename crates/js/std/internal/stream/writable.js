@@ -1,8 +1,8 @@
 // Streams that are written to.
 
 import { Buffer } from 'node:buffer';
-import { wrongType } from 'internal/errors';
-import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
+import { coded, wrongType } from 'internal/errors';
+import { Stream, begin, fail, failPending, streamError, whenReady } from 'internal/stream/base';
 import { nextTick } from 'internal/ticks';
 
 export function Writable(options) {
@@ -26,6 +26,13 @@ export function initWritable(stream, options) {
       writing: false,
       corked: 0,
       buffered: [],
+      endCallbacks: [],
+      // Writes whose callbacks have not been called.
+      untold: 0,
+      pumping: false,
+      prefinished: false,
+      finishes: false,
+      writable: true,
       needDrain: false,
       ending: false,
       ended: false,
@@ -40,6 +47,8 @@ function write(stream, chunk, encoding, callback) {
   const state = stream._writableState;
   if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
   encoding ??= state.defaultEncoding;
+  if (encoding !== 'buffer' && !Buffer.isEncoding(encoding))
+    throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
   if (chunk === null) throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
   if (!state.objectMode) {
     if (typeof chunk === 'string') {
@@ -62,15 +71,17 @@ function write(stream, chunk, encoding, callback) {
   }
   const length = state.objectMode ? 1 : chunk.length;
   state.length += length;
-  const room = state.length < state.highWaterMark;
-  if (!room) state.needDrain = true;
   const entry = { chunk, encoding, callback, length };
-  if (state.writing || state.corked > 0 || !stream._ending.constructed) {
+  state.untold += 1;
+  if (state.writing || state.corked > 0 || stream._ending.error || !stream._ending.constructed) {
     state.buffered.push(entry);
     if (!stream._ending.constructed) whenReady(stream, () => pump(stream));
   } else {
     run(stream, [entry], false);
   }
+  // What was written at once takes no room.
+  const room = state.length < state.highWaterMark;
+  if (!room) state.needDrain = true;
   return room && !stream._ending.error && !stream.destroyed;
 }
 
@@ -80,25 +91,19 @@ function run(stream, entries, many) {
   state.sync = true;
   let called = false;
   const done = (error) => {
-    if (called) return;
+    if (called) {
+      fail(stream, streamError('ERR_MULTIPLE_CALLBACK', 'Callback called multiple times'));
+      return;
+    }
     called = true;
-    const settle = () => {
-      state.writing = false;
-      for (const entry of entries) state.length -= entry.length;
-      if (error) {
-        for (const entry of entries) entry.callback?.(error);
-        for (const entry of state.buffered.splice(0)) entry.callback?.(error);
-        fail(stream, error);
-        return;
-      }
-      if (state.needDrain && state.length === 0 && !state.ending && !stream.destroyed) {
-        state.needDrain = false;
-        nextTick(() => stream.emit('drain'));
-      }
-      for (const entry of entries) entry.callback?.(null);
-      pump(stream);
-    };
-    if (state.sync) nextTick(settle);
+    const { sync } = state;
+    state.writing = false;
+    for (const entry of entries) state.length -= entry.length;
+    if (error) stream._ending.error ??= error;
+    // What waits is written at once; that this was written is told later.
+    else pump(stream);
+    const settle = () => (error ? failed(stream, entries, error) : written(stream, entries));
+    if (sync) nextTick(settle);
     else settle();
   };
   try {
@@ -110,46 +115,96 @@ function run(stream, entries, many) {
       : stream._write(entries[0].chunk, entries[0].encoding, done);
     if (typeof answer?.then === 'function') answer.then(undefined, done);
   } catch (error) {
+    if (called) throw error;
     done(error);
   }
   state.sync = false;
 }
 
+function failed(stream, entries, error) {
+  const state = stream._writableState;
+  for (const entry of entries) {
+    state.untold -= 1;
+    entry.callback?.(error);
+  }
+  failPending(stream);
+  failNow(stream, error);
+}
+
+function written(stream, entries) {
+  const state = stream._writableState;
+  if (state.needDrain && state.length === 0 && !state.ending && !stream.destroyed) {
+    state.needDrain = false;
+    stream.emit('drain');
+  }
+  for (const entry of entries) {
+    state.untold -= 1;
+    entry.callback?.(null);
+  }
+  if (stream.destroyed) failPending(stream);
+  finish(stream, false);
+}
+
+/** Writes what waits, as far as it is taken without waiting. */
 function pump(stream) {
   const state = stream._writableState;
-  if (state.writing || state.corked > 0 || stream.destroyed || !stream._ending.constructed) return;
-  if (state.buffered.length > 0) {
+  if (state.pumping || state.corked > 0 || stream.destroyed || !stream._ending.constructed) return;
+  state.pumping = true;
+  while (state.buffered.length > 0 && !state.writing && !stream.destroyed && !stream._ending.error) {
     if (typeof stream._writev === 'function' && state.buffered.length > 1)
       run(stream, state.buffered.splice(0), true);
     else run(stream, [state.buffered.shift()], false);
-  } else {
-    finish(stream);
   }
+  state.pumping = false;
 }
 
-function finish(stream) {
+function endsNow(stream) {
   const state = stream._writableState;
-  if (!state.ending || state.finishing || state.writing || state.buffered.length > 0 || stream.destroyed)
-    return;
-  if (stream._ending.error) return;
-  state.finishing = true;
-  const done = (error) => {
-    if (error) {
-      fail(stream, error);
+  return (
+    state.ending &&
+    !state.finished &&
+    !state.writing &&
+    !stream.destroyed &&
+    stream._ending.constructed &&
+    !stream._ending.error &&
+    state.length === 0 &&
+    state.buffered.length === 0
+  );
+}
+
+function finish(stream, sync) {
+  const state = stream._writableState;
+  if (!endsNow(stream)) return;
+  if (!state.finishing) {
+    state.finishing = true;
+    if (typeof stream._final === 'function') {
+      callFinal(stream);
       return;
     }
-    nextTick(() => {
-      if (state.finished || stream.destroyed) return;
-      state.finished = true;
-      stream.emit('finish');
-      const readable = stream._readableState;
-      if (stream._ending.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
-    });
-  };
-  if (typeof stream._final !== 'function') {
-    done();
-    return;
+    state.prefinished = true;
+    stream.emit('prefinish');
   }
+  if (!state.prefinished || state.untold > 0 || state.finishes) return;
+  if (sync) nextTick(() => finish(stream, false));
+  else close(stream);
+}
+
+function callFinal(stream) {
+  const state = stream._writableState;
+  let called = false;
+  const done = (error) => {
+    if (called) return;
+    called = true;
+    if (error) {
+      for (const callback of state.endCallbacks.splice(0)) callback(error);
+      fail(stream, error);
+    } else if (endsNow(stream)) {
+      state.prefinished = true;
+      stream.emit('prefinish');
+      state.finishes = true;
+      nextTick(() => close(stream));
+    }
+  };
   try {
     const answer = stream._final(done);
     if (typeof answer?.then === 'function') answer.then(() => done(), done);
@@ -158,9 +213,24 @@ function finish(stream) {
   }
 }
 
-export const methods = {
-  writable: true,
+function close(stream) {
+  const state = stream._writableState;
+  if (state.finished || stream.destroyed) return;
+  state.finished = true;
+  for (const callback of state.endCallbacks.splice(0)) callback();
+  stream.emit('finish');
+  const readable = stream._readableState;
+  if (stream._ending.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
+}
 
+/** As `fail`, of a stream whose error is already noted. */
+function failNow(stream, error) {
+  const ending = stream._ending;
+  if (ending.error === error && !ending.destroyed) ending.error = null;
+  fail(stream, error);
+}
+
+export const methods = {
   write(chunk, encoding, callback) {
     return write(this, chunk, encoding, callback);
   },
@@ -170,31 +240,27 @@ export const methods = {
     else if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
     const state = this._writableState;
     if (chunk !== undefined && chunk !== null) write(this, chunk, encoding);
-    state.corked = 0;
-    if (typeof callback === 'function') {
-      if (state.finished) nextTick(() => callback(null));
-      else {
-        const forget = () => {
-          this.removeListener('finish', finished);
-          this.removeListener('error', failed);
-        };
-        const finished = () => {
-          forget();
-          callback(null);
-        };
-        const failed = (error) => {
-          forget();
-          callback(error);
-        };
-        this.on('finish', finished);
-        this.on('error', failed);
-      }
+    if (state.corked > 0) {
+      state.corked = 1;
+      this.uncork();
     }
-    if (!state.ending) {
+    let error;
+    if (!this._ending.error && !state.ending) {
       state.ending = true;
       state.ended = true;
-      this.writable = false;
-      whenReady(this, () => pump(this));
+      whenReady(this, () => {
+        pump(this);
+        finish(this, true);
+      });
+    } else if (state.finished) {
+      error = streamError('ERR_STREAM_ALREADY_FINISHED', 'Cannot call end after a stream was finished');
+    } else if (this.destroyed) {
+      error = streamError('ERR_STREAM_DESTROYED', 'Cannot call end after a stream was destroyed');
+    }
+    if (typeof callback === 'function') {
+      if (error) nextTick(() => callback(error));
+      else if (state.finished) nextTick(() => callback());
+      else state.endCallbacks.push(callback);
     }
     return this;
   },
@@ -212,7 +278,9 @@ export const methods = {
   },
 
   setDefaultEncoding(encoding) {
-    this._writableState.defaultEncoding = encoding;
+    if (!Buffer.isEncoding(encoding))
+      throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
+    this._writableState.defaultEncoding = `${encoding}`.toLowerCase();
     return this;
   },
 
@@ -243,6 +311,17 @@ export function giveWritable(prototype) {
       });
     }
   }
+  Object.defineProperty(prototype, 'writable', {
+    configurable: true,
+    enumerable: true,
+    get() {
+      const state = this._writableState;
+      return !!state && state.writable && !state.ending && !this.destroyed && !this._ending.error;
+    },
+    set(writable) {
+      if (this._writableState) this._writableState.writable = !!writable;
+    },
+  });
   for (const name in getters) {
     Object.defineProperty(prototype, name, {
       configurable: true,
@@ -253,6 +332,13 @@ export function giveWritable(prototype) {
   }
 }
 giveWritable(Writable.prototype);
+Object.defineProperty(Writable.prototype, 'writableAborted', {
+  configurable: true,
+  get() {
+    const state = this._writableState;
+    return state.writable && (this.destroyed || !!this._ending.error) && !state.finished;
+  },
+});
 
 Object.defineProperty(Writable, Symbol.hasInstance, {
   value(object) {

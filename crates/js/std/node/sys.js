@@ -1,0 +1,2 @@
+export * from 'node:util';
+export { default } from 'node:util';

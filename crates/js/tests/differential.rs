@@ -1,0 +1,113 @@
+//! Generated programs, run on the engine and on Node: what they return is the same, but for the known differences.
+//!
+//! Each area in `tests/differential` makes random calls from a seed. `known.json` names the calls whose outcomes differ,
+//! with the reason; a difference that it does not name fails, and so does one that it names and that is gone, so that the
+//! file only shrinks. Node is the npm package `node` that `.ci/run` installs, or the program that `OSTLER_NODE` names;
+//! where there is neither, nothing is compared. `OSTLER_SEEDS` is the number of programs of each area.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ostler_contract::*;
+use support::*;
+
+const SEEDS: u64 = 40;
+
+fn node() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("OSTLER_NODE") {
+        return Some(named.into());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = root.join("target/tools/node_modules/node/bin/node");
+    installed.is_file().then_some(installed)
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential")
+}
+
+/// What the programs of an area return on Node.
+fn on_node(node: &Path, area: &str, seeds: u64) -> Vec<Value> {
+    let ran = Command::new(node)
+        .arg("--no-warnings")
+        .arg(folder().join("run.mjs"))
+        .args([area, "1", &seeds.to_string()])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    serde_json::from_slice(&ran.stdout).unwrap()
+}
+
+/// What they return here.
+async fn here(area: &str, seeds: u64) -> Vec<Value> {
+    let text = format!(
+        "import program from {};\nexport const apply = (host) => host.registerTool({{ definition: {{ name: 'run' }}, \
+         run: async (seed) => JSON.stringify(await program(seed)) }});",
+        json!(folder().join(format!("{area}.mjs")))
+    );
+    let loader = Loader::default();
+    let plugin = loader.text(&text).await.unwrap_or_else(|thrown| panic!("{area}: {}", thrown.for_log()));
+    let mut answers = Vec::new();
+    for seed in 1..=seeds {
+        let answer = plugin.run("run", json!(seed)).await;
+        let answer = answer.unwrap_or_else(|thrown| panic!("{area} {seed}: {}", thrown.for_log()));
+        answers.push(serde_json::from_str(answer.as_str().unwrap()).unwrap());
+    }
+    answers
+}
+
+async fn same(area: &str) {
+    let Some(node) = node() else {
+        eprintln!("{area}: not compared, Node is not installed");
+        return;
+    };
+    let seeds = std::env::var("OSTLER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    let (theirs, ours) = (on_node(&node, area, seeds), here(area, seeds).await);
+    let known = std::fs::read_to_string(folder().join("known.json")).unwrap();
+    let known: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_str(&known).unwrap();
+    let known = known.get(area).cloned().unwrap_or_default();
+    let mut differing = BTreeMap::<String, Vec<String>>::new();
+    for (seed, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        let (ours, theirs) = (ours.as_array().unwrap(), theirs.as_array().unwrap());
+        for (ours, theirs) in ours.iter().zip(theirs).filter(|(ours, theirs)| ours != theirs) {
+            let label = theirs[0].as_str().unwrap().to_owned();
+            differing.entry(label).or_default().push(format!(
+                "{area}, seed {}, {}\n  given {}\n  here {}\n  Node {}",
+                seed + 1,
+                theirs[0],
+                theirs[1],
+                ours[2],
+                theirs[2]
+            ));
+        }
+        assert_eq!(ours.len(), theirs.len(), "{area}, seed {}: another number of calls", seed + 1);
+    }
+    let shown = std::env::var("OSTLER_SHOWN").ok().and_then(|shown| shown.parse().ok()).unwrap_or(2);
+    let new: Vec<String> = differing
+        .iter()
+        .filter(|(label, _)| !known.contains_key(*label))
+        .flat_map(|(_, rows)| rows.iter().take(shown).cloned())
+        .collect();
+    assert!(new.is_empty(), "{}", new.join("\n"));
+    if seeds == SEEDS {
+        let gone: BTreeSet<&String> = known.keys().filter(|label| !differing.contains_key(*label)).collect();
+        assert!(gone.is_empty(), "no longer different, remove from known.json: {gone:?}");
+    }
+}
+
+macro_rules! areas {
+    ($($area:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $area() {
+                same(stringify!($area)).await;
+            }
+        )*
+    };
+}
+
+areas! { buffer clone events inspect nodestreams path querystring timers url webstreams }

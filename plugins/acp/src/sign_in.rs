@@ -1,0 +1,134 @@
+//! Signing in to an agent while its user opens a page: each request answers the next step, and names the sign-in that
+//! continues.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ostler_contract::{Value, json};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::agent::Running;
+use crate::errors::words;
+use crate::protocol::member;
+use crate::wire::{Failure, Incoming};
+
+/// How long a user may take to sign in.
+const LIMIT: Duration = Duration::from_secs(600);
+/// How many sign-ins wait for their next request. The oldest beyond that is abandoned.
+const WAITING: usize = 16;
+/// How many steps of a sign-in wait for the request that fetches them.
+const STEPS: usize = 8;
+
+/// The sign-ins between two requests.
+#[derive(Debug, Default)]
+pub struct SignIns {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    last: u64,
+    steps: BTreeMap<u64, mpsc::Receiver<Step>>,
+}
+
+/// What a sign-in answers a request with.
+#[derive(Debug)]
+enum Step {
+    /// The user has to open a page.
+    Open { url: String, message: Option<String> },
+    /// It is over.
+    Ended(Result<Value, String>),
+}
+
+impl SignIns {
+    /// Begins to sign in with a method, on a task that closes the agent at its end. Answers the first step.
+    ///
+    /// # Errors
+    /// The agent did not sign in, and why.
+    pub async fn begin(
+        &self,
+        running: Running,
+        incoming: mpsc::Receiver<Incoming>,
+        agent: String,
+        method: String,
+    ) -> Result<Value, String> {
+        let id = {
+            let mut waiting = self.waiting.lock();
+            waiting.last += 1;
+            waiting.last
+        };
+        let (steps, next) = mpsc::channel(STEPS);
+        tokio::spawn(async move {
+            let outcome = authenticate(&running, incoming, &agent, &method, &steps).await;
+            running.close().await;
+            let _ = steps.send(Step::Ended(outcome)).await;
+        });
+        self.next(id, next).await
+    }
+
+    /// The next step of a sign-in that waits.
+    ///
+    /// # Errors
+    /// It is over, or the agent did not sign in, and why.
+    pub async fn resume(&self, id: u64) -> Result<Value, String> {
+        let next = self.waiting.lock().steps.remove(&id);
+        let next = next.ok_or("this sign-in is over; begin again with: ostler agent login")?;
+        self.next(id, next).await
+    }
+
+    async fn next(&self, id: u64, mut steps: mpsc::Receiver<Step>) -> Result<Value, String> {
+        match steps.recv().await {
+            Some(Step::Open { url, message }) => {
+                let mut waiting = self.waiting.lock();
+                waiting.steps.insert(id, steps);
+                if waiting.steps.len() > WAITING {
+                    waiting.steps.pop_first();
+                }
+                Ok(json!({ "state": "open", "url": url, "message": message, "signIn": id }))
+            }
+            Some(Step::Ended(outcome)) => outcome,
+            None => Err("the sign-in ended without an answer".to_owned()),
+        }
+    }
+}
+
+async fn authenticate(
+    running: &Running,
+    mut incoming: mpsc::Receiver<Incoming>,
+    agent: &str,
+    method: &str,
+    steps: &mpsc::Sender<Step>,
+) -> Result<Value, String> {
+    let asked = running.wire.request("authenticate", json!({ "methodId": method }));
+    tokio::pin!(asked);
+    let timeout = tokio::time::sleep(LIMIT);
+    tokio::pin!(timeout);
+    loop {
+        tokio::select! {
+            answer = &mut asked => {
+                return answer
+                    .map(|_| json!({ "state": "signedIn", "method": method }))
+                    .map_err(|why| format!("{agent}: {}", words(&why)));
+            }
+            Some(message) = incoming.recv() => take(message, steps),
+            () = steps.closed() => return Err(format!("{agent}: nobody waits for this sign-in")),
+            () = &mut timeout => {
+                return Err(format!("{agent}: nobody signed in within {} seconds", LIMIT.as_secs()));
+            }
+        }
+    }
+}
+
+fn take(message: Incoming, steps: &mpsc::Sender<Step>) {
+    let Incoming::Request(request) = message else { return };
+    let url = member::<String>(&request.params, "url").filter(|_| request.method == "elicitation/create");
+    let Some(url) = url else {
+        return request.answer(Err(Failure::internal("not available outside a session")));
+    };
+    let step = Step::Open { url, message: member(&request.params, "message") };
+    match steps.try_send(step) {
+        Ok(()) => request.answer(Ok(json!({ "action": "accept" }))),
+        Err(_) => request.answer(Ok(json!({ "action": "cancel" }))),
+    }
+}
