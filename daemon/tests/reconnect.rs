@@ -116,7 +116,7 @@ async fn play(steps: &[Choice]) -> Result<(), String> {
             }
         }
         // Every other step finds the clients as they were before the last one.
-        if how % 2 == 0 {
+        if how.is_multiple_of(2) {
             for peer in &mut peers {
                 peer.exchange().await;
             }

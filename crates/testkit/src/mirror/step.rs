@@ -115,8 +115,8 @@ impl Mirror {
             (Step::Create, ..) => {
                 let session = format!("echo:/s{}", at % 4);
                 let mut params = json!({ "channel": session, "provider": "echo",
-                    "config": { "delayMs": if how % 3 == 0 { 0 } else { 20 } } });
-                if how % 2 == 0 {
+                    "config": { "delayMs": if how.is_multiple_of(3) { 0 } else { 20 } } });
+                if how.is_multiple_of(2) {
                     params["activeClient"] = self.active_client();
                 }
                 self.request("createSession", params, Asked::CreateSession(session));
@@ -134,8 +134,8 @@ impl Mirror {
                     "startedAt": "2026-01-01T00:00:00Z", "message": message(&text) }));
             }
             (Step::Queue, _, Some((chat, _))) => {
-                let kind = if how % 4 == 0 { "steering" } else { "queued" };
-                let id = if how % 5 == 0 { "q".to_owned() } else { format!("q{number}") };
+                let kind = if how.is_multiple_of(4) { "steering" } else { "queued" };
+                let id = if how.is_multiple_of(5) { "q".to_owned() } else { format!("q{number}") };
                 let text = SAID[usize::from(how) % 3];
                 self.dispatch(
                     &chat,
@@ -169,7 +169,7 @@ impl Mirror {
                 self.dispatch(&chat, action);
             }
             (Step::OpenChat, Some((session, state)), _) => {
-                let chat = format!("ahp-chat:/c{}", if how % 4 == 0 { usize::from(at) } else { number });
+                let chat = format!("ahp-chat:/c{}", if how.is_multiple_of(4) { usize::from(at) } else { number });
                 let mut params = json!({ "channel": session, "chat": chat });
                 let of = pick(&state.chats, how).map(|row| row.resource);
                 let turns = of.as_ref().and_then(|of| match self.states.get(of) {
@@ -186,7 +186,7 @@ impl Mirror {
                         params["source"] = source;
                     }
                 }
-                if how % 5 == 0 {
+                if how.is_multiple_of(5) {
                     params["initialMessage"] = message(SAID[usize::from(how) % 5]);
                 }
                 self.request("createChat", params, Asked::Other);
@@ -195,7 +195,7 @@ impl Mirror {
                 self.request("disposeChat", json!({ "channel": chat }), Asked::Other);
             }
             (Step::MoveChat, Some((session, state)), Some((chat, _))) => {
-                let after = pick(&state.chats, how).map(|row| row.resource).filter(|_| how % 2 == 0);
+                let after = pick(&state.chats, how).map(|row| row.resource).filter(|_| how.is_multiple_of(2));
                 let destination = match how % 5 {
                     0 => json!({ "kind": "newSession" }),
                     _ => json!({ "kind": "session", "session": session, "after": after }),
@@ -204,17 +204,17 @@ impl Mirror {
             }
             (Step::Rename, Some((session, _)), chat) => {
                 let action = json!({ "type": "session/titleChanged", "title": format!("Title {how}") });
-                match chat.filter(|_| how % 2 == 0) {
+                match chat.filter(|_| how.is_multiple_of(2)) {
                     Some((chat, _)) => self.dispatch(&chat, action),
                     None => self.dispatch(&session, action),
                 }
             }
             (Step::Mark, Some((session, _)), chat) => {
-                let on = how % 2 == 0;
+                let on = how.is_multiple_of(2);
                 let (read, archived) = (json!({ "isRead": on }), json!({ "isArchived": on }));
                 let (name, mut action) =
                     if how % 4 < 2 { ("isReadChanged", read) } else { ("isArchivedChanged", archived) };
-                match chat.filter(|_| how % 3 == 0 && self.version == Version::V1) {
+                match chat.filter(|_| how.is_multiple_of(3) && self.version == Version::V1) {
                     Some((chat, _)) => {
                         action["type"] = format!("chat/{name}").into();
                         self.dispatch(&chat, action);
@@ -235,7 +235,7 @@ impl Mirror {
             (Step::Configure, Some((session, _)), _) => match how % 3 {
                 0 => self.dispatch(
                     uri::ROOT,
-                    json!({ "type": "root/configChanged", "config": { "globalAutoApproveEnabled": at % 2 == 0 } }),
+                    json!({ "type": "root/configChanged", "config": { "globalAutoApproveEnabled": at.is_multiple_of(2) } }),
                 ),
                 _ => self.dispatch(
                     &session,
@@ -255,7 +255,7 @@ impl Mirror {
                     "resolved": false, "entries": [{ "id": "1", "text": format!("Why {how}?") }] });
                 let action = match how % 7 {
                     0 => json!({ "type": "annotations/removed", "annotationId": id }),
-                    1 => json!({ "type": "annotations/updated", "annotationId": id, "resolved": at % 2 == 0 }),
+                    1 => json!({ "type": "annotations/updated", "annotationId": id, "resolved": at.is_multiple_of(2) }),
                     2 => json!({ "type": "annotations/entrySet", "annotationId": id,
                         "entry": { "id": format!("e{}", at % 3), "text": "Because." } }),
                     3 => json!({ "type": "annotations/entryRemoved", "annotationId": id, "entryId": "1" }),
